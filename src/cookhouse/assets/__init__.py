@@ -1,0 +1,35 @@
+"""The embedded model and data sets: what a run uses when it is given nothing else."""
+
+from pathlib import Path
+
+from cookhouse.errors import UnknownNameError
+
+TINY_MODEL = "cookhouse/tiny"
+_MODEL_FOLDERS = {TINY_MODEL: "tiny"}
+_ROOT = Path(__file__).parent
+
+
+def resolve_model(name: str) -> str:
+    """The folder of an embedded model, or `name` itself when it is a hub id or a folder.
+
+    Raises:
+        UnknownNameError: `name` starts with `cookhouse/` and no such model is embedded.
+    """
+    if name in _MODEL_FOLDERS:
+        return str(_ROOT / _MODEL_FOLDERS[name])
+    if name.startswith("cookhouse/"):
+        raise UnknownNameError("embedded model", name, _MODEL_FOLDERS)
+    return name
+
+
+def data_file(name: str) -> Path:
+    """Path of a bundled data file, e.g. `conversations/train.jsonl`.
+
+    Raises:
+        UnknownNameError: no such file is bundled.
+    """
+    data = _ROOT / "data"
+    bundled = {path.relative_to(data).as_posix(): path for path in data.rglob("*.jsonl")}
+    if name not in bundled:
+        raise UnknownNameError("bundled data file", name, bundled)
+    return bundled[name]

@@ -1,0 +1,43 @@
+"""Exceptions that cookhouse raises, and who is to blame for each.
+
+    CookhouseError
+    ├── InputError             the caller's: a file, flag, config value or request that cannot be used (also a ValueError)
+    │   └── UnknownNameError   a name that is not in the set it was looked up in
+    └── ServiceError           the training service's: it failed, or could not be reached
+
+The command line ends with exit code 2 on an `InputError` and 1 on any other; the server answers the first with blame
+`user` and anything else with blame `server`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class CookhouseError(Exception):
+    """Base of every exception that cookhouse raises on purpose."""
+
+
+class InputError(CookhouseError, ValueError):
+    """Something the caller gave cannot be used; the message names it, what is allowed, and the way out."""
+
+
+class UnknownNameError(InputError):
+    """A name is not in the set it was looked up in; the message lists near matches, or the whole set if it is short."""
+
+    def __init__(self, kind: str, name: str, allowed: Iterable[str]) -> None:
+        names = sorted(allowed)
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        elif not names:
+            hint = "none is defined"
+        else:
+            shown = ", ".join(names[:12])
+            hint = f"allowed: {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        super().__init__(f"unknown {kind} {name!r}; {hint}")
+        self.name = name
+        self.near = near
+
+
+class ServiceError(CookhouseError):
+    """The training service failed or could not be reached; the cause is chained."""
