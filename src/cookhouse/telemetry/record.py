@@ -1,0 +1,51 @@
+"""What telemetry carries: events, metric rows and spans."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something happened. Names: `run.start`, `run.waiting`, `run.interrupt`, `run.end`, `training.step`,
+    `training.checkpoint`, `eval.complete`.
+    """
+
+    name: str
+    step: int | None = None
+    """Optimizer steps finished or, for an evaluation, taken by the weights it saw."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    text: Mapping[str, str] = field(default_factory=dict)
+    """Everything that is not a number, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsRow:
+    """All metrics of one step; written once per step."""
+
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """One execution of something named; seconds are of `time.perf_counter`."""
+
+    name: str
+    start_seconds: float
+    end_seconds: float
+    step: int | None = None
+    error: str | None = None
+
+
+Record = Event | MetricsRow | Span
+
+
+class Sink(Protocol):
+    """Takes records; one that raises is reported once and then left alone, and never stops a run."""
+
+    def write(self, record: Record) -> None:
+        """Take a record; called from the event loop, so it must be quick."""
+
+    def close(self) -> None:
+        """Flush and release; called once, also after a failure."""

@@ -1,0 +1,74 @@
+"""The part of the tinker SDK that training uses, as protocols: the SDK's own clients and the fake ones both fit.
+
+Every request method returns at once with an awaitable; requests of one training client run in the order submitted.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, Protocol
+
+import tinker
+
+
+class TrainingClient(Protocol):
+    """`tinker.TrainingClient`: one adapter being trained."""
+
+    def forward(
+        self,
+        data: list[tinker.Datum],
+        loss_fn: tinker.types.LossFnType,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[tinker.ForwardBackwardOutput]: ...
+
+    def forward_backward(
+        self,
+        data: list[tinker.Datum],
+        loss_fn: tinker.types.LossFnType,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[tinker.ForwardBackwardOutput]: ...
+
+    def optim_step(self, optim_params: tinker.AdamParams) -> Awaitable[tinker.OptimStepResponse]: ...
+
+    def save_state(self, name: str, ttl_seconds: int | None = None) -> Awaitable[tinker.types.SaveWeightsResponse]: ...
+
+    def save_weights_for_sampler(
+        self, name: str, ttl_seconds: int | None = None
+    ) -> Awaitable[tinker.types.SaveWeightsForSamplerResponse]: ...
+
+    def save_weights_and_get_sampling_client(self) -> "Awaitable[SamplingClient]": ...
+
+
+class SamplingClient(Protocol):
+    """`tinker.SamplingClient`: fixed weights to sample from."""
+
+    def sample(
+        self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
+    ) -> Awaitable[tinker.SampleResponse]: ...
+
+
+class Service(Protocol):
+    """`tinker.ServiceClient`: makes the other two, and ends the session."""
+
+    def create_lora_training_client(
+        self,
+        base_model: str,
+        rank: int = 32,
+        seed: int | None = None,
+        *,
+        user_metadata: dict[str, str] | None = None,
+    ) -> Awaitable[TrainingClient]: ...
+
+    def create_training_client_from_state(
+        self, path: str, *, user_metadata: dict[str, str] | None = None
+    ) -> Awaitable[TrainingClient]: ...
+
+    def create_training_client_from_state_with_optimizer(
+        self, path: str, *, user_metadata: dict[str, str] | None = None
+    ) -> Awaitable[TrainingClient]: ...
+
+    def close(
+        self, status: Literal["success", "errored", "interrupted"], detail: str | None = None
+    ) -> Awaitable[None]: ...
+
+
+Connect = Callable[[], Service]
+"""Opens a connection to a training service. It may block: it is called in a worker thread."""
