@@ -1,0 +1,259 @@
+"""The embedded server: a process of its own on loopback, started for one run and stopped with it.
+
+    client                                    server, in a session of its own: Ctrl-C in the terminal does not reach it
+    stdin pipe, held open    ─────────────►   reads to EOF, then stops: a client that dies leaves no process behind
+    stdout pipe              ◄─────────────   one JSON line {"url": ...} when it answers requests
+    log file                 ◄─────────────   stderr
+    <state_dir>/lock         ══ locked ══►    inherited, so it stays locked until the server is gone
+    <state_dir>/api-key      ─────────────►   one key per folder: a later server knows the same owner of its checkpoints
+
+With `cookhouse.cli` the only place that sees both halves.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar
+from urllib.parse import urlsplit
+
+from cookhouse.errors import InputError, ServiceError
+
+__all__ = ["LocalServer", "ServiceAddress", "configured_service", "local_server"]
+
+LOOPBACK = "127.0.0.1"
+SERVER_COMMAND = (sys.executable, "-m", "cookhouse.server")
+_LOCK_PATIENCE_SECONDS = 20.0
+_EOF_PATIENCE_SECONDS = 10.0
+_TERMINATE_PATIENCE_SECONDS = 5.0
+_INPUT_ERROR_EXIT = 2
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAddress:
+    """Where a training service answers. `api_key` None leaves finding one to the SDK."""
+
+    base_url: str | None
+    """None: the SDK's default, the hosted service."""
+    api_key: str | None
+
+
+def configured_service(environ: Mapping[str, str], base_url: str | None = None) -> ServiceAddress | None:
+    """The service that `base_url` or the environment names, or None when neither does: then the embedded one is meant.
+
+    Raises:
+        InputError: the key or the address cannot be one, or an address came without a key.
+    """
+    url = base_url or environ.get("TINKER_BASE_URL") or None
+    key = environ.get("TINKER_API_KEY") or None
+    if key is not None and not key.startswith(("tml-", "eyJ")):
+        raise InputError(
+            f"TINKER_API_KEY starts with {key[:4]!r}; a key starts with 'tml-' (or 'eyJ' for a token): "
+            "set the one that the service gave you, or unset it to train on this machine"
+        )
+    if url is None and key is None and not environ.get("TINKER_CREDENTIAL_CMD"):
+        return None
+    if url is not None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"{url!r} is not the address of a service; give one such as http://127.0.0.1:8000")
+        if key is None and not environ.get("TINKER_CREDENTIAL_CMD"):
+            raise InputError(f"no key for the service at {url}; set TINKER_API_KEY to one that it accepts")
+    return ServiceAddress(base_url=url, api_key=key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """What one server wrote to a log file: all from byte `start` on."""
+
+    file: Path | None
+    start: int
+
+    def last_lines(self, count: int = 8) -> list[str]:
+        if self.file is None:
+            return []
+        with self.file.open("rb") as text:
+            text.seek(self.start)
+            lines = text.read().decode("utf-8", errors="replace").splitlines()
+        return [line for line in lines if line.strip()][-count:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalServer:
+    """A running server that this process started."""
+
+    address: ServiceAddress
+    process: Process
+    log: _Log
+
+    @property
+    def url(self) -> str:
+        assert self.address.base_url is not None
+        return self.address.base_url
+
+    async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Await `work`; a server that dies meanwhile cancels it, since the SDK would retry for minutes.
+
+        Raises:
+            ServiceError: the server died; the last lines of its log are in the message.
+        """
+        task = asyncio.ensure_future(work)
+        death = asyncio.ensure_future(self.process.wait())
+        try:
+            await asyncio.wait((task, death), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise _death(self.process, self.log, "died")
+            return await task
+        finally:
+            for pending in (task, death):
+                pending.cancel()
+            await asyncio.gather(task, death, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def local_server(
+    state_dir: Path,
+    *,
+    base_model: str,
+    log_file: Path | None,
+    host: str = LOOPBACK,
+    port: int = 0,
+    api_keys: Sequence[str] = (),
+    command: Sequence[str] = SERVER_COMMAND,
+) -> AsyncIterator[LocalServer]:
+    """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
+
+    `port` 0 takes a free one, `log_file` None leaves its messages on stderr, and without `api_keys` it has the one key
+    of its folder. Loopback is exempted from any HTTP proxy meanwhile.
+
+    Raises:
+        InputError: the server refused what it was given, or another one holds `state_dir`.
+        ServiceError: it died before it was ready.
+    """
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(_open_lock(state_dir))
+        await _acquire(lock, state_dir)
+        keys = tuple(api_keys) or (_folder_key(state_dir),)
+        stderr = stack.enter_context(log_file.open("ab")) if log_file is not None else None
+        log = _Log(file=log_file, start=stderr.tell() if stderr is not None else 0)
+        stack.enter_context(_loopback_without_proxy(os.environ))
+        arguments = ("--host", host, "--port", str(port), "--state-dir", str(state_dir), "--base-model", base_model)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            *arguments,
+            "--watch-stdin",
+            "--json",
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=stderr,
+            env=_server_environment(os.environ, keys),
+            start_new_session=True,
+            pass_fds=(lock.fileno(),),
+        )
+        lock.close()  # from here on the server alone holds it
+        try:
+            url = await _wait_until_ready(process, log)
+            yield LocalServer(address=ServiceAddress(base_url=url, api_key=keys[0]), process=process, log=log)
+        finally:
+            await asyncio.shield(_stop(process))
+
+
+async def _wait_until_ready(process: Process, log: _Log) -> str:
+    """The URL in the server's ready line; other lines on its stdout are skipped."""
+    assert process.stdout is not None
+    while line := await process.stdout.readline():
+        with contextlib.suppress(ValueError):
+            ready = json.loads(line)
+            if isinstance(ready, dict) and isinstance(ready.get("url"), str):
+                return str(ready["url"])
+    await process.wait()
+    raise _death(process, log, "did not start")
+
+
+def _death(process: Process, log: _Log, what: str) -> InputError | ServiceError:
+    """What a server's exit means: its own refusal is the caller's error, anything else is the service's."""
+    lines = log.last_lines()
+    code = process.returncode
+    if code == _INPUT_ERROR_EXIT:
+        return InputError(lines[-1].removeprefix("error: ") if lines else "the server refused its arguments")
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    where = f"\n  its log: {log.file}" if log.file is not None else ""
+    return ServiceError("".join([f"the embedded server {what} ({how})", *(f"\n  {line}" for line in lines), where]))
+
+
+async def _stop(process: Process) -> None:
+    """Ask by EOF, then by SIGTERM, then kill; returns when the process is gone."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for patience_seconds, harder in ((_EOF_PATIENCE_SECONDS, "terminate"), (_TERMINATE_PATIENCE_SECONDS, "kill")):
+        try:
+            # communicate, not wait: it goes on reading stdout, so that a last message cannot block the server
+            await asyncio.wait_for(process.communicate(), patience_seconds)
+            return
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                getattr(process, harder)()
+    await process.wait()
+
+
+def _open_lock(state_dir: Path) -> IO[bytes]:
+    state_dir.mkdir(parents=True, exist_ok=True)
+    return (state_dir / "lock").open("wb")
+
+
+async def _acquire(lock: IO[bytes], state_dir: Path) -> None:
+    """Lock a state folder; waits a little, since the server of a client that was killed needs a moment to stop."""
+    deadline = asyncio.get_running_loop().time() + _LOCK_PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise InputError(
+                    f"{state_dir} is in use by another server; wait for its run to end, or choose another folder"
+                ) from error
+        await asyncio.sleep(0.1)  # flock cannot be awaited, and nobody else tells when it is free
+
+
+def _folder_key(state_dir: Path) -> str:
+    """The key of a state folder, drawn at random the first time and readable by its owner only."""
+    file = state_dir / "api-key"
+    if file.exists() and (key := file.read_text().strip()):
+        return key
+    key = f"tml-{secrets.token_urlsafe(24)}"
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(key + "\n")
+    return key
+
+
+def _server_environment(environ: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    """The keys travel in the environment: a command line can be read by every user of the machine."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("TINKER_")}
+    return {**kept, "COOKHOUSE_API_KEYS": ",".join(keys)}
+
+
+@contextlib.contextmanager
+def _loopback_without_proxy(environ: MutableMapping[str, str]) -> Iterator[None]:
+    """HTTP_PROXY would otherwise capture requests to 127.0.0.1, which then hang in retries."""
+    names = ("NO_PROXY", "no_proxy")
+    before = {name: environ.get(name) for name in names}
+    for name in names:
+        hosts = [host for host in (before[name] or "").split(",") if host]
+        environ[name] = ",".join([*hosts, *(host for host in (LOOPBACK, "localhost") if host not in hosts)])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                environ.pop(name, None)
+            else:
+                environ[name] = value

@@ -1,0 +1,184 @@
+"""The embedded server's life, with a stand-in for the server process."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.local import ServiceAddress, configured_service, local_server
+
+pytestmark = pytest.mark.anyio
+
+# Says it is ready, writes what it was given beside the state, and stops at the end of its stdin.
+SERVER = """
+import json, os, pathlib, sys
+state = pathlib.Path(sys.argv[sys.argv.index("--state-dir") + 1])
+(state / "seen.json").write_text(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ)}))
+print("a library says hello", flush=True)
+print(json.dumps({"url": "http://127.0.0.1:1"}), flush=True)
+sys.stdin.buffer.read()
+(state / "stopped").touch()
+"""
+
+
+def command(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+def seen(state: Path) -> dict[str, dict[str, str]]:
+    content: dict[str, dict[str, str]] = json.loads((state / "seen.json").read_text())
+    return content
+
+
+async def test_it_is_ready_inside_and_gone_after(tmp_path: Path) -> None:
+    state = tmp_path / "service"
+    async with local_server(state, base_model="m", log_file=None, command=command(SERVER)) as server:
+        assert server.url == "http://127.0.0.1:1"
+        assert server.process.returncode is None
+    assert server.process.returncode == 0
+    assert (state / "stopped").exists(), "it was killed instead of asked"
+
+
+async def test_a_folder_keeps_its_key_and_the_command_line_does_not_show_it(tmp_path: Path) -> None:
+    keys = []
+    for _ in range(2):
+        async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)) as server:
+            keys.append(server.address.api_key)
+    assert keys[0] is not None
+    assert keys[0].startswith("tml-")
+    assert keys[0] == keys[1], "checkpoints of the first server would belong to somebody else"
+    assert (tmp_path / "api-key").stat().st_mode & 0o077 == 0
+    assert keys[0] not in seen(tmp_path)["argv"]
+    assert seen(tmp_path)["env"]["COOKHOUSE_API_KEYS"] == keys[0]
+
+
+async def test_loopback_is_exempt_from_a_proxy_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)):
+        assert os.environ["NO_PROXY"] == "intranet,127.0.0.1,localhost"
+        assert os.environ["no_proxy"] == "127.0.0.1,localhost"
+    assert os.environ["NO_PROXY"] == "intranet"
+    assert "no_proxy" not in os.environ
+
+
+async def test_a_server_that_refuses_is_the_callers_error(tmp_path: Path) -> None:
+    code = "import sys; print('warming up\\nerror: no model called x', file=sys.stderr); sys.exit(2)"
+    with pytest.raises(InputError, match=r"^no model called x$"):
+        async with local_server(tmp_path, base_model="x", log_file=tmp_path / "log", command=command(code)):
+            pass
+
+
+async def test_a_server_that_breaks_shows_the_end_of_its_own_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("from an earlier server\n")
+    code = "import sys; print('out of luck', file=sys.stderr); sys.exit(3)"
+    with pytest.raises(ServiceError, match=r"did not start \(exit code 3\)\n  out of luck") as caught:
+        async with local_server(tmp_path, base_model="x", log_file=log, command=command(code)):
+            pass
+    assert "earlier" not in str(caught.value)
+    assert str(log) in str(caught.value)
+
+
+async def test_a_server_that_dies_ends_the_work_it_serves(tmp_path: Path) -> None:
+    async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)) as server:
+        asyncio.get_running_loop().call_later(0.1, server.process.kill)
+        with pytest.raises(ServiceError, match=r"died \(signal 9\)"):
+            await server.guard(asyncio.sleep(60))
+
+
+async def test_guarded_work_gives_its_result_and_its_error(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise LookupError("mine")
+
+    async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)) as server:
+        assert await server.guard(asyncio.sleep(0, "done")) == "done"
+        with pytest.raises(LookupError, match="mine"):
+            await server.guard(fail())
+
+
+async def test_a_deaf_server_is_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cookhouse.local._EOF_PATIENCE_SECONDS", 0.2)
+    code = SERVER.replace("sys.stdin.buffer.read()", "import time; time.sleep(60)")
+    async with local_server(tmp_path, base_model="m", log_file=None, command=command(code)) as server:
+        pass
+    assert server.process.returncode == -signal.SIGTERM
+
+
+async def test_two_servers_never_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cookhouse.local._LOCK_PATIENCE_SECONDS", 0.2)
+    async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)):
+        with pytest.raises(InputError, match="in use by another server"):
+            async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)):
+                pass
+
+
+CLIENT = """
+import asyncio, sys
+from pathlib import Path
+from cookhouse.local import local_server
+
+async def main():
+    async with local_server(Path(sys.argv[1]), base_model="m", log_file=None, command=sys.argv[2:]) as server:
+        print(server.process.pid, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_client_takes_its_server_along(tmp_path: Path) -> None:
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, str(tmp_path), *command(SERVER)], stdout=subprocess.PIPE, text=True
+    )
+    assert client.stdout is not None
+    pid = int(client.stdout.readline())
+    client.kill()
+    client.communicate()
+    deadline = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_nothing_configured_means_the_embedded_service() -> None:
+    assert configured_service({}) is None
+    assert configured_service({"TINKER_API_KEY": "", "TINKER_BASE_URL": ""}) is None
+
+
+def test_a_key_alone_means_the_hosted_service() -> None:
+    assert configured_service({"TINKER_API_KEY": "tml-k"}) == ServiceAddress(base_url=None, api_key="tml-k")
+
+
+def test_a_flag_beats_the_environment() -> None:
+    environ = {"TINKER_API_KEY": "tml-k", "TINKER_BASE_URL": "http://a:1"}
+    assert configured_service(environ, "http://b:2") == ServiceAddress(base_url="http://b:2", api_key="tml-k")
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"TINKER_API_KEY": "sk-secret"}, "starts with 'sk-s'; a key starts with 'tml-'"),
+        ({"TINKER_BASE_URL": "http://127.0.0.1:8000"}, "no key for the service at http://127.0.0.1:8000"),
+        ({"TINKER_BASE_URL": "127.0.0.1:8000", "TINKER_API_KEY": "tml-k"}, "is not the address of a service"),
+        ({"TINKER_BASE_URL": "ftp://host", "TINKER_API_KEY": "tml-k"}, "is not the address of a service"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        configured_service(environ)
