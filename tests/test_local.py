@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.local import ServiceAddress, configured_service, local_server
+from cookhouse.local import EmbeddedService, local_server
 
 pytestmark = pytest.mark.anyio
 
@@ -50,8 +50,7 @@ async def test_a_folder_keeps_its_key_and_the_command_line_does_not_show_it(tmp_
     keys = []
     for _ in range(2):
         async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)) as server:
-            keys.append(server.address.api_key)
-    assert keys[0] is not None
+            keys.append(server.api_key)
     assert keys[0].startswith("tml-")
     assert keys[0] == keys[1], "checkpoints of the first server would belong to somebody else"
     assert (tmp_path / "api-key").stat().st_mode & 0o077 == 0
@@ -87,21 +86,55 @@ async def test_a_server_that_breaks_shows_the_end_of_its_own_log(tmp_path: Path)
     assert str(log) in str(caught.value)
 
 
-async def test_a_server_that_dies_ends_the_work_it_serves(tmp_path: Path) -> None:
-    async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)) as server:
-        asyncio.get_running_loop().call_later(0.1, server.process.kill)
-        with pytest.raises(ServiceError, match=r"died \(signal 9\)"):
-            await server.guard(asyncio.sleep(60))
+def embedded(state: Path, code: str = SERVER) -> EmbeddedService:
+    return EmbeddedService(lambda: local_server(state, base_model="m", log_file=None, command=command(code)))
 
 
-async def test_guarded_work_gives_its_result_and_its_error(tmp_path: Path) -> None:
+async def test_a_service_that_nobody_needs_is_not_started(tmp_path: Path) -> None:
+    async with embedded(tmp_path / "service") as service:
+        assert await service.guard(asyncio.sleep(0, "done")) == "done"
+    assert not (tmp_path / "service").exists()
+
+
+async def test_a_service_runs_from_its_first_use_to_the_end(tmp_path: Path) -> None:
+    async with embedded(tmp_path) as service:
+        server = await asyncio.to_thread(service.start)
+        assert await asyncio.to_thread(service.start) is server
+        assert server.process.returncode is None
+    assert (tmp_path / "stopped").exists()
+
+
+async def test_guarded_work_keeps_its_own_error(tmp_path: Path) -> None:
     async def fail() -> None:
         raise LookupError("mine")
 
-    async with local_server(tmp_path, base_model="m", log_file=None, command=command(SERVER)) as server:
-        assert await server.guard(asyncio.sleep(0, "done")) == "done"
+    async with embedded(tmp_path) as service:
         with pytest.raises(LookupError, match="mine"):
-            await server.guard(fail())
+            await service.guard(fail())
+
+
+async def test_a_server_that_dies_ends_the_work_it_serves(tmp_path: Path) -> None:
+    async with embedded(tmp_path) as service:
+        server = await asyncio.to_thread(service.start)
+        asyncio.get_running_loop().call_later(0.1, server.process.kill)
+        with pytest.raises(ServiceError, match=r"died \(signal 9\)"):
+            await service.guard(asyncio.sleep(60))
+
+
+async def test_a_server_that_does_not_start_fails_whoever_waits_for_it(tmp_path: Path) -> None:
+    async with embedded(tmp_path, "import sys; sys.exit(3)") as service:
+        with pytest.raises(ServiceError, match="did not start"):
+            await service.guard(asyncio.to_thread(service.start))
+
+
+async def test_leaving_while_it_starts_stops_it_and_frees_the_waiting_thread(tmp_path: Path) -> None:
+    slow = SERVER.replace('print("a library', 'import time; time.sleep(60); print("a library')
+    async with embedded(tmp_path, slow) as service:
+        waiting = asyncio.ensure_future(asyncio.to_thread(service.start))
+        while not (tmp_path / "seen.json").exists():  # noqa: ASYNC110  a file has no event
+            await asyncio.sleep(0.02)
+    with pytest.raises(ServiceError, match="ended before its server was up"):
+        await waiting
 
 
 async def test_a_deaf_server_is_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,31 +187,3 @@ def is_alive(pid: int) -> bool:
         return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def test_nothing_configured_means_the_embedded_service() -> None:
-    assert configured_service({}) is None
-    assert configured_service({"TINKER_API_KEY": "", "TINKER_BASE_URL": ""}) is None
-
-
-def test_a_key_alone_means_the_hosted_service() -> None:
-    assert configured_service({"TINKER_API_KEY": "tml-k"}) == ServiceAddress(base_url=None, api_key="tml-k")
-
-
-def test_a_flag_beats_the_environment() -> None:
-    environ = {"TINKER_API_KEY": "tml-k", "TINKER_BASE_URL": "http://a:1"}
-    assert configured_service(environ, "http://b:2") == ServiceAddress(base_url="http://b:2", api_key="tml-k")
-
-
-@pytest.mark.parametrize(
-    ("environ", "message"),
-    [
-        ({"TINKER_API_KEY": "sk-secret"}, "starts with 'sk-s'; a key starts with 'tml-'"),
-        ({"TINKER_BASE_URL": "http://127.0.0.1:8000"}, "no key for the service at http://127.0.0.1:8000"),
-        ({"TINKER_BASE_URL": "127.0.0.1:8000", "TINKER_API_KEY": "tml-k"}, "is not the address of a service"),
-        ({"TINKER_BASE_URL": "ftp://host", "TINKER_API_KEY": "tml-k"}, "is not the address of a service"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(environ: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        configured_service(environ)

@@ -18,15 +18,16 @@ import os
 import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
-from urllib.parse import urlsplit
 
 from cookhouse.errors import InputError, ServiceError
 
-__all__ = ["LocalServer", "ServiceAddress", "configured_service", "local_server"]
+__all__ = ["EmbeddedService", "LocalServer", "local_server"]
 
 LOOPBACK = "127.0.0.1"
 SERVER_COMMAND = (sys.executable, "-m", "cookhouse.server")
@@ -36,39 +37,6 @@ _TERMINATE_PATIENCE_SECONDS = 5.0
 _INPUT_ERROR_EXIT = 2
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceAddress:
-    """Where a training service answers. `api_key` None leaves finding one to the SDK."""
-
-    base_url: str | None
-    """None: the SDK's default, the hosted service."""
-    api_key: str | None
-
-
-def configured_service(environ: Mapping[str, str], base_url: str | None = None) -> ServiceAddress | None:
-    """The service that `base_url` or the environment names, or None when neither does: then the embedded one is meant.
-
-    Raises:
-        InputError: the key or the address cannot be one, or an address came without a key.
-    """
-    url = base_url or environ.get("TINKER_BASE_URL") or None
-    key = environ.get("TINKER_API_KEY") or None
-    if key is not None and not key.startswith(("tml-", "eyJ")):
-        raise InputError(
-            f"TINKER_API_KEY starts with {key[:4]!r}; a key starts with 'tml-' (or 'eyJ' for a token): "
-            "set the one that the service gave you, or unset it to train on this machine"
-        )
-    if url is None and key is None and not environ.get("TINKER_CREDENTIAL_CMD"):
-        return None
-    if url is not None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"{url!r} is not the address of a service; give one such as http://127.0.0.1:8000")
-        if key is None and not environ.get("TINKER_CREDENTIAL_CMD"):
-            raise InputError(f"no key for the service at {url}; set TINKER_API_KEY to one that it accepts")
-    return ServiceAddress(base_url=url, api_key=key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,34 +57,81 @@ class _Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalServer:
-    """A running server that this process started."""
+    """A server that this process started and that answers requests."""
 
-    address: ServiceAddress
+    url: str
+    api_key: str
     process: Process
     log: _Log
 
-    @property
-    def url(self) -> str:
-        assert self.address.base_url is not None
-        return self.address.base_url
+    async def wait_for_death(self) -> InputError | ServiceError:
+        """Wait until the process ends by itself, and say how; the last lines of its log are in the message."""
+        await self.process.wait()
+        return _death(self.process, self.log, "died")
+
+
+class EmbeddedService:
+    """The server of one run, started when it is first needed and stopped on leaving the `async with`.
+
+    A run asks for it from a worker thread, after its data has been read and found good, so that bad data starts
+    nothing. While it serves, `guard` ends work whose server has died: the SDK would retry for minutes.
+
+        worker thread   start() ── wanted ──► task   opens the server, sets `_server`, waits for its death
+                        start() ◄── _server ──         │ cancelled on leaving: stops the server
+        run             guard(work) ◄── raises ────────┘
+    """
+
+    def __init__(self, open_server: Callable[[], AbstractAsyncContextManager[LocalServer]]) -> None:
+        self._open_server = open_server
+        self._wanted = asyncio.Event()
+        self._server: Future[LocalServer] = Future()
+
+    async def __aenter__(self) -> "EmbeddedService":
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._serve())
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def start(self) -> LocalServer:
+        """Start the server unless it runs, and wait until it answers; call it from another thread than the loop's.
+
+        Raises:
+            InputError: the server refused what it was given.
+            ServiceError: it died before it was ready.
+        """
+        self._loop.call_soon_threadsafe(self._wanted.set)
+        return self._server.result()
 
     async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Await `work`; a server that dies meanwhile cancels it, since the SDK would retry for minutes.
+        """Await `work`, and cancel it if the server dies meanwhile.
 
         Raises:
             ServiceError: the server died; the last lines of its log are in the message.
         """
-        task = asyncio.ensure_future(work)
-        death = asyncio.ensure_future(self.process.wait())
+        working = self._loop.create_task(work)
         try:
-            await asyncio.wait((task, death), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise _death(self.process, self.log, "died")
-            return await task
+            await asyncio.wait((working, self._task), return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done() and not working.done():
+                await self._task
+            return await working
         finally:
-            for pending in (task, death):
-                pending.cancel()
-            await asyncio.gather(task, death, return_exceptions=True)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    async def _serve(self) -> None:
+        try:
+            await self._wanted.wait()
+            async with self._open_server() as server:
+                self._server.set_result(server)
+                raise await server.wait_for_death()
+        except BaseException as error:
+            if not self._server.done():  # whoever waits in `start` must not wait for ever
+                stopped = isinstance(error, asyncio.CancelledError)
+                self._server.set_exception(ServiceError("the run ended before its server was up") if stopped else error)
+            raise
 
 
 @contextlib.asynccontextmanager
@@ -161,8 +176,12 @@ async def local_server(
         )
         lock.close()  # from here on the server alone holds it
         try:
-            url = await _wait_until_ready(process, log)
-            yield LocalServer(address=ServiceAddress(base_url=url, api_key=keys[0]), process=process, log=log)
+            try:
+                url = await _wait_until_ready(process, log)
+            except asyncio.CancelledError:
+                process.terminate()  # it is loading a model, and does not look at its stdin
+                raise
+            yield LocalServer(url=url, api_key=keys[0], process=process, log=log)
         finally:
             await asyncio.shield(_stop(process))
 
