@@ -1,5 +1,24 @@
 """Telemetry: what a run reports about itself, and where that goes."""
 
+from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
+from cookhouse.telemetry.logs import LogSink, log_file
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span
+from cookhouse.telemetry.telemetry import Telemetry
+from cookhouse.telemetry.terminal import TerminalSink
+from cookhouse.telemetry.trace import TraceSink
 
-__all__ = ["Event", "MetricsRow", "Record", "Sink", "Span"]
+__all__ = [
+    "Event",
+    "JsonlSink",
+    "LogSink",
+    "MetricsRow",
+    "Record",
+    "Sink",
+    "Span",
+    "Telemetry",
+    "TerminalSink",
+    "TraceSink",
+    "cut_metrics",
+    "log_file",
+    "read_metrics",
+]

@@ -70,5 +70,14 @@ class Service(Protocol):
     ) -> Awaitable[None]: ...
 
 
-Connect = Callable[[], Service]
-"""Opens a connection to a training service. It may block: it is called in a worker thread."""
+Connect = Callable[[], Awaitable[Service]]
+"""Opens a connection to a training service, which may mean to start one first."""
+
+
+def connect_to(base_url: str | None = None, api_key: str | None = None) -> Connect:
+    """Connects to the service at an address; None leaves address or key to the SDK and its environment variables."""
+
+    async def connect() -> Service:
+        return tinker.ServiceClient(base_url=base_url, api_key=api_key)
+
+    return connect

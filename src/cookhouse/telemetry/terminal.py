@@ -1,0 +1,122 @@
+"""The terminal: a live progress line where there is one to redraw, plain lines where output is piped."""
+
+import time
+from collections import deque
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+from cookhouse.telemetry.keys import TEST_COUNT, TEST_EXACT_MATCH, TEST_NLL, TOKENS_PER_SECOND, TRAIN_LOSS
+from cookhouse.telemetry.record import Event, Record
+
+_RECENT_STEPS = 20
+_QUIET_SECONDS = 2.0
+
+
+class TerminalSink:
+    """Prints what a person wants to see of a run: stage, step, loss, tokens per second, time left.
+
+    On a terminal one line is redrawn, and what should stay is printed above it. Elsewhere every line stays; steps are
+    then printed at most every two seconds, the first and the last always.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._pace = _Pace()
+        self._total_steps = 0
+        self._printed_at = -_QUIET_SECONDS
+        self._progress = (
+            Progress(SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), console=console, transient=True)
+            if console.is_terminal
+            else None
+        )
+        self._task = None if self._progress is None else self._progress.add_task("starting", total=None)
+
+    def write(self, record: Record) -> None:
+        if not isinstance(record, Event):
+            return
+        match record.name:
+            case "run.start":
+                self._start(record)
+            case "stage.start":
+                self._stage(record.text["stage"])
+            case "training.step":
+                self._step(record)
+            case "training.checkpoint":
+                self._say(f"checkpoint {record.text['name']} saved after step {record.step}")
+            case "eval.complete":
+                self._say(_evaluation_line(record))
+            case "run.waiting":
+                self._say(f"still waiting for {record.text['what']} ({record.metrics['seconds']:.0f} s)")
+            case "run.interrupt":
+                self._say("interrupted: finishing the steps in flight, then saving (Ctrl-C again stops at once)")
+            case "telemetry.failed":
+                self._say(f"{record.text['sink']} failed and is off for the rest of the run: {record.text['error']}")
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _start(self, record: Event) -> None:
+        if self._progress is not None:
+            self._progress.start()
+        self._say(f"{record.text['recipe']} of {record.text['model']} in {record.text['folder']}")
+
+    def _stage(self, stage: str) -> None:
+        if self._progress is None:
+            self._say(stage)
+        else:
+            assert self._task is not None
+            self._progress.update(self._task, description=escape(stage))
+
+    def _step(self, record: Event) -> None:
+        assert record.step is not None
+        total_steps = int(record.metrics["total_steps"])
+        now = time.monotonic()
+        self._pace.add(record.step, now)
+        line = (
+            f"step {record.step}/{total_steps}  loss {record.metrics[TRAIN_LOSS]:.4f}  "
+            f"{record.metrics[TOKENS_PER_SECOND]:,.0f} tokens/s  {self._pace.time_left(total_steps - record.step)}"
+        )
+        if self._progress is not None:
+            assert self._task is not None
+            self._progress.update(self._task, description=line, completed=record.step, total=total_steps)
+        elif record.step == total_steps or now - self._printed_at >= _QUIET_SECONDS:
+            self._printed_at = now
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Pace:
+    """Seconds per step over the last few steps."""
+
+    def __init__(self) -> None:
+        self._finished: deque[tuple[int, float]] = deque(maxlen=_RECENT_STEPS + 1)
+
+    def add(self, step: int, now_seconds: float) -> None:
+        self._finished.append((step, now_seconds))
+
+    def time_left(self, num_steps: int) -> str:
+        (first_step, first), (last_step, last) = self._finished[0], self._finished[-1]
+        if first_step == last_step:
+            return "time left unknown yet"
+        return f"{_clock((last - first) / (last_step - first_step) * num_steps)} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _evaluation_line(record: Event) -> str:
+    parts = []
+    if TEST_NLL in record.metrics:
+        parts.append(f"held-out loss {record.metrics[TEST_NLL]:.4f}")
+    if TEST_EXACT_MATCH in record.metrics:
+        count = int(record.metrics[TEST_COUNT])
+        parts.append(f"exact match {record.metrics[TEST_EXACT_MATCH]:.1%} of {count}")
+    return f"evaluation after step {record.step}: {', '.join(parts)}"
