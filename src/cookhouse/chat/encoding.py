@@ -1,0 +1,106 @@
+"""Text to tokens, with the line between what a renderer writes and what a message says drawn once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import tokenizers
+
+from cookhouse.errors import InputError
+
+_CACHED_TEXTS = 4096
+"""Headers repeat in every conversation, and a conversation rendered turn by turn repeats all its texts."""
+
+
+class Tokenizer(Protocol):
+    """What rendering needs of a `transformers` tokenizer."""
+
+    @property
+    def name_or_path(self) -> str: ...
+    @property
+    def backend_tokenizer(self) -> Any: ...
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]: ...
+    @property
+    def bos_token_id(self) -> int | None: ...
+    @property
+    def eos_token_id(self) -> int | None: ...
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
+    def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str | list[str]: ...
+
+
+class Special(str):
+    """A piece that is one token of the tokenizer's added vocabulary, not text."""
+
+    __slots__ = ()
+
+
+Piece = Special | str
+
+
+class Encoder:
+    """Encodes pieces: a `Special` becomes its one token, everything else plain text whatever it spells.
+
+    Plain text goes through a second tokenizer made of the same model, normalizer and pre-tokenizer and no added
+    vocabulary at all. `split_special_tokens=True` would not do: it leaves tokens that are added but not flagged special
+    (Qwen's `<think>`, `<tool_call>`, `<tool_response>`) to be matched in text, so that a user could forge them.
+
+    Raises:
+        InputError: the tokenizer has no `tokenizers` backend.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, tokenizers.Tokenizer):
+            raise InputError(f"{tokenizer.name_or_path}: rendering needs a fast tokenizer (a tokenizer.json)")
+        self.tokenizer = tokenizer
+        self._plain = tokenizers.Tokenizer(backend.model)  # shares the vocabulary, costs microseconds
+        if backend.normalizer is not None:
+            self._plain.normalizer = backend.normalizer
+        if backend.pre_tokenizer is not None:
+            self._plain.pre_tokenizer = backend.pre_tokenizer
+        self._ids = {str(token): token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
+        self._cache: dict[str, list[int]] = {}
+
+    def has(self, token: str) -> bool:
+        """Whether the tokenizer has this added token."""
+        return token in self._ids
+
+    def id_of(self, token: str) -> int:
+        """The id of an added token. Raises `InputError` if the tokenizer lacks it."""
+        if token not in self._ids:
+            raise InputError(
+                f"tokenizer {self.tokenizer.name_or_path!r} has no token {token!r}, which this renderer writes; "
+                "choose a renderer of the model's own family"
+            )
+        return self._ids[token]
+
+    def encode(self, pieces: Sequence[Piece]) -> list[int]:
+        """Tokens of the pieces; neighboring texts are joined before they are encoded."""
+        tokens: list[int] = []
+        text = ""
+        for piece in pieces:
+            if isinstance(piece, Special):
+                tokens += self._encode_text(text)
+                tokens.append(self.id_of(piece))
+                text = ""
+            else:
+                text += piece
+        tokens += self._encode_text(text)
+        return tokens
+
+    def encode_with_specials(self, text: str) -> list[int]:
+        """Tokens of text that the program itself wrote: the names of special tokens in it become those tokens."""
+        return self.tokenizer.encode(text, add_special_tokens=False)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of tokens, special ones spelled out."""
+        return str(self.tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
+
+    def _encode_text(self, text: str) -> list[int]:
+        tokens = self._cache.get(text)
+        if tokens is None:
+            tokens = self._plain.encode(text, add_special_tokens=False).ids if text else []
+            if len(self._cache) >= _CACHED_TEXTS:
+                self._cache.clear()
+            self._cache[text] = tokens
+        return tokens

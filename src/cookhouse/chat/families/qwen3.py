@@ -1,0 +1,229 @@
+"""The Qwen3 family: ChatML turns, `<think>` blocks, tools as JSON between tags.
+
+Deliberate differences from the family's chat template (otherwise equal to it, token by token):
+
+- The newline after the last `<|im_end|>` is not written.
+- Header and content are tokenized apart, so content that starts with newlines keeps them as tokens of their own.
+- Special tokens' names in content stay plain text; in the template a user's `<|im_end|>` or `</tool_response>` is one.
+- A user message that looks like a tool response is a user message; only role `tool` is a tool response.
+- `<think>…</think>` at the start of an assistant's string is read as thinking; elsewhere in text it is text.
+- A conversation without any user message has the think block on its last assistant message as any other.
+- An empty system message with tools counts as none. A tool call's name is escaped as JSON.
+- For Qwen2.5 no default system message is added, and its tokenizer knows `<tool_response>` only as text.
+"""
+
+import json
+from collections.abc import Sequence
+
+from cookhouse.chat.encoding import Piece, Special, Tokenizer
+from cookhouse.chat.messages import Message, Part, ToolCall, UnparsedToolCall, text_of, thinking_of
+from cookhouse.chat.renderer import MessageLayout, Renderer, Termination, split_at_end
+from cookhouse.errors import InputError
+
+_START, _END, _END_OF_TEXT = Special("<|im_start|>"), Special("<|im_end|>"), Special("<|endoftext|>")
+_THINK, _END_THINK = Special("<think>"), Special("</think>")
+_CALL, _END_CALL = Special("<tool_call>"), Special("</tool_call>")
+_TOOLS_INTRO = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+)
+_TOOLS_USE: Sequence[Piece] = (
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within ",
+    *(_CALL, _END_CALL, " XML tags:\n", _CALL),
+    '\n{"name": <function-name>, "arguments": <args-json-object>}\n',
+    _END_CALL,
+)
+
+
+class Qwen3InstructRenderer(Renderer):
+    """`qwen3_instruct`: the 2507 instruct models and Qwen2.5, with no think framing. Extension: yes."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        self._end_id = self.encoder.id_of(_END)
+        self._eos_id = self.encoder.id_of(_END_OF_TEXT) if self.encoder.has(_END_OF_TEXT) else None
+        self._call_ids = (self.encoder.id_of(_CALL), self.encoder.id_of(_END_CALL))
+        self._response_tags = [self._tag("<tool_response>"), self._tag("</tool_response>")]
+
+    def layout(self, messages: Sequence[Message]) -> list[MessageLayout]:
+        return [self._layout_one(messages, index) for index in range(len(messages))]
+
+    def check_trained(self, message: Message) -> None:
+        if message["role"] == "assistant" and split_thinking(message)[0]:
+            raise InputError("this renderer trains no thinking, and a trained assistant message has some; use qwen3")
+
+    def get_stop_sequences(self) -> list[int]:
+        return [self._end_id]
+
+    def parse_response(self, tokens: Sequence[int]) -> tuple[Message, Termination]:
+        body, termination = split_at_end(tokens, self._end_id, self._eos_id)
+        return self._parse_text_and_calls(body), termination
+
+    def _layout_assistant(self, messages: Sequence[Message], index: int, header: list[Piece]) -> MessageLayout:
+        _, text = split_thinking(messages[index])
+        return MessageLayout(header=header, output=[text, *_write_calls(messages[index], text), _END])
+
+    def _layout_one(self, messages: Sequence[Message], index: int) -> MessageLayout:
+        message = messages[index]
+        role = message["role"]
+        if role == "tool":
+            return self._layout_tool_result(messages, index)
+        header: list[Piece] = ["\n"] if index else []
+        header += [_START, f"{role}\n"]
+        if role == "assistant":
+            return self._layout_assistant(messages, index, header)
+        declared = _write_tools(message, text_of(message)) if message.get("tools") else [text_of(message)]
+        return MessageLayout(header=header, output=[*declared, _END])
+
+    def _layout_tool_result(self, messages: Sequence[Message], index: int) -> MessageLayout:
+        """Results that follow each other share one user message."""
+        is_first = index == 0 or messages[index - 1]["role"] != "tool"
+        is_last = index == len(messages) - 1 or messages[index + 1]["role"] != "tool"
+        header: list[Piece] = ["\n"] if index else []
+        if is_first:
+            header += [_START, "user\n"]
+        opening, closing = self._response_tags
+        output: list[Piece] = [opening, f"\n{text_of(messages[index])}\n", closing]
+        return MessageLayout(header=header, output=[*output, _END] if is_last else output)
+
+    def _parse_text_and_calls(self, tokens: Sequence[int]) -> Message:
+        opening, closing = self._call_ids
+        texts: list[str] = []
+        calls: list[ToolCall] = []
+        unparsed: list[UnparsedToolCall] = []
+        rest = list(tokens)
+        while opening in rest:
+            start = rest.index(opening)
+            texts.append(self.encoder.decode(rest[:start]))
+            rest = rest[start + 1 :]
+            is_closed = closing in rest
+            stop = rest.index(closing) if is_closed else len(rest)
+            written = self.encoder.decode(rest[:stop])
+            try:
+                calls.append(_read_call(written, is_closed=is_closed))
+            except InputError as error:
+                unparsed.append({"text": written, "error": str(error)})
+            rest = rest[stop + 1 :]
+        texts.append(self.encoder.decode(rest))
+        if len(texts) > 1:  # the newlines between calls are framing
+            texts = [texts[0].removesuffix("\n"), *(text for text in map(str.strip, texts[1:]) if text)]
+        message: Message = {"role": "assistant", "content": "\n".join(text for text in texts if text)}
+        if calls:
+            message["tool_calls"] = calls
+        if unparsed:
+            message["unparsed_tool_calls"] = unparsed
+        return message
+
+    def _tag(self, text: str) -> Piece:
+        return Special(text) if self.encoder.has(text) else text
+
+
+class Qwen3Renderer(Qwen3InstructRenderer):
+    """`qwen3`: the hybrid models, thinking.
+
+    The answer to the last user message opens with a think block, empty if there is no reasoning; earlier turns lose
+    theirs, so there is no extension property. With `keep_thinking` every assistant message keeps its block, unlike in
+    the template, and the property holds.
+    """
+
+    _empty_block_in_prompt = False
+
+    def __init__(self, tokenizer: Tokenizer, *, keep_thinking: bool = False) -> None:
+        super().__init__(tokenizer)
+        self._think_ids = (self.encoder.id_of(_THINK), self.encoder.id_of(_END_THINK))
+        self._keep_thinking = keep_thinking
+        self.has_extension_property = keep_thinking
+
+    def check_trained(self, message: Message) -> None:
+        """All of a message can be written."""
+
+    def parse_response(self, tokens: Sequence[int]) -> tuple[Message, Termination]:
+        body, termination = split_at_end(tokens, self._end_id, self._eos_id)
+        opening, closing = self._think_ids
+        if closing not in body and body[:1] != [opening]:
+            return self._parse_text_and_calls(body), termination
+        is_closed = closing in body
+        stop = body.index(closing) if is_closed else len(body)
+        start = 1 if body[:1] == [opening] else 0
+        thinking = self.encoder.decode(body[start:stop]).strip("\n")
+        message = self._parse_text_and_calls(body[stop + 1 :])
+        text = text_of(message).lstrip("\n")
+        parts: list[Part] = [{"type": "thinking", "thinking": thinking}]
+        message["content"] = [*parts, {"type": "text", "text": text}] if thinking else text
+        return message, termination if is_closed else Termination.MALFORMED
+
+    def _layout_assistant(self, messages: Sequence[Message], index: int, header: list[Piece]) -> MessageLayout:
+        message = messages[index]
+        thinking, text = split_thinking(message)
+        calls = _write_calls(message, text)
+        if not self._has_think_block(messages, index, thinking):
+            return MessageLayout(header=header, output=[text, *calls, _END])
+        block: list[Piece] = [_THINK, "\n" + thinking.strip("\n") + "\n", _END_THINK, "\n\n"]
+        rest: list[Piece] = [text.lstrip("\n"), *calls, _END]
+        if self._empty_block_in_prompt and not thinking:
+            return MessageLayout(header=[*header, *block], output=rest)
+        return MessageLayout(header=header, output=[*block, *rest])
+
+    def _has_think_block(self, messages: Sequence[Message], index: int, thinking: str) -> bool:
+        if self._keep_thinking or index == len(messages) - 1:
+            return True
+        return bool(thinking) and all(message["role"] != "user" for message in messages[index:])
+
+
+class Qwen3DisableThinkingRenderer(Qwen3Renderer):
+    """`qwen3_disable_thinking`: the hybrid models, not thinking.
+
+    The prompt itself ends with an empty think block, so the block is never trained. Earlier turns have none, so there
+    is no extension property.
+    """
+
+    _empty_block_in_prompt = True
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+
+    def check_trained(self, message: Message) -> None:
+        Qwen3InstructRenderer.check_trained(self, message)
+
+
+def split_thinking(message: Message) -> tuple[str, str]:
+    """Reasoning and text of a message; a string that opens with `<think>…</think>` is split as the template does."""
+    content = message["content"]
+    if isinstance(content, str) and content.lstrip().startswith(_THINK) and _END_THINK in content:
+        thinking, _, text = content.lstrip().removeprefix(_THINK).partition(_END_THINK)
+        return thinking.strip("\n"), text.lstrip("\n")
+    return thinking_of(message), text_of(message)
+
+
+def _write_tools(message: Message, text: str) -> list[Piece]:
+    schemas = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in message["tools"])
+    return [f"{text}\n\n" if text else "", _TOOLS_INTRO, schemas, *_TOOLS_USE]
+
+
+def _write_calls(message: Message, text: str) -> list[Piece]:
+    bodies = []
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        arguments = function["arguments"]
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        bodies.append(f'\n{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "arguments": {written}}}\n')
+    bodies += [call["text"] for call in message.get("unparsed_tool_calls", ())]
+    pieces: list[Piece] = []
+    for index, body in enumerate(bodies):
+        pieces += ["\n" if index or text else "", _CALL, body, _END_CALL]
+    return pieces
+
+
+def _read_call(written: str, *, is_closed: bool) -> ToolCall:
+    if not is_closed:
+        raise InputError("the call is not closed by </tool_call>")
+    try:
+        call = json.loads(written)
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}") from error
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        raise InputError("not an object with a name")
+    arguments = call.get("arguments")
+    if not isinstance(arguments, dict):
+        raise InputError("arguments is not an object")
+    return {"type": "function", "function": {"name": call["name"], "arguments": arguments}}

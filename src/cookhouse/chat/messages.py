@@ -1,0 +1,250 @@
+"""Messages: what a conversation is made of, and the checks that anything from outside passes first."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict, cast
+
+from cookhouse.errors import InputError, UnknownNameError
+
+Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+
+
+class TextPart(TypedDict):
+    type: Literal["text"]
+    text: str
+
+
+class ThinkingPart(TypedDict):
+    """Reasoning of the assistant, apart from its answer."""
+
+    type: Literal["thinking"]
+    thinking: str
+
+
+class ImagePart(TypedDict):
+    """An image by address; only renderers of models that see take one."""
+
+    type: Literal["image"]
+    image: str
+
+
+Part = TextPart | ThinkingPart | ImagePart
+
+
+class FunctionCall(TypedDict):
+    name: str
+    arguments: dict[str, Any] | str
+    """An object, or JSON text that is written as it stands."""
+
+
+class ToolCall(TypedDict):
+    type: Literal["function"]
+    function: FunctionCall
+    id: NotRequired[str]
+
+
+class UnparsedToolCall(TypedDict):
+    """A call that the assistant wrote and nobody can read: its text between the marks, and why."""
+
+    text: str
+    error: str
+
+
+class Message(TypedDict):
+    """One message. `tools` (JSON schemas) stands on a system message and declares them to the model."""
+
+    role: Role
+    content: str | list[Part]
+    tool_calls: NotRequired[list[ToolCall]]
+    unparsed_tool_calls: NotRequired[list[UnparsedToolCall]]
+    tool_call_id: NotRequired[str]
+    name: NotRequired[str]
+    tools: NotRequired[list[dict[str, Any]]]
+    trainable: NotRequired[bool]
+
+
+# Read by other tools with a meaning that would be lost here, so refused rather than ignored.
+_REFUSED_KEYS = {
+    "weight": "use `trainable` on every message with train_on_what=customized",
+    "function_call": "use `tool_calls`",
+}
+_ONLY_ON: dict[str, Role] = {
+    "tool_calls": "assistant",
+    "unparsed_tool_calls": "assistant",
+    "reasoning_content": "assistant",
+    "tool_call_id": "tool",
+    "tools": "system",
+}
+
+
+def parse_messages(value: object) -> list[Message]:
+    """Check a conversation from outside and bring it into one form; other keys than a `Message`'s are dropped.
+
+    Raises:
+        InputError: names the message by position, what is wrong, and what is allowed.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InputError(f"messages must be a list, not {_kind(value)}")
+    if not value:
+        raise InputError("the conversation is empty; it needs at least one message")
+    messages = []
+    for index, item in enumerate(value):
+        try:
+            messages.append(_parse_message(item))
+        except InputError as error:
+            raise InputError(f"message {index + 1}: {error}") from error
+    return messages
+
+
+def with_tools(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[Message]:
+    """The conversation with `tools` declared on its first system message, which is added if there is none."""
+    schemas = [_parse_tool(tool) for tool in tools]
+    if not schemas:
+        return list(messages)
+    if messages and messages[0]["role"] == "system":
+        return [{**messages[0], "tools": schemas}, *messages[1:]]
+    return [{"role": "system", "content": "", "tools": schemas}, *messages]
+
+
+def text_of(message: Message) -> str:
+    """The text of a message without its thinking. Raises `InputError` on an image."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    texts = []
+    for part in content:
+        if part["type"] == "image":
+            raise InputError("this renderer takes no images; use the renderer of a model that sees")
+        if part["type"] == "text":
+            texts.append(part["text"])
+    return "".join(texts)
+
+
+def thinking_of(message: Message) -> str:
+    """The reasoning parts of a message, joined; empty if there are none."""
+    content = message["content"]
+    if isinstance(content, str):
+        return ""
+    return "".join(part["thinking"] for part in content if part["type"] == "thinking")
+
+
+def _parse_message(value: object) -> Message:
+    if not isinstance(value, Mapping):
+        raise InputError(f"must be an object with role and content, not {_kind(value)}")
+    role = value.get("role")
+    if not isinstance(role, str):
+        raise InputError(f"role must be one of {', '.join(ROLES)}, not {_kind(role)}")
+    if role not in ROLES:
+        raise UnknownNameError("role", role, ROLES)
+    for key, way_out in _REFUSED_KEYS.items():
+        if value.get(key) is not None:
+            raise InputError(f"{key} is not read; {way_out}")
+    for key, only in _ONLY_ON.items():
+        if value.get(key) and role != only:
+            raise InputError(f"{key} belongs on a message of role {only}, not {role}")
+    message: Message = {"role": role, "content": _parse_content(value, role)}
+    if value.get("tool_calls"):
+        message["tool_calls"] = [_parse_tool_call(call) for call in _list(value, "tool_calls")]
+    if value.get("unparsed_tool_calls"):
+        calls = _list(value, "unparsed_tool_calls")
+        message["unparsed_tool_calls"] = [{"text": _text(c, "text"), "error": _text(c, "error")} for c in calls]
+    if value.get("tools"):
+        message["tools"] = [_parse_tool(tool) for tool in _list(value, "tools")]
+    if value.get("tool_call_id") is not None:
+        message["tool_call_id"] = _text(value, "tool_call_id")
+    if value.get("name") is not None:
+        message["name"] = _text(value, "name")
+    if "trainable" in value:
+        if not isinstance(value["trainable"], bool):
+            raise InputError(f"trainable must be true or false, not {_kind(value['trainable'])}")
+        message["trainable"] = value["trainable"]
+    return message
+
+
+def _parse_content(value: Mapping[str, object], role: Role) -> str | list[Part]:
+    content = value.get("content")
+    if content is None and (value.get("tool_calls") or value.get("unparsed_tool_calls") or value.get("tools")):
+        content = ""
+    if isinstance(content, str):
+        _check_text(content)
+        reasoning = _text(value, "reasoning_content") if value.get("reasoning_content") else ""
+        if not reasoning:
+            return content
+        return [{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": content}]
+    if not isinstance(content, list):
+        raise InputError(f"content must be a string or a list of parts, not {_kind(content)}")
+    if value.get("reasoning_content"):
+        raise InputError("give reasoning either as reasoning_content or as a thinking part, not both")
+    return [_parse_part(part, role) for part in content]
+
+
+def _parse_part(part: object, role: Role) -> Part:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind == "text":
+        return {"type": "text", "text": _text(part, "text")}
+    if kind == "thinking":
+        if role != "assistant":
+            raise InputError(f"a thinking part belongs on a message of role assistant, not {role}")
+        return {"type": "thinking", "thinking": _text(part, "thinking")}
+    if kind == "image":
+        return {"type": "image", "image": _text(part, "image")}
+    raise InputError(f"a content part must have type text, thinking or image, not {json.dumps(kind, default=str)}")
+
+
+def _parse_tool_call(call: object) -> ToolCall:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        raise InputError('a tool call must look like {"type": "function", "function": {"name": …, "arguments": {…}}}')
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        _check_text(arguments)
+    elif isinstance(arguments, Mapping):
+        _check_text(json.dumps(arguments, ensure_ascii=False))
+        arguments = dict(arguments)
+    else:
+        raise InputError(f"the arguments of a tool call must be an object or JSON text, not {_kind(arguments)}")
+    parsed: ToolCall = {"type": "function", "function": {"name": _text(function, "name"), "arguments": arguments}}
+    if call.get("id") is not None:
+        parsed["id"] = _text(call, "id")
+    return parsed
+
+
+def _parse_tool(tool: object) -> dict[str, Any]:
+    """A tool as `{"type": "function", "function": {…}}`; the bare function is accepted too."""
+    function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+    if not isinstance(tool, Mapping) or not isinstance(function, Mapping):
+        raise InputError(f"a tool must be an object with a name and parameters, not {_kind(tool)}")
+    _text(function, "name")
+    _check_text(json.dumps(tool, ensure_ascii=False))
+    return dict(tool) if "function" in tool else {"type": "function", "function": dict(function)}
+
+
+def _list(value: Mapping[str, object], key: str) -> list[object]:
+    items = value[key]
+    if not isinstance(items, list):
+        raise InputError(f"{key} must be a list, not {_kind(items)}")
+    return items
+
+
+def _text(value: object, key: str) -> str:
+    text = cast("Mapping[str, object]", value).get(key) if isinstance(value, Mapping) else None
+    if not isinstance(text, str):
+        raise InputError(f"{key} must be a string, not {_kind(text)}")
+    _check_text(text)
+    return text
+
+
+def _check_text(text: str) -> None:
+    # JSON can spell half of a surrogate pair, which no tokenizer takes.
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"text holds half a surrogate pair (\\u{ord(text[error.start]):04x}) at {error.start}"
+        ) from error
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "nothing"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)

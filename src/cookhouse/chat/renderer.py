@@ -1,0 +1,201 @@
+"""The renderer contract, and everything about it that does not depend on the model family."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from tinker import ModelInput
+
+from cookhouse.chat.encoding import Encoder, Piece, Tokenizer
+from cookhouse.chat.messages import Message, Role, parse_messages
+from cookhouse.chat.training_targets import TrainOnWhat, trained_messages
+
+SupervisedExample: TypeAlias = tuple[ModelInput, list[float]]
+"""Tokens of a conversation, and one weight (0 or 1) for each of them, not shifted."""
+
+
+class Termination(StrEnum):
+    """How a sampled response ended."""
+
+    STOP_SEQUENCE = "stop_sequence"
+    """Exactly one end mark of the family, at the end."""
+    EOS = "eos"
+    """The model's end-of-text token instead of the family's end mark."""
+    MALFORMED = "malformed"
+    """No end at all (cut by `max_tokens`), an end mark in the middle, or thinking that never closes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLayout:
+    """What a family writes for one message.
+
+    The two halves are tokenized apart, so that a response sampled after the header has the tokens it is trained with.
+    """
+
+    header: Sequence[Piece]
+    """All that stands in the generation prompt when this message is to be written."""
+    output: Sequence[Piece]
+    """All that the model is to write, its end mark included."""
+
+
+class Renderer(ABC):
+    """Turns messages into tokens and tokens into messages, as one model family does.
+
+    A family overrides `layout`, `get_stop_sequences` and `parse_response`, and where it applies `begin`, `end`,
+    `check_trained` and `has_extension_property`. It writes its marks as `Special`; all other text is encoded as plain
+    text, so that nothing in a message's content can become a mark. A renderer holds no state between calls.
+    """
+
+    has_extension_property: bool = True
+    """Whether the prompt of each turn starts with the whole sequence of the turn before."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.encoder = Encoder(tokenizer)
+
+    # ------------------------------------------------------------------ for families to say
+
+    @abstractmethod
+    def layout(self, messages: Sequence[Message]) -> list[MessageLayout]:
+        """One layout for each message. The header of the last may depend on its role only, not on its content."""
+
+    @abstractmethod
+    def get_stop_sequences(self) -> list[str] | list[int]:
+        """What ends a response: strings, or token ids."""
+
+    @abstractmethod
+    def parse_response(self, tokens: Sequence[int]) -> tuple[Message, Termination]:
+        """The assistant message that sampled tokens spell, and how it ended. A prefill is not part of it."""
+
+    def begin(self) -> list[int]:
+        """Tokens before the first message, never trained."""
+        return []
+
+    def end(self, last: Message) -> list[Piece]:  # noqa: ARG002
+        """What follows the last message of a supervised example, trained if that message is."""
+        return []
+
+    def check_trained(self, message: Message) -> None:  # noqa: B027
+        """Raise `InputError` if the family cannot write all of a message that is trained."""
+
+    # ------------------------------------------------------------------ the mechanism
+
+    def build_supervised_example(self, messages: Sequence[Message], train_on_what: TrainOnWhat) -> SupervisedExample:
+        """The whole conversation as one sequence, rendered as history is: without the extension property, earlier turns
+        may lack what the model wrote. `build_supervised_examples` never trains on such a turn.
+
+        Raises:
+            InputError: a message is not one, or does not go with `train_on_what`, or cannot be written by this family.
+        """
+        messages = parse_messages(messages)
+        rendered = self._render(messages)
+        return rendered.example(self._targets(messages, train_on_what))
+
+    def build_supervised_examples(
+        self, messages: Sequence[Message], train_on_what: TrainOnWhat
+    ) -> list[SupervisedExample]:
+        """Examples in which every trained assistant message follows exactly the prompt it would be sampled from.
+
+        With the extension property that is one example. Without it, it is one for each assistant turn, or fewer where a
+        turn's sequence happens to extend the one before; each message is trained in one of them. Errors as above.
+        """
+        messages = parse_messages(messages)
+        targets = self._targets(messages, train_on_what)
+        if self.has_extension_property:
+            return [self._render(messages).example(targets)]
+        ends = [i for i, m in enumerate(messages) if m["role"] == "assistant" and targets.trained[i]]
+        tail = ends[-1] + 1 if ends else 0
+        if not ends or any(targets.trained[tail:]):
+            ends.append(len(messages) - 1)
+        sequences = [self._render(messages[: end + 1]) for end in ends]
+        examples = []
+        start = 0
+        for index, (end, sequence) in enumerate(zip(ends, sequences, strict=True)):
+            if index + 1 < len(ends) and sequences[index + 1].extends(sequence):
+                continue  # trained as part of the longer one
+            examples.append(sequence.example(targets.within(start, end + 1)))
+            start = end + 1
+        return examples
+
+    def build_generation_prompt(
+        self, messages: Sequence[Message], role: Role = "assistant", prefill: str | None = None
+    ) -> ModelInput:
+        """History, the header of the message to be written, and its first words if given.
+
+        `prefill` is the program's own text: the name of a special token in it becomes that token.
+        """
+        history = parse_messages(messages) if messages else []
+        layouts = self.layout([*history, {"role": role, "content": ""}])
+        tokens = self.begin()
+        for layout in layouts[:-1]:
+            tokens += self.encoder.encode(layout.header) + self.encoder.encode(layout.output)
+        tokens += self.encoder.encode(layouts[-1].header)
+        if prefill:
+            tokens += self.encoder.encode_with_specials(prefill)
+        return ModelInput.from_ints(tokens)
+
+    def _targets(self, messages: Sequence[Message], train_on_what: TrainOnWhat) -> "_Targets":
+        trained = trained_messages(messages, train_on_what)
+        for message, is_trained in zip(messages, trained, strict=True):
+            if is_trained:
+                self.check_trained(message)
+        return _Targets(trained=trained, headers=train_on_what == TrainOnWhat.ALL_TOKENS)
+
+    def _render(self, messages: Sequence[Message]) -> "_Rendered":
+        encode = self.encoder.encode
+        layouts = self.layout(messages)
+        return _Rendered(
+            begin=self.begin(),
+            headers=[encode(layout.header) for layout in layouts],
+            outputs=[encode(layout.output) for layout in layouts],
+            end=encode(self.end(messages[-1])),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Targets:
+    trained: Sequence[bool]
+    headers: bool
+    """Whether the header of a trained message is trained too."""
+
+    def within(self, start: int, stop: int) -> "_Targets":
+        trained = [is_trained and start <= i < stop for i, is_trained in enumerate(self.trained)]
+        return _Targets(trained=trained, headers=self.headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rendered:
+    begin: Sequence[int]
+    headers: Sequence[Sequence[int]]
+    outputs: Sequence[Sequence[int]]
+    end: Sequence[int]
+
+    def extends(self, shorter: "_Rendered") -> bool:
+        num = len(shorter.headers)
+        return self.headers[:num] == shorter.headers and self.outputs[:num] == shorter.outputs
+
+    def example(self, targets: _Targets) -> SupervisedExample:
+        tokens = list(self.begin)
+        weights = [0.0] * len(tokens)
+        for header, output, is_trained in zip(self.headers, self.outputs, targets.trained, strict=False):
+            tokens += [*header, *output]
+            weights += [float(is_trained and targets.headers)] * len(header) + [float(is_trained)] * len(output)
+        tokens += self.end
+        weights += [float(targets.trained[len(self.headers) - 1])] * len(self.end)
+        return ModelInput.from_ints(tokens), weights
+
+
+def split_at_end(tokens: Sequence[int], end: int, eos: int | None) -> tuple[list[int], Termination]:
+    """The tokens before the first `end` (or before a final `eos`, if there is no `end`), and how they ended."""
+    body = list(tokens)
+    if end in body:
+        position = body.index(end)
+        is_clean = position == len(body) - 1
+        return body[:position], Termination.STOP_SEQUENCE if is_clean else Termination.MALFORMED
+    if body and body[-1] == eos:
+        return body[:-1], Termination.EOS
+    return body, Termination.MALFORMED
+
+
+RendererFactory: TypeAlias = Callable[[Tokenizer], Renderer]
