@@ -107,7 +107,8 @@ class SampleRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledSequence:
     """Tokens include the stop token, or those that complete a stop string. `logprobs_T` are of the distribution sampled
-    from before top-k and top-p, so at temperature 1 they equal the trainer's; greedy reports temperature 1."""
+    from before top-k and top-p, so at temperature 1 they equal the trainer's; greedy reports temperature 1.
+    """
 
     tokens_T: NDArray[np.int32]
     logprobs_T: NDArray[np.float32]
@@ -151,7 +152,7 @@ class Engine(Protocol):
         """Apply and clear the summed gradient. Metrics hold `grad_norm`, taken before clipping."""
 
     def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
-        """Write adapter (and moments, step count, gradient not) as safetensors and JSON into a new folder, atomically."""
+        """Write weights, and with an optimizer its moments and step count, into a new folder, atomically."""
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         """Create `model_id`, or overwrite it, from a folder that `save_state` or `save_snapshot` wrote."""

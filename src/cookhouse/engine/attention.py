@@ -1,0 +1,197 @@
+"""Causal attention over packed sequences, registered with `transformers` under the name `cookhouse`.
+
+A model's attention layers call `attend` of the layout object that its forward was given, so lengths travel as an
+argument. `PackedLayout` here serves training; the sampler brings one that reads its KV cache.
+
+Legend: N packed positions, S sequences of like length, L their padded length, H query heads, K key-value heads,
+G query heads per key-value head, D features per head.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+NAME = "cookhouse"
+_QUERY_BLOCK = 128
+_PAD_RATIO = 0.8
+"""Sequences at least this fraction of the longest of their group are padded to it."""
+
+
+class AttentionLayout(Protocol):
+    """Which positions of a pass may see which keys."""
+
+    def attend(
+        self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, *, scaling: float, window: int | None
+    ) -> Tensor:
+        """Attention output (N, H, D) of one layer; `window` limits how many latest keys a query sees."""
+
+
+def _attention_function(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    layout: AttentionLayout,
+    sliding_window: int | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Adapter from the interface of `transformers` (query (1, H, N, D)) to a layout."""
+    assert attention_mask is None
+    assert dropout == 0.0
+    out_NHD = layout.attend(
+        int(module.layer_idx),  # type: ignore[arg-type]
+        query[0].transpose(0, 1),
+        key[0].transpose(0, 1),
+        value[0].transpose(0, 1),
+        scaling=scaling,
+        window=sliding_window,
+    )
+    return out_NHD.unsqueeze(0), None
+
+
+AttentionInterface.register(NAME, _attention_function)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Sequences of like length. `rows_SL` are their packed positions; a short one repeats its last position."""
+
+    rows_SL: Tensor
+    real_SL: Tensor | None
+    """Which entries are not padding; None when all are real."""
+
+
+class PackedLayout:
+    """Each sequence sees itself alone, causally; no cache."""
+
+    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+        starts = [0, *itertools.accumulate(lengths)]
+        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+        self._groups: list[_Group] = []
+        while order:
+            longest = lengths[order[0]]
+            members = [i for i in order if lengths[i] >= longest * _PAD_RATIO]
+            order = order[len(members) :]
+            offsets_L = torch.arange(longest)
+            ends_S1 = torch.tensor([lengths[i] for i in members]).unsqueeze(1)
+            rows_SL = torch.tensor([starts[i] for i in members]).unsqueeze(1) + offsets_L.minimum(ends_S1 - 1)
+            is_padded = lengths[members[-1]] != longest
+            real_SL = (offsets_L < ends_S1).to(device) if is_padded else None
+            self._groups.append(_Group(rows_SL.to(device), real_SL))
+
+    def attend(
+        self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, *, scaling: float, window: int | None
+    ) -> Tensor:
+        """See `AttentionLayout`."""
+        del layer
+        out: Tensor = _PackedAttention.apply(q_NHD, k_NKD, v_NKD, scaling, window, self._groups)  # type: ignore[no-untyped-call]
+        return out
+
+
+class _PackedAttention(torch.autograd.Function):
+    """Batched matmuls over groups of like length, in blocks of queries; backward computes the scores again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        scaling: float,
+        window: int | None,
+        groups: Sequence[_Group],
+    ) -> Tensor:
+        num_kv_heads = k_NKD.shape[1]
+        out_NHD = q_NHD.new_empty(*q_NHD.shape[:2], v_NKD.shape[2])
+        for group in groups:
+            q, k, v = (_gather(t, group, num_kv_heads) for t in (q_NHD, k_NKD, v_NKD))
+            outs = [_probs(q, k, block, scaling, window) @ v[:, block.keys] for block in _blocks(q, k, window)]
+            _scatter(out_NHD, torch.cat(outs, 1) if len(outs) > 1 else outs[0], group, num_kv_heads)
+        ctx.save_for_backward(q_NHD, k_NKD, v_NKD)
+        ctx.arguments = scaling, window, groups
+        return out_NHD
+
+    @staticmethod
+    def backward(ctx: Any, dout_NHD: Tensor) -> tuple[Tensor | None, ...]:
+        scaling, window, groups = ctx.arguments
+        inputs = ctx.saved_tensors
+        num_kv_heads = inputs[1].shape[1]
+        gradients = [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs]
+        for group in groups:
+            q, k, v = (_gather(t, group, num_kv_heads) for t in inputs)
+            dout = _gather(dout_NHD, group, num_kv_heads, pad_with_zero=True)
+            dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+            for block in _blocks(q, k, window):
+                probs = _probs(q, k, block, scaling, window)
+                dblock = dout[:, block.rows]
+                dv[:, block.keys].baddbmm_(probs.transpose(1, 2), dblock)
+                dprobs = dblock @ v[:, block.keys].transpose(1, 2)
+                dscores = torch.ops.aten._softmax_backward_data(dprobs, probs, -1, probs.dtype).mul_(scaling)
+                dq[:, block.rows] = dscores @ k[:, block.keys]
+                dk[:, block.keys].baddbmm_(dscores.transpose(1, 2), q[:, block.rows])
+            for target, source in zip(gradients, (dq, dk, dv), strict=True):
+                _scatter(target, source, group, num_kv_heads)
+        return *gradients, None, None, None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Queries at positions [start, stop) of their sequences, and the keys that any of them may see."""
+
+    start: int
+    stop: int
+    rows: slice
+    keys: slice
+
+
+def _blocks(q: Tensor, k: Tensor, window: int | None) -> list[_Block]:
+    """Query blocks of grouped q (S·K, L·G, D) and k (S·K, L, D)."""
+    length = k.shape[1]
+    per_position = q.shape[1] // length
+    blocks = []
+    for start in range(0, length, _QUERY_BLOCK):
+        stop = min(start + _QUERY_BLOCK, length)
+        first_key = 0 if window is None else max(0, start - window + 1)
+        blocks.append(_Block(start, stop, slice(start * per_position, stop * per_position), slice(first_key, stop)))
+    return blocks
+
+
+def _probs(q: Tensor, k: Tensor, block: _Block, scaling: float, window: int | None) -> Tensor:
+    """Attention probabilities of a block, softmax in fp32, in the dtype of q."""
+    per_position = q.shape[1] // k.shape[1]
+    query_positions = torch.arange(block.start, block.stop, device=q.device).repeat_interleave(per_position)
+    distance = query_positions.unsqueeze(1) - torch.arange(block.keys.start, block.keys.stop, device=q.device)
+    is_hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
+    bias = torch.zeros(distance.shape, dtype=q.dtype, device=q.device).masked_fill_(is_hidden, float("-inf"))
+    scores = torch.baddbmm(bias, q[:, block.rows], k[:, block.keys].transpose(1, 2), alpha=scaling)
+    return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
+
+
+def _gather(x_NHD: Tensor, group: _Group, num_kv_heads: int, *, pad_with_zero: bool = False) -> Tensor:
+    """Positions of a group as (S·K, L·G, D): the query heads of one key-value head side by side at each position."""
+    num_sequences, length = group.rows_SL.shape
+    x_SLHD = x_NHD[group.rows_SL]
+    if pad_with_zero and group.real_SL is not None:
+        x_SLHD.masked_fill_(~group.real_SL[..., None, None], 0.0)
+    grouped = x_SLHD.view(num_sequences, length, num_kv_heads, -1, x_NHD.shape[2]).transpose(1, 2)
+    return grouped.reshape(num_sequences * num_kv_heads, -1, x_NHD.shape[2])
+
+
+def _scatter(target_NHD: Tensor, x: Tensor, group: _Group, num_kv_heads: int) -> None:
+    """Inverse of `_gather`: write the real positions of a group into the packed tensor."""
+    num_sequences, length = group.rows_SL.shape
+    x_SLHD = x.view(num_sequences, num_kv_heads, length, -1, x.shape[2]).transpose(1, 2)
+    x_SLHD = x_SLHD.reshape(num_sequences, length, *target_NHD.shape[1:])
+    if group.real_SL is None:
+        target_NHD[group.rows_SL.view(-1)] = x_SLHD.flatten(0, 1)
+    else:
+        target_NHD[group.rows_SL[group.real_SL]] = x_SLHD[group.real_SL]

@@ -1,0 +1,119 @@
+"""Adapters on disk: a folder with `adapter.safetensors` and `adapter.json`, written whole or not at all.
+
+The safetensors file holds flat fp32 tensors: `params`, and with an optimizer `adam_m` and `adam_v`. The JSON names the
+format, the base model, the adapter's spec and the sites in the order in which they lie in the flat tensors.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.lora import AdapterLayout
+from cookhouse.errors import InputError
+
+_FORMAT = 1
+_TENSORS = "adapter.safetensors"
+_MANIFEST = "adapter.json"
+
+
+def write(folder: Path, base_model: str, layout: AdapterLayout, tensors: Mapping[str, Tensor], num_steps: int) -> None:
+    """Write a new folder under a temporary name, flush it to disk, and rename it into place.
+
+    Raises:
+        InputError: the folder exists.
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    if folder.exists():
+        raise InputError(f"checkpoint folder {folder} exists; choose another name")
+    manifest = {
+        "format": _FORMAT,
+        "base_model": base_model,
+        "lora": asdict(layout.spec),
+        "sites": [[site.name, site.in_features, site.out_features] for site in layout.sites],
+        "num_steps": num_steps,
+    }
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    temporary.mkdir(parents=True)
+    try:
+        save_file({name: tensor.detach().float().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
+        (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        for path in (temporary / _TENSORS, temporary / _MANIFEST, temporary):
+            _flush(path)
+        temporary.rename(folder)
+        _flush(folder.parent)
+    except SafetensorError as error:
+        raise OSError(f"cannot write checkpoint {folder}: {error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[dict[str, Tensor], int]:
+    """Flat fp32 tensors on the CPU, and the number of optimizer steps taken.
+
+    Raises:
+        InputError: the folder holds no checkpoint of this layout, or no optimizer where one is asked for.
+    """
+    manifest = _read_manifest(folder)
+    sites = [[site.name, site.in_features, site.out_features] for site in layout.sites]
+    if manifest.get("sites") != sites or manifest.get("lora", {}).get("rank") != layout.spec.rank:
+        raise InputError(f"checkpoint {folder} was made for another base model or adapter shape")
+    names = ["params", *(["adam_m", "adam_v"] if with_optimizer else [])]
+    try:
+        with safe_open(folder / _TENSORS, framework="pt") as file:
+            missing = sorted(set(names) - set(file.keys()))
+            if missing:
+                raise InputError(
+                    f"checkpoint {folder} holds no {', '.join(missing)}; load it without optimizer, or use a training "
+                    "checkpoint"
+                )
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"checkpoint {folder} cannot be read: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.shape != (layout.num_parameters,) or tensor.dtype != torch.float32:
+            raise InputError(f"checkpoint {folder}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}")
+        if not torch.isfinite(tensor).all():
+            raise InputError(f"checkpoint {folder}: {name} holds NaN or infinity")
+    return tensors, int(manifest["num_steps"])
+
+
+def read_spec(folder: Path) -> tuple[str, LoraSpec]:
+    """Base model and adapter spec of a checkpoint folder.
+
+    Raises:
+        InputError: the folder holds no checkpoint.
+    """
+    manifest = _read_manifest(folder)
+    try:
+        return str(manifest["base_model"]), LoraSpec(**manifest["lora"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"checkpoint {folder} has an unreadable {_MANIFEST}: {error}") from error
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{folder} holds no readable checkpoint: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT or "num_steps" not in manifest:
+        raise InputError(f"{folder} holds no checkpoint of format {_FORMAT}")
+    return manifest
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

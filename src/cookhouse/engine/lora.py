@@ -1,0 +1,195 @@
+"""Low-rank adapters: where they attach, how one lies in memory, and the linear layer that applies them.
+
+Legend: N packed positions, I features in, O features out, R rank.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cookhouse.engine.contract import LoraSpec
+
+ALPHA = 32.0
+"""Not on the wire. Scaling ALPHA / rank keeps the best learning rate the same at every rank
+(https://thinkingmachines.ai/blog/lora/)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraSite:
+    """A linear layer that can carry an adapter."""
+
+    name: str
+    """Name of the module in the `transformers` model, e.g. `model.layers.0.self_attn.q_proj`."""
+    part: str
+    """`attn`, `mlp` or `unembed`."""
+    in_features: int
+    out_features: int
+
+
+@dataclass(frozen=True)
+class AdapterLayout:
+    """Where the matrices of each site lie in an adapter's flat tensor: A (R, I) then B (O, R), site after site."""
+
+    sites: tuple[LoraSite, ...]
+    spec: LoraSpec
+
+    @cached_property
+    def offsets(self) -> Mapping[str, int]:
+        """First element of each site, by name."""
+        starts, total = {}, 0
+        for site in self.sites:
+            starts[site.name] = total
+            total += self.spec.rank * (site.in_features + site.out_features)
+        return starts
+
+    @cached_property
+    def num_parameters(self) -> int:
+        """Rank times the sum of features in and out over the sites."""
+        return self.spec.rank * sum(site.in_features + site.out_features for site in self.sites)
+
+    @property
+    def scaling(self) -> float:
+        """Factor of B A x."""
+        return ALPHA / self.spec.rank
+
+    def views(self, flat: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """The (A, B) matrices of each site as views of a flat tensor of `num_parameters` elements."""
+        rank, out = self.spec.rank, {}
+        for site in self.sites:
+            start = self.offsets[site.name]
+            middle = start + rank * site.in_features
+            end = middle + rank * site.out_features
+            out[site.name] = (
+                flat[start:middle].view(rank, site.in_features),
+                flat[middle:end].view(site.out_features, rank),
+            )
+        return out
+
+    def initial(self, device: torch.device) -> Tensor:
+        """A uniform in ±1/√I as `nn.Linear` does, B zero: the base model's output is unchanged. Seeded per adapter."""
+        generator = torch.Generator().manual_seed(self.spec.seed % 2**63)
+        flat = torch.zeros(self.num_parameters)
+        for a_RI, _ in self.views(flat).values():
+            bound = 1.0 / math.sqrt(a_RI.shape[1])
+            a_RI.uniform_(-bound, bound, generator=generator)
+        return flat.to(device)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One immutable set of adapter weights in the precision of computation, with its views."""
+
+    layout: AdapterLayout
+    flat: Tensor
+
+    @cached_property
+    def views(self) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """The (A, B) matrices of each site."""
+        return self.layout.views(self.flat)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Packed positions [start, stop) that go through one adapter; `gradient` receives what backward finds."""
+
+    start: int
+    stop: int
+    weights: Weights
+    gradient: Mapping[str, tuple[Tensor, Tensor]] | None = None
+
+
+@dataclass
+class Routing:
+    """Which adapter each packed position of the pass that is running goes through.
+
+    One object per base model, held by its adapted layers: `transformers` hands a linear layer nothing but its input.
+    """
+
+    segments: Sequence[Segment] = field(default_factory=tuple)
+
+    @contextmanager
+    def use(self, segments: Sequence[Segment]) -> Iterator[None]:
+        """Route one pass, forward and backward."""
+        self.segments = segments
+        try:
+            yield
+        finally:
+            self.segments = ()
+
+
+class LoraLinear(nn.Module):
+    """A frozen linear layer plus the adapters that its routing names: y = W x + b + scaling · B A x."""
+
+    def __init__(self, base: nn.Linear, site: LoraSite, routing: Routing) -> None:
+        super().__init__()
+        self.weight = base.weight
+        self.bias = base.bias
+        self.in_features, self.out_features = base.in_features, base.out_features
+        self._site = site
+        self._routing = routing
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (…, I) to (…, O); the leading dimensions together are the packed positions."""
+        segments = [s for s in self._routing.segments if self._site.name in s.weights.views]
+        if not segments:
+            return nn.functional.linear(x, self.weight, self.bias)
+        y_NO: Tensor = _LoraProduct.apply(  # type: ignore[no-untyped-call]
+            x.reshape(-1, self.in_features), self.weight, self.bias, self._site.name, segments
+        )
+        return y_NO.view(*x.shape[:-1], self.out_features)
+
+
+class _LoraProduct(torch.autograd.Function):
+    """Adapted product whose backward adds straight into flat gradients: no parameter tensor enters the graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_NI: Tensor,
+        weight_OI: Tensor,
+        bias_O: Tensor | None,
+        name: str,
+        segments: Sequence[Segment],
+    ) -> Tensor:
+        y_NO = nn.functional.linear(x_NI, weight_OI, bias_O)
+        low_NR = []
+        for segment in segments:
+            a_RI, b_OR = segment.weights.views[name]
+            low = x_NI[segment.start : segment.stop] @ a_RI.T
+            y_NO[segment.start : segment.stop].addmm_(low, b_OR.T, alpha=segment.weights.layout.scaling)
+            low_NR.append(low)
+        ctx.save_for_backward(x_NI, weight_OI, *low_NR)
+        ctx.name, ctx.segments = name, segments
+        return y_NO
+
+    @staticmethod
+    def backward(ctx: Any, dy_NO: Tensor) -> tuple[Tensor | None, ...]:
+        x_NI, weight_OI, *low_NR = ctx.saved_tensors
+        dy_NO = dy_NO.contiguous()
+        dx_NI = dy_NO @ weight_OI if ctx.needs_input_grad[0] else None
+        for segment, low in zip(ctx.segments, low_NR, strict=True):
+            rows = slice(segment.start, segment.stop)
+            dx = None if dx_NI is None else dx_NI[rows]
+            backward_segment(segment, ctx.name, x_NI[rows], low, dy_NO[rows], dx)
+        return dx_NI, None, None, None, None
+
+
+def backward_segment(
+    segment: Segment, name: str, x_NI: Tensor, low_NR: Tensor, dy_NO: Tensor, dx_NI: Tensor | None
+) -> None:
+    """Add one segment's adapter gradients, and its share of dx in place. `low_NR` is A x; gradients are fp32."""
+    a_RI, b_OR = segment.weights.views[name]
+    scaling = segment.weights.layout.scaling
+    dlow_NR = (dy_NO @ b_OR).mul_(scaling)
+    if dx_NI is not None:
+        dx_NI.addmm_(dlow_NR, a_RI)
+    if segment.gradient is not None:
+        da_RI, db_OR = segment.gradient[name]
+        da_RI.add_(dlow_NR.T @ x_NI)
+        db_OR.add_(dy_NO.T @ low_NR, alpha=scaling)

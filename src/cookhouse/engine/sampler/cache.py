@@ -1,0 +1,135 @@
+"""Keys and values of sequences being sampled, in blocks, and attention over them.
+
+Legend: N packed positions of a pass, S sequences that read like numbers of positions, C positions each reads, L padded
+context length, H query heads, K key-value heads, G query heads per key-value head, D features per head.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cookhouse.engine.base_model import CacheShape
+from cookhouse.engine.sampler.scheduler import Piece
+
+_QUERY_BLOCK = 128
+_PAD_RATIO = 0.5
+"""Decoding contexts at least this fraction of the longest of their group are padded to it."""
+
+
+class KeyValueCache:
+    """Two tensors a layer, (blocks · block size, K, D): a position's slot is its block's first slot plus its offset."""
+
+    def __init__(
+        self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        size = (num_blocks * block_size, shape.num_kv_heads, shape.head_dim)
+        self.block_size = block_size
+        self.keys = [torch.empty(size, device=device, dtype=dtype) for _ in range(shape.num_layers)]
+        self.values = [torch.empty(size, device=device, dtype=dtype) for _ in range(shape.num_layers)]
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy one block in every layer."""
+        size = self.block_size
+        for tensor in (*self.keys, *self.values):
+            tensor[target * size : (target + 1) * size] = tensor[source * size : (source + 1) * size]
+
+    def slots(self, blocks: Sequence[int], num_positions: int) -> Tensor:
+        """Slots of a sequence's first positions."""
+        starts = torch.tensor(blocks).unsqueeze(1) * self.block_size
+        return (starts + torch.arange(self.block_size)).view(-1)[:num_positions]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Pieces that read the same number of positions."""
+
+    rows_SC: Tensor
+    positions_SC: Tensor
+    slots_SL: Tensor
+    """Slots of each context; past its end, any slot: no query sees that far."""
+
+
+class PagedLayout:
+    """Each piece of a pass writes its keys and values, then sees its own sequence's cache up to itself."""
+
+    def __init__(self, cache: KeyValueCache, pieces: Sequence[Piece], device: torch.device) -> None:
+        self._cache = cache
+        contexts = [cache.slots(piece.sequence.blocks, piece.stop) for piece in pieces]
+        self._new_slots_N = torch.cat([c[p.start :] for c, p in zip(contexts, pieces, strict=True)]).to(device)
+        first_rows = [0]
+        for piece in pieces:
+            first_rows.append(first_rows[-1] + piece.stop - piece.start)
+        self._groups = [
+            _make_group(
+                [pieces[i] for i in members], [first_rows[i] for i in members], [contexts[i] for i in members], device
+            )
+            for members in _group_members(pieces)
+        ]
+
+    def attend(
+        self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, *, scaling: float, window: int | None
+    ) -> Tensor:
+        """See `AttentionLayout`."""
+        keys, values = self._cache.keys[layer], self._cache.values[layer]
+        keys[self._new_slots_N] = k_NKD
+        values[self._new_slots_N] = v_NKD
+        out_NHD = q_NHD.new_empty(*q_NHD.shape[:2], v_NKD.shape[2])
+        for group in self._groups:
+            k_SLKD, v_SLKD = keys[group.slots_SL], values[group.slots_SL]
+            for rows_SC, positions_SC in zip(
+                torch.split(group.rows_SC, _QUERY_BLOCK, 1),
+                torch.split(group.positions_SC, _QUERY_BLOCK, 1),
+                strict=True,
+            ):
+                out = _attend(q_NHD[rows_SC], k_SLKD, v_SLKD, positions_SC, scaling, window)
+                out_NHD[rows_SC.reshape(-1)] = out.flatten(0, 1)
+        return out_NHD
+
+
+def _attend(
+    q_SCHD: Tensor, k_SLKD: Tensor, v_SLKD: Tensor, positions_SC: Tensor, scaling: float, window: int | None
+) -> Tensor:
+    """Attention (S, C, H, D) of queries at known positions over contexts that start at position 0."""
+    num_sequences, count, num_heads, dim = q_SCHD.shape
+    length, num_kv_heads = k_SLKD.shape[1:3]
+    distance_SCL = positions_SC.unsqueeze(2) - torch.arange(length, device=positions_SC.device)
+    is_hidden = distance_SCL < 0 if window is None else (distance_SCL < 0) | (distance_SCL >= window)
+    bias_SCL = torch.zeros(is_hidden.shape, dtype=q_SCHD.dtype, device=q_SCHD.device).masked_fill_(
+        is_hidden, float("-inf")
+    )
+    q_SKCGD = q_SCHD.view(num_sequences, count, num_kv_heads, -1, dim).transpose(1, 2)
+    per_kv = num_heads // num_kv_heads
+    k_SKLD, v_SKLD = k_SLKD.transpose(1, 2), v_SLKD.transpose(1, 2)
+    scores = (q_SKCGD.reshape(num_sequences, num_kv_heads, count * per_kv, dim) @ k_SKLD.transpose(2, 3)) * scaling
+    scores = scores.view(num_sequences, num_kv_heads, count, per_kv, length) + bias_SCL[:, None, :, None]
+    probs = torch.softmax(scores, -1, dtype=torch.float32).to(q_SCHD.dtype)
+    out = probs.view(num_sequences, num_kv_heads, count * per_kv, length) @ v_SKLD
+    out_SCKGD = out.view(num_sequences, num_kv_heads, count, per_kv, -1).transpose(1, 2)
+    return out_SCKGD.reshape(num_sequences, count, num_heads, -1)
+
+
+def _group_members(pieces: Sequence[Piece]) -> list[list[int]]:
+    """Indices of pieces by number of positions, decoding ones also by context length."""
+    groups: list[list[int]] = []
+    order = sorted(range(len(pieces)), key=lambda i: (pieces[i].stop - pieces[i].start, -pieces[i].stop))
+    for index in order:
+        piece = pieces[index]
+        first = pieces[groups[-1][0]] if groups else None
+        if first and piece.stop - piece.start == first.stop - first.start and piece.stop >= first.stop * _PAD_RATIO:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return groups
+
+
+def _make_group(
+    pieces: Sequence[Piece], rows: Sequence[int], contexts: Sequence[Tensor], device: torch.device
+) -> _Group:
+    offsets_C = torch.arange(pieces[0].stop - pieces[0].start)
+    return _Group(
+        (torch.tensor(rows).unsqueeze(1) + offsets_C).to(device),
+        (torch.tensor([piece.start for piece in pieces]).unsqueeze(1) + offsets_C).to(device),
+        torch.nn.utils.rnn.pad_sequence(list(contexts), batch_first=True).to(device),
+    )

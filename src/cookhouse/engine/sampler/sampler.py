@@ -1,0 +1,288 @@
+"""Samples from one base model and its adapters: every running sequence advances by one token a step.
+
+Legend: N packed positions of a pass, B sequences whose next token is chosen, K ranked candidates.
+"""
+
+import secrets
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
+from cookhouse.engine.head import Targets
+from cookhouse.engine.lora import Segment, Weights
+from cookhouse.engine.losses import check_tokens
+from cookhouse.engine.sampler.blocks import BlockManager
+from cookhouse.engine.sampler.cache import KeyValueCache, PagedLayout
+from cookhouse.engine.sampler.choose import Choice, choose, sequence_seed, uniforms
+from cookhouse.engine.sampler.scheduler import Piece, Scheduler
+from cookhouse.engine.sampler.sequence import Sequence
+from cookhouse.errors import InputError
+
+_BLOCK_SIZE = 16
+_MAX_RUNNING = 256
+_BUDGET_TOKENS = 2048
+_MAX_SAMPLES = 1024
+_EMPTY_CELL = -99999.0
+"""Log-probability that the protocol puts where no candidate is ranked."""
+
+
+@dataclass
+class _Request:
+    """A request under way: its weights, the sequences that finished, and what was asked about the prompt."""
+
+    request: SampleRequest
+    weights: Weights | None
+    finished: dict[int, SampledSequence] = field(default_factory=dict)
+    live: list[Sequence] = field(default_factory=list)
+    prompt_logprobs_T: NDArray[np.float32] | None = None
+    topk_tokens_TK: NDArray[np.int32] | None = None
+    topk_logprobs_TK: NDArray[np.float32] | None = None
+    num_scored: int = 1
+    """Prompt positions whose log-probability is known; the first never is."""
+
+
+class Sampler:
+    """Continuous batching over one base model; see `Engine` for the methods' contract."""
+
+    def __init__(self, base: BaseModel, cache_bytes: int) -> None:
+        self._base = base
+        shape = base.cache_shape
+        block_bytes = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * _BLOCK_SIZE * base.dtype.itemsize
+        num_blocks = max(cache_bytes // block_bytes, 1)
+        self._scheduler = Scheduler(
+            BlockManager(num_blocks, _BLOCK_SIZE), max_running=_MAX_RUNNING, budget_tokens=_BUDGET_TOKENS
+        )
+        self._cache = KeyValueCache(shape, num_blocks, _BLOCK_SIZE, base.device, base.dtype)
+        self._requests: dict[str, _Request] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` has anything to do."""
+        return bool(self._requests)
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks of the cache that no sequence uses."""
+        return self._scheduler.blocks.num_free
+
+    def submit(self, request: SampleRequest, weights: Weights | None) -> None:
+        """Queue a request under these weights (None: the bare base model).
+
+        Raises:
+            InputError: a parameter is out of range, or the prompt leaves no room in the context or the cache.
+        """
+        capacity = min(self._base.info.max_context_tokens, self._scheduler.blocks.num_blocks * _BLOCK_SIZE)
+        _check(request, self._base.info.vocab_size, capacity)
+        state = _Request(request, weights)
+        num_prompt = len(request.prompt_T)
+        if request.prompt_logprobs:
+            state.prompt_logprobs_T = np.full(num_prompt, np.nan, np.float32)
+        if request.topk_prompt_logprobs:
+            size = (num_prompt, request.topk_prompt_logprobs)
+            state.topk_tokens_TK = np.zeros(size, np.int32)
+            state.topk_logprobs_TK = np.full(size, _EMPTY_CELL, np.float32)
+        seed = secrets.randbits(63) if request.seed is None else request.seed
+        wanted = capacity if request.max_tokens is None else num_prompt + request.max_tokens
+        stop_tokens, stop_strings = self._stops(request)
+        sequence = Sequence(
+            request=request,
+            index=0,
+            tokens=request.prompt_T.tolist(),
+            num_prompt=num_prompt,
+            max_total=min(wanted, capacity),
+            seed=seed,
+            stop_tokens=stop_tokens,
+            stop_strings=stop_strings,
+            num_forks=request.num_samples - 1,
+        )
+        state.live.append(sequence)
+        self._requests[request.request_id] = state
+        self._scheduler.submit(sequence)
+
+    def cancel(self, request_id: str) -> None:
+        """Drop a request; unknown ids are ignored."""
+        state = self._requests.pop(request_id, None)
+        for sequence in state.live if state else ():
+            self._scheduler.finish(sequence)
+
+    @torch.no_grad()
+    def step(self) -> list[SampleOutput]:
+        """Run one pass and return the requests that it finished."""
+        pieces = sorted(self._scheduler.plan().pieces, key=self._adapter_order)
+        if not pieces:
+            return []
+        hidden_NH, segments, first_rows = self._forward(pieces)
+        self._score_prompts(pieces, first_rows, hidden_NH, segments)
+        for piece in pieces:
+            piece.sequence.num_cached = piece.stop
+        ready = [
+            (piece, row + piece.stop - piece.start - 1)
+            for piece, row in zip(pieces, first_rows, strict=True)
+            if piece.is_last
+        ]
+        if not ready:
+            return []
+        sequences, rows = self._fork(ready)
+        self._choose(sequences, self._logits(hidden_NH, rows, segments))
+        return self._finish(sequences)
+
+    def _adapter_order(self, piece: Piece) -> int:
+        return id(self._requests[piece.sequence.request.request_id].weights)
+
+    def _forward(self, pieces: Seq[Piece]) -> tuple[Tensor, list[Segment], list[int]]:
+        """Hidden states (N, H) of a pass, its adapter segments, and each piece's first row."""
+        tokens = [token for piece in pieces for token in piece.sequence.tokens[piece.start : piece.stop]]
+        positions = [position for piece in pieces for position in range(piece.start, piece.stop)]
+        segments: list[Segment] = []
+        first_rows: list[int] = []
+        row = 0
+        for piece in pieces:
+            weights = self._requests[piece.sequence.request.request_id].weights
+            first_rows.append(row)
+            row += piece.stop - piece.start
+            if weights is None:
+                continue
+            is_same = segments and segments[-1].weights is weights
+            start = segments.pop().start if is_same else first_rows[-1]
+            segments.append(Segment(start=start, stop=row, weights=weights))
+        device = self._base.device
+        hidden_NH = self._base.hidden(
+            torch.tensor(tokens, device=device),
+            torch.tensor(positions, device=device),
+            PagedLayout(self._cache, pieces, device),
+            segments,
+        )
+        return hidden_NH, segments, first_rows
+
+    def _logits(self, hidden_NH: Tensor, rows: Seq[int], segments: Seq[Segment]) -> Tensor:
+        """Logits (B, V) fp32 at packed rows, which never decrease."""
+        rows_B = torch.tensor(rows, device=hidden_NH.device)
+        return self._base.head.rows(hidden_NH, rows_B, segments)
+
+    def _fork(self, ready: Seq[tuple[Piece, int]]) -> tuple[list[Sequence], list[int]]:
+        """Sequences whose next token is due, with the row of its logits; a prompt just read gives all its samples."""
+        sequences, rows = [], []
+        for piece, row in ready:
+            parent = piece.sequence
+            sequences.append(parent)
+            rows.append(row)
+            for index in range(1, parent.num_forks + 1):
+                child = parent.fork(index, parent.seed)
+                copy = self._scheduler.fork(parent, child)
+                if copy:
+                    self._cache.copy_block(*copy)
+                self._requests[parent.request.request_id].live.append(child)
+                sequences.append(child)
+                rows.append(row)
+            parent.num_forks = 0
+        return sequences, rows
+
+    def _choose(self, sequences: Seq[Sequence], logits_BV: Tensor) -> None:
+        seeds = [sequence_seed(s.seed, s.index) for s in sequences]
+        quantiles = uniforms(seeds, [len(s.tokens) for s in sequences])
+        choices = [
+            Choice(s.request.temperature, s.request.top_k, s.request.top_p, float(uniform))
+            for s, uniform in zip(sequences, quantiles, strict=True)
+        ]
+        for sequence, token, logprob in zip(sequences, *choose(logits_BV, choices), strict=True):
+            sequence.tokens.append(token)
+            sequence.logprobs.append(logprob)
+            sequence.is_stopped = token in sequence.stop_tokens or self._ends_in_stop_string(sequence)
+
+    def _ends_in_stop_string(self, sequence: Sequence) -> bool:
+        if not sequence.stop_strings:
+            return False
+        # A token is at least one byte, except that a character may be split over four of them.
+        longest = max(len(stop.encode()) for stop in sequence.stop_strings) + 4
+        tail = sequence.tokens[sequence.num_prompt :][-longest:]
+        text = self._base.tokenizer.decode(tail)
+        return any(stop in text for stop in sequence.stop_strings)
+
+    def _finish(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
+        outputs = []
+        for sequence in sequences:
+            if not sequence.is_finished:
+                continue
+            self._scheduler.finish(sequence)
+            state = self._requests[sequence.request.request_id]
+            state.live.remove(sequence)
+            state.finished[sequence.index] = SampledSequence(
+                tokens_T=np.array(sequence.tokens[sequence.num_prompt :], np.int32),
+                logprobs_T=np.array(sequence.logprobs, np.float32),
+                is_stopped=sequence.is_stopped,
+            )
+            if len(state.finished) == state.request.num_samples:
+                del self._requests[state.request.request_id]
+                outputs.append(_output(state))
+        return outputs
+
+    def _score_prompts(
+        self, pieces: Seq[Piece], first_rows: Seq[int], hidden_NH: Tensor, segments: Seq[Segment]
+    ) -> None:
+        """Log-probabilities of the prompt tokens that this pass's positions predict, where they were asked for."""
+        for piece, first_row in zip(pieces, first_rows, strict=True):
+            state = self._requests[piece.sequence.request.request_id]
+            if state.prompt_logprobs_T is None and state.topk_tokens_TK is None:
+                continue
+            # Position t predicts token t + 1; a prompt that is read again after preemption was scored before.
+            start, stop = max(piece.start + 1, state.num_scored), min(piece.stop + 1, piece.sequence.num_prompt)
+            if start >= stop:
+                continue
+            rows = torch.arange(first_row + start - 1 - piece.start, first_row + stop - 1 - piece.start)
+            rows = rows.to(hidden_NH.device)
+            state.num_scored = stop
+            if state.prompt_logprobs_T is not None:
+                tokens = torch.tensor(piece.sequence.tokens[start:stop], device=hidden_NH.device)
+                scored = self._base.head.logprobs(hidden_NH, Targets(rows, tokens), segments)
+                state.prompt_logprobs_T[start:stop] = scored.cpu().numpy()
+            if state.topk_tokens_TK is not None and state.topk_logprobs_TK is not None:
+                ranked, tokens = self._base.head.topk_logprobs(
+                    hidden_NH, rows, state.request.topk_prompt_logprobs, segments
+                )
+                state.topk_tokens_TK[start:stop] = tokens.cpu().numpy()
+                state.topk_logprobs_TK[start:stop] = ranked.cpu().numpy()
+
+    def _stops(self, request: SampleRequest) -> tuple[frozenset[int], tuple[str, ...]]:
+        if request.stop is None:
+            return self._base.end_tokens, ()
+        tokens = frozenset(stop for stop in request.stop if isinstance(stop, int))
+        return tokens, tuple(stop for stop in request.stop if isinstance(stop, str))
+
+
+def _output(state: _Request) -> SampleOutput:
+    return SampleOutput(
+        request_id=state.request.request_id,
+        sequences=[state.finished[index] for index in range(state.request.num_samples)],
+        prompt_logprobs_T=state.prompt_logprobs_T,
+        topk_prompt_tokens_TK=state.topk_tokens_TK,
+        topk_prompt_logprobs_TK=state.topk_logprobs_TK,
+    )
+
+
+def _check(request: SampleRequest, vocab_size: int, capacity: int) -> None:
+    num_prompt = len(request.prompt_T)
+    if num_prompt == 0:
+        raise InputError("the prompt is empty; give at least one token")
+    check_tokens("the prompt", request.prompt_T, vocab_size)
+    if num_prompt >= capacity:
+        raise InputError(f"the prompt has {num_prompt} tokens; prompt and sample together take at most {capacity}")
+    ranges = {
+        "num_samples": (request.num_samples, 1, _MAX_SAMPLES),
+        "max_tokens": (1 if request.max_tokens is None else request.max_tokens, 1, 2**31),
+        "temperature": (request.temperature, 0.0, 1e4),
+        "top_k": (request.top_k, -1, 2**31),
+        "top_p": (request.top_p, 0.0, 1.0),
+        "topk_prompt_logprobs": (request.topk_prompt_logprobs, 0, min(vocab_size, 1024)),
+    }
+    for name, (value, low, high) in ranges.items():
+        if not low <= value <= high:
+            raise InputError(f"{name} is {value}; it must be from {low:g} to {high:g}")
+    for stop in request.stop or ():
+        if stop == "" or (isinstance(stop, int) and not 0 <= stop < vocab_size):
+            raise InputError(f"stop holds {stop!r}; give non-empty strings, or token ids below {vocab_size}")

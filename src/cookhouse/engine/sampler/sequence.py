@@ -1,0 +1,52 @@
+"""One sequence being sampled: its tokens, its place in the cache, and when it ends."""
+
+from dataclasses import dataclass, field
+
+from cookhouse.engine.contract import SampleRequest
+
+
+@dataclass(eq=False)
+class Sequence:
+    """A prompt with what has been sampled after it. Sample `index` of its request."""
+
+    request: SampleRequest
+    index: int
+    tokens: list[int]
+    """Prompt, then sampled tokens."""
+    num_prompt: int
+    max_total: int
+    """Length at which the sequence ends whatever it holds."""
+    seed: int
+    stop_tokens: frozenset[int]
+    stop_strings: tuple[str, ...]
+    num_cached: int = 0
+    """Positions whose keys and values are in the cache."""
+    blocks: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    num_forks: int = 0
+    """Further samples that start when the prompt has been read."""
+    is_stopped: bool = False
+
+    @property
+    def num_uncached(self) -> int:
+        """Positions that the next passes must compute."""
+        return len(self.tokens) - self.num_cached
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no further token is wanted."""
+        return self.is_stopped or len(self.tokens) >= self.max_total
+
+    def fork(self, index: int, seed: int) -> "Sequence":
+        """Another sample of the same prompt; the scheduler gives it its blocks."""
+        return Sequence(
+            request=self.request,
+            index=index,
+            tokens=list(self.tokens),
+            num_prompt=self.num_prompt,
+            max_total=self.max_total,
+            seed=seed,
+            stop_tokens=self.stop_tokens,
+            stop_strings=self.stop_strings,
+            num_cached=self.num_cached,
+        )

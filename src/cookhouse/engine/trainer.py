@@ -1,0 +1,145 @@
+"""Forward and backward over packed datums of one or several adapters.
+
+Legend: N packed positions of a pass, M targets of a pass, D datums.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cookhouse.engine.adapter import Adapter
+from cookhouse.engine.attention import PackedLayout
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, TrainingDatum
+from cookhouse.engine.head import Targets
+from cookhouse.engine.lora import Segment, Weights
+from cookhouse.engine.losses import LOSSES, loss_config, loss_inputs
+from cookhouse.engine.packing import pack, positions
+from cookhouse.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One datum of one request."""
+
+    request: int
+    datum: int
+
+
+class _Job:
+    """A request under way: its weights, a gradient of its own until it has succeeded, and what it returns."""
+
+    def __init__(self, request: ForwardBackward, adapter: Adapter, dtype: torch.dtype) -> None:
+        self.request = request
+        self.adapter = adapter
+        self.weights: Weights = adapter.weights(dtype)
+        self.gradient = None if request.forward_only else torch.zeros_like(adapter.gradient)
+        self.gradient_views: Mapping[str, tuple[Tensor, Tensor]] | None = (
+            None if self.gradient is None else adapter.layout.views(self.gradient)
+        )
+        self.logprobs_D: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = [np.empty(0, np.float32)] * len(
+            request.data_D
+        )
+        self.loss = 0.0
+
+    def finish(self) -> ForwardBackwardOutput | InputError:
+        """Add the gradient to the adapter's and return the outputs, or leave no trace of a loss that is not finite."""
+        if not math.isfinite(self.loss):
+            return InputError(
+                f"the loss of {self.request.loss_fn} is {self.loss}; nothing was added to the gradient. Check the "
+                "inputs and the learning rate"
+            )
+        if self.gradient is not None:
+            self.adapter.gradient.add_(self.gradient)
+        return ForwardBackwardOutput(logprobs_D=self.logprobs_D, metrics={"loss:sum": self.loss})
+
+
+def forward_backward(
+    base: BaseModel, requests: Sequence[tuple[ForwardBackward, Adapter]], budget_tokens: int
+) -> list[ForwardBackwardOutput | InputError]:
+    """Run checked requests, at most one per adapter, in shared passes of at most `budget_tokens` positions.
+
+    Each pass lays the datums of one adapter side by side. What a request gets does not depend on the others but by
+    rounding.
+    """
+    jobs = [_Job(request, adapter, base.dtype) for request, adapter in requests]
+    items = [_Item(r, d) for r, job in enumerate(jobs) for d in range(len(job.request.data_D))]
+    lengths = [len(_datum(jobs, item).tokens_T) for item in items]
+    for members in pack(lengths, budget_tokens):
+        _run_pass(base, jobs, sorted((items[i] for i in members.indices), key=lambda item: item.request))
+    return [job.finish() for job in jobs]
+
+
+def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> None:
+    data_D = [_datum(jobs, item) for item in items]
+    lengths = [len(datum.tokens_T) for datum in data_D]
+    segments = _segments(jobs, items, lengths)
+    tokens_N = torch.from_numpy(np.concatenate([datum.tokens_T for datum in data_D])).to(base.device)
+    positions_N = torch.from_numpy(positions(lengths)).to(base.device)
+    targets = _targets(data_D, lengths, base.device)
+    is_training = any(job.gradient is not None for job in jobs)
+    with torch.set_grad_enabled(is_training):
+        hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), segments)
+    detached_NH = hidden_NH.detach()
+    logprobs_M = base.head.logprobs(detached_NH, targets, segments).requires_grad_(is_training)
+    with torch.set_grad_enabled(is_training):
+        total = _add_losses(jobs, items, logprobs_M)
+    if is_training:
+        (dlogprobs_M,) = torch.autograd.grad(total, logprobs_M)
+        dhidden_NH = base.head.backward(detached_NH, targets, dlogprobs_M, segments)
+        with base.routing.use(segments):
+            torch.autograd.backward(hidden_NH, dhidden_NH)
+
+
+def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor) -> Tensor:
+    """Store each datum's log-probabilities and add its loss to its job; return the sum to differentiate."""
+    total = logprobs_M.new_zeros(())
+    start = 0
+    for item in items:
+        job = jobs[item.request]
+        datum = job.request.data_D[item.datum]
+        shape = datum.loss_fn_inputs["target_tokens"].shape
+        lp = logprobs_M[start : start + math.prod(shape)].view(shape)
+        start += math.prod(shape)
+        job.logprobs_D[item.datum] = lp.detach().cpu().numpy()
+        inputs = loss_inputs(job.request, datum, logprobs_M.device)
+        loss = LOSSES[job.request.loss_fn].function(lp, inputs, loss_config(job.request)).sum()
+        job.loss += float(loss.detach())
+        if job.gradient is not None:
+            total = total + loss
+    return total
+
+
+def _datum(jobs: Sequence[_Job], item: _Item) -> TrainingDatum:
+    return jobs[item.request].request.data_D[item.datum]
+
+
+def _segments(jobs: Sequence[_Job], items: Sequence[_Item], lengths: Sequence[int]) -> list[Segment]:
+    """One segment per job of the pass; items of a job are neighbors."""
+    segments: list[Segment] = []
+    start = 0
+    for item, length in zip(items, lengths, strict=True):
+        job = jobs[item.request]
+        is_same = segments and segments[-1].weights is job.weights
+        begin = segments.pop().start if is_same else start
+        start += length
+        segments.append(Segment(start=begin, stop=start, weights=job.weights, gradient=job.gradient_views))
+    return segments
+
+
+def _targets(data_D: Sequence[TrainingDatum], lengths: Sequence[int], device: torch.device) -> Targets:
+    rows, tokens = [], []
+    start = 0
+    for datum, length in zip(data_D, lengths, strict=True):
+        targets = datum.loss_fn_inputs["target_tokens"]
+        per_position = 1 if targets.ndim == 1 else targets.shape[1]
+        rows.append(np.repeat(np.arange(start, start + length), per_position))
+        tokens.append(targets.reshape(-1).astype(np.int64))
+        start += length
+    return Targets(
+        torch.from_numpy(np.concatenate(rows)).to(device), torch.from_numpy(np.concatenate(tokens)).to(device)
+    )
