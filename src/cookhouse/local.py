@@ -19,7 +19,6 @@ import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,37 +72,37 @@ class LocalServer:
 class EmbeddedService:
     """The server of one run, started when it is first needed and stopped on leaving the `async with`.
 
-    A run asks for it from a worker thread, after its data has been read and found good, so that bad data starts
-    nothing. While it serves, `guard` ends work whose server has died: the SDK would retry for minutes.
+    A run asks for it after its data has been read and found good, so that bad data starts nothing. While it serves,
+    `guard` ends work whose server has died: the SDK would retry for minutes.
 
-        worker thread   start() ── wanted ──► task   opens the server, sets `_server`, waits for its death
-                        start() ◄── _server ──         │ cancelled on leaving: stops the server
-        run             guard(work) ◄── raises ────────┘
+        run     start() ────── _wanted ─────►  task: opens the server, sets `_server`, waits for its death;
+                start() ◄───── _server ──────        cancelled on leaving, it stops the server
+                guard(work) ◄─ raises ───────
     """
 
     def __init__(self, open_server: Callable[[], AbstractAsyncContextManager[LocalServer]]) -> None:
         self._open_server = open_server
         self._wanted = asyncio.Event()
-        self._server: Future[LocalServer] = Future()
 
     async def __aenter__(self) -> "EmbeddedService":
-        self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._serve())
+        loop = asyncio.get_running_loop()
+        self._server: asyncio.Future[LocalServer] = loop.create_future()
+        self._task = loop.create_task(self._serve())
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(self._task, self._server, return_exceptions=True)
 
-    def start(self) -> LocalServer:
-        """Start the server unless it runs, and wait until it answers; call it from another thread than the loop's.
+    async def start(self) -> LocalServer:
+        """Start the server unless it runs, and wait until it answers.
 
         Raises:
             InputError: the server refused what it was given.
             ServiceError: it died before it was ready.
         """
-        self._loop.call_soon_threadsafe(self._wanted.set)
-        return self._server.result()
+        self._wanted.set()
+        return await asyncio.shield(self._server)
 
     async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Await `work`, and cancel it if the server dies meanwhile.
@@ -111,7 +110,7 @@ class EmbeddedService:
         Raises:
             ServiceError: the server died; the last lines of its log are in the message.
         """
-        working = self._loop.create_task(work)
+        working = asyncio.ensure_future(work)
         try:
             await asyncio.wait((working, self._task), return_when=asyncio.FIRST_COMPLETED)
             if self._task.done() and not working.done():
@@ -127,11 +126,12 @@ class EmbeddedService:
             async with self._open_server() as server:
                 self._server.set_result(server)
                 raise await server.wait_for_death()
-        except BaseException as error:
-            if not self._server.done():  # whoever waits in `start` must not wait for ever
-                stopped = isinstance(error, asyncio.CancelledError)
-                self._server.set_exception(ServiceError("the run ended before its server was up") if stopped else error)
+        except Exception as error:
+            if not self._server.done():
+                self._server.set_exception(error)
             raise
+        finally:
+            self._server.cancel()  # whoever still waits in `start` must not wait for ever
 
 
 @contextlib.asynccontextmanager

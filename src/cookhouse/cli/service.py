@@ -1,10 +1,12 @@
 """Which training service a command uses: one that the user configured, or the embedded one."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, ServiceError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +40,28 @@ def configured_service(environ: Mapping[str, str], base_url: str | None = None) 
         if key is None and not environ.get("TINKER_CREDENTIAL_CMD"):
             raise InputError(f"no key for the service at {url}; set TINKER_API_KEY to one that it accepts")
     return ServiceAddress(base_url=url, api_key=key)
+
+
+async def check_reachable(address: ServiceAddress, patience_seconds: float = 5.0) -> None:
+    """Open and close a connection to a service at a given address: the SDK itself would retry for minutes.
+
+    Skipped for the hosted service and where a proxy stands between.
+
+    Raises:
+        ServiceError: nothing answers there.
+    """
+    if address.base_url is None:
+        return
+    parts = urlsplit(address.base_url)
+    assert parts.hostname is not None
+    if parts.scheme in getproxies() and not proxy_bypass(parts.hostname):
+        return
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(patience_seconds):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError) as error:
+        reason = str(error) or f"no answer in {patience_seconds:.0f} s"
+        raise ServiceError(f"no service answers at {address.base_url}: {reason}") from error
+    writer.close()
+    await writer.wait_closed()

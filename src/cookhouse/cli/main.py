@@ -1,0 +1,109 @@
+"""The `cookhouse` command: its subcommands, and what each kind of failure looks like.
+
+Exit codes: 0 it worked; 1 the service or the run failed; 2 the input was bad (one line on stderr, no traceback);
+130 interrupted. Anything else that escapes is a bug and shows its traceback.
+"""
+
+import errno
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from cookhouse import __version__
+from cookhouse.cli.recipes import describe, recipes
+from cookhouse.cli.run import run_app
+from cookhouse.cli.sample import sample
+from cookhouse.cli.serve import serve
+from cookhouse.errors import CookhouseError, InputError
+
+EXIT_FAILURE = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="cookhouse",
+    help="Fine-tune language models by recipe, on a Tinker service or on this machine.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(
+    typer.Typer(
+        cls=RecipeCommands, help="Run a recipe, with settings as flags or as key=value.", rich_markup_mode=None
+    ),
+    name="run",
+)
+app.command()(sample)
+app.command()(serve)
+app.command()(recipes)
+app.command()(describe)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"cookhouse {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001  the callback uses it
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line on `arguments` (default: those of the process) and exit with its code."""
+    try:
+        code = app(args=arguments, prog_name="cookhouse", standalone_mode=False)
+    except typer.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        message, code = _verdict(error)
+        if message is None:
+            raise
+        typer.echo(f"error: {message}", err=True)
+    sys.exit(code or 0)
+
+
+def _verdict(error: Exception) -> tuple[str | None, int]:
+    """What to tell the user of an exception, and the exit code; no message for what only a bug can raise."""
+    match error:
+        case InputError():
+            return " ".join(str(error).split()), EXIT_BAD_INPUT
+        case CookhouseError():
+            return str(error), EXIT_FAILURE
+        case typer.TyperException():
+            return _usage_message(error), EXIT_BAD_INPUT
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
+            where = f" for {error.filename}" if error.filename else ""
+            return f"no space left on the disk{where}; free some, or choose a folder elsewhere", EXIT_BAD_INPUT
+        case OSError(filename=str() | bytes() as path, strerror=str() as reason):
+            return f"{reason}: {path!r}", EXIT_BAD_INPUT
+    return _service_verdict(error)
+
+
+def _usage_message(error: typer.TyperException) -> str:
+    """What typer found wrong with the words typed, in one line and in our style."""
+    near = getattr(error, "possibilities", None)
+    said = error.message if near else error.format_message()
+    said = " ".join(said.split()).rstrip(".")
+    return f"{said[:1].lower()}{said[1:]}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def _service_verdict(error: Exception) -> tuple[str | None, int]:
+    """As `_verdict`, for the SDK's exceptions, which exist only if the SDK has been loaded."""
+    tinker = sys.modules.get("tinker")
+    if tinker is None or not isinstance(error, tinker.TinkerError):
+        return None, EXIT_FAILURE
+    if isinstance(error, tinker.AuthenticationError):
+        return f"the service refuses the key in TINKER_API_KEY: {error}", EXIT_BAD_INPUT
+    return f"the service failed: {error}", EXIT_FAILURE

@@ -1,0 +1,109 @@
+"""What a run says to a person: the plan before it, the summary after it."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
+
+_ANSWER_CHARACTERS = 100
+_PREVIEW_CHARACTERS = 600
+
+
+def print_plan(console: Console, plan: DryRunReport) -> None:
+    """Everything that was checked, and what a run would do."""
+    console.print(f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
+    console.print("settings")
+    for name, value in plan.config.items():
+        console.print(f"  {name} = {value}")
+    share = plan.num_trained_tokens / plan.num_tokens if plan.num_tokens else 0.0
+    facts = {
+        "tokenizer": plan.tokenizer_name,
+        "renderer": plan.renderer_name,
+        "conversations": f"{plan.num_conversations:,} to train on, {plan.num_test_conversations:,} held out",
+        "examples": f"{plan.num_examples:,}, of which {plan.num_truncated:,} are cut to max_length",
+        "tokens": f"{plan.num_tokens:,}, of which {plan.num_trained_tokens:,} ({share:.1%}) are trained on",
+        "longest example": f"{plan.longest_tokens:,} tokens",
+        "steps": f"{plan.total_steps:,} in all, {plan.steps_per_epoch:,} per epoch",
+        "adapter": _adapter(plan),
+        "run folder": str(plan.folder),
+    }
+    console.print("\nplan")
+    for name, fact in facts.items():
+        console.print(f"  {name:<16} {fact}")
+    print_previews(console, plan.previews)
+
+
+def print_previews(console: Console, previews: Sequence[Sequence[tuple[str, bool]]]) -> None:
+    """The first examples: what is trained on is green and, where there is no color, stands in «»."""
+    for number, pieces in enumerate(previews, start=1):
+        console.print(f"\nexample {number}, trained on what is " + ("green" if console.color_system else "in «»"))
+        console.print(_preview(pieces, has_color=console.color_system is not None))
+
+
+def _preview(pieces: Sequence[tuple[str, bool]], *, has_color: bool) -> Text:
+    text = Text()
+    for piece, is_trained in pieces:
+        if is_trained:
+            text.append(piece if has_color else f"«{piece}»", style="bold green")
+        else:
+            text.append(piece, style="dim")
+    if len(text) > _PREVIEW_CHARACTERS:
+        text.truncate(_PREVIEW_CHARACTERS, overflow="ellipsis")
+    return text
+
+
+def _adapter(plan: DryRunReport) -> str:
+    if plan.adapter_parameters is None or plan.adapter_bytes is None:
+        return "size unknown: the model's config cannot be read here"
+    return f"{plan.adapter_parameters:,} parameters, {plan.adapter_bytes / 2**20:.1f} MB with gradient and moments"
+
+
+def print_summary(console: Console, summary: RunSummary, program: str) -> None:
+    """What came of a run, and what to type next; `program` is how the user calls cookhouse."""
+    done = "interrupted and saved" if summary.is_interrupted else "done"
+    console.print(
+        f"\n{summary.recipe} of {summary.model_name}: {done} after {summary.num_steps} of {summary.total_steps} steps, "
+        f"{summary.seconds:.0f} s"
+    )
+    rows = [
+        ("held-out loss (nats per token)", _number(summary.loss_before), _number(summary.loss_after)),
+        ("held-out exact match", _share(summary.exact_match_before), _share(summary.exact_match_after)),
+    ]
+    if any(cell is not None for _, *cells in rows for cell in cells):
+        console.print(f"\n{'':<32}{'before':>10}{'after':>10}", style="dim")
+        for name, before, after in rows:
+            console.print(f"{name:<32}{before or '-':>10}{after or '-':>10}", style="bold")
+    if summary.train_loss is not None:
+        console.print(f"{'training loss of the last step':<32}{'':>10}{summary.train_loss:>10.4f}")
+    for sample in summary.samples:
+        _print_sample(console, sample)
+    console.print(f"\nrun folder   {summary.folder}")
+    if summary.sampler_path is not None:
+        console.print(f"weights      {summary.sampler_path}")
+    next_command = summary.next_command.removeprefix("cookhouse ")
+    console.print(f"{'to continue' if summary.is_interrupted else 'next':<12} {program} {next_command}")
+
+
+def _print_sample(console: Console, sample: AnswerSample) -> None:
+    console.print(f"\nasked     {_one_line(sample.prompt)}")
+    console.print(f"expected  {_one_line(sample.expected)}")
+    for label, answer in (("before", sample.before), ("after", sample.after)):
+        if answer is not None:
+            is_right = answer.strip() == sample.expected.strip()
+            style = "green" if is_right else "red"
+            console.print(Text(f"{label:<9} ").append(_one_line(answer), style=style).append(" ✓" if is_right else ""))
+
+
+def _one_line(text: str) -> str:
+    line = " ⏎ ".join(text.strip().splitlines())
+    return line if len(line) <= _ANSWER_CHARACTERS else line[: _ANSWER_CHARACTERS - 1] + "…"
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4f}"
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1%}"

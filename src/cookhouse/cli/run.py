@@ -1,0 +1,152 @@
+"""`cookhouse run RECIPE`: from settings to a trained model, on whichever service is configured."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cookhouse import recipes
+from cookhouse.cli.options import recipe_command
+from cookhouse.cli.service import ServiceAddress, check_reachable, configured_service
+from cookhouse.errors import InputError
+from cookhouse.recipes import RECIPES, Recipe, find_recipe, parse_config
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cookhouse.training import Service
+    from cookhouse.workflows import RunResult
+
+EXIT_INTERRUPTED = 130
+
+
+class RecipeCommands(TyperGroup):
+    """One subcommand per recipe, made from its config class when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  the base class's signature
+        return list(RECIPES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        if cmd_name.startswith("-"):
+            return None
+        recipe = find_recipe(cmd_name)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(name=recipe.name)(recipe_command(recipe, lambda texts, dry_run: run_recipe(recipe, texts, dry_run)))
+        return typer.main.get_command(app)
+
+
+run_app = typer.Typer(
+    cls=RecipeCommands,
+    help="Run a recipe, with settings as flags or as key=value.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@run_app.callback()
+def _require_recipe(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        raise InputError(f"which recipe? name one of {', '.join(RECIPES)}, as in: cookhouse run supervised")
+
+
+def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> None:
+    """Run a recipe, or show what it would do.
+
+    Raises:
+        InputError: a setting, the data or the run folder cannot be used.
+        ServiceError: the training service failed.
+        typer.Exit: the run was interrupted and saved.
+    """
+    from rich.console import Console
+
+    from cookhouse.cli import report
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    config = recipe.resolve(parse_config(recipe, assignments))
+    if dry_run:
+        report.print_plan(console, recipes.dry_run(recipe, config))
+        return
+    try:
+        result = asyncio.run(_execute(recipe, config, console))
+    except InputError:
+        raise
+    except BaseException:
+        _tell_how_to_resume(recipe, Path(config.log_path))
+        raise
+    report.print_summary(console, result.summary, program())
+    if result.summary.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+async def _execute(recipe: Recipe, config: Any, console: "Console") -> "RunResult":
+    from cookhouse.local import EmbeddedService, local_server
+    from cookhouse.telemetry import TerminalSink
+
+    address = configured_service(os.environ, config.base_url)
+    folder = Path(config.log_path)
+    embedded = EmbeddedService(
+        lambda: local_server(folder / "service", base_model=config.model_name, log_file=folder / "service.log")
+    )
+
+    async def connect() -> "Service":
+        return await _connect(address, embedded, console)
+
+    async with embedded:
+        running = recipes.run(
+            recipe, config, connect=connect, sinks=[TerminalSink(console)], ask=_ask if _has_user() else None
+        )
+        return await embedded.guard(running)
+
+
+async def _connect(address: ServiceAddress | None, embedded: Any, console: "Console") -> "Service":
+    from cookhouse.training import connect_to
+
+    if address is None:
+        console.print("no TINKER_API_KEY or TINKER_BASE_URL: training on this machine, with the embedded engine")
+        server = await embedded.start()
+        address = ServiceAddress(base_url=server.url, api_key=server.api_key)
+    else:
+        console.print(f"training at {address.base_url or 'the hosted Tinker service'}")
+        await check_reachable(address)
+    return await connect_to(address.base_url, address.api_key)()
+
+
+def program() -> str:
+    """How this program was started, as one types it again: `cookhouse`, its path, or `python -m cookhouse`."""
+    started = Path(sys.argv[0])
+    if started.name != "cookhouse":
+        is_found = shutil.which("python") == sys.executable
+        return f"{'python' if is_found else shlex.quote(sys.executable)} -m cookhouse"
+    if shutil.which("cookhouse") == str(started.absolute()):
+        return "cookhouse"
+    path = started.absolute()
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+
+
+def _tell_how_to_resume(recipe: Recipe, folder: Path) -> None:
+    """Print the command that continues a run that broke, if it has saved anything."""
+    checkpoints = folder / "checkpoints.jsonl"
+    if checkpoints.exists() and checkpoints.stat().st_size:
+        settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
+        typer.echo(f"its last checkpoint is kept; continue with:\n  {program()} run {recipe.name} {settings}", err=True)
+
+
+def _has_user() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask(question: str) -> str:
+    """One of delete, resume and raise, typed by the user; a first letter is enough."""
+    allowed = ("delete", "resume", "raise")
+    while True:
+        answer = str(typer.prompt(f"{question} [delete, resume or raise]")).strip().lower()
+        chosen = [word for word in allowed if answer and word.startswith(answer)]
+        if len(chosen) == 1:
+            return chosen[0]
+        typer.echo(f"{answer!r} is none of delete, resume and raise")

@@ -1,0 +1,209 @@
+"""`cookhouse sample`: ask a base model, a checkpoint or the outcome of a run, once or in a conversation."""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.cli.service import ServiceAddress, check_reachable, configured_service
+from cookhouse.errors import InputError
+
+if TYPE_CHECKING:
+    import tinker
+
+    from cookhouse.chat import Message, Renderer
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Target:
+    """What to sample from, and where its service keeps it."""
+
+    model_name: str | None
+    """None: the one that the checkpoint was trained from."""
+    sampler_path: str | None
+    renderer_name: str | None
+    state_dir: Path | None
+    """State of the embedded service that trained it; None: it has none of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draw:
+    max_tokens: int
+    temperature: float
+    top_p: float
+    seed: int | None
+
+
+def sample(
+    prompt: Annotated[
+        str | None, typer.Argument(help="What to ask; without it, standard input or, on a terminal, a conversation.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder: samples from its last checkpoint.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="tinker:// path of weights.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Base model; default: that of the run or checkpoint, else cookhouse/tiny."),
+    ] = None,
+    renderer: Annotated[str | None, typer.Option(help="Chat format; default: the run's, else the model's own.")] = None,
+    system: Annotated[str | None, typer.Option(help="System message.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to sample at most.")] = 256,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token each time.")] = 0.0,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of probability to sample from.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="Seed of the draw; default: a fresh one.")] = None,
+) -> None:
+    """Sample from a base model, a checkpoint or a run."""
+    target = _find_target(run, checkpoint, model, renderer)
+    if prompt is None and not sys.stdin.isatty():
+        prompt = sys.stdin.read().strip()
+        if not prompt:
+            raise InputError("nothing to ask: give a prompt as an argument or on standard input")
+    draw = _Draw(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    asyncio.run(_sample(target, draw, system, prompt))
+
+
+def _find_target(run: Path | None, checkpoint: str | None, model: str | None, renderer: str | None) -> _Target:
+    if checkpoint is not None and not checkpoint.startswith("tinker://"):
+        raise InputError(f"{checkpoint!r} is not the path of a checkpoint; it starts with tinker://")
+    if run is not None:
+        target = _target_of_run(run)
+    elif checkpoint is not None:
+        target = _Target(model_name=None, sampler_path=None, renderer_name=None, state_dir=None)
+    else:
+        target = _Target(model_name=TINY_MODEL, sampler_path=None, renderer_name=None, state_dir=None)
+    return replace(
+        target,
+        model_name=model or target.model_name,
+        sampler_path=checkpoint or target.sampler_path,
+        renderer_name=renderer or target.renderer_name,
+    )
+
+
+def _target_of_run(folder: Path) -> _Target:
+    """The last weights that a run saved for sampling.
+
+    Raises:
+        InputError: the folder holds no run, or one that has saved nothing yet.
+    """
+    from cookhouse.training import CheckpointFile
+
+    config_file = folder / "config.json"
+    if not config_file.exists():
+        raise InputError(f"{folder} is not a run folder: it has no config.json; name one such as runs/...")
+    config = json.loads(config_file.read_text(encoding="utf-8"))["config"]
+    saved = [point.sampler_path for point in CheckpointFile(folder / "checkpoints.jsonl").read() if point.sampler_path]
+    if not saved:
+        raise InputError(f"the run in {folder} has saved no weights to sample from yet; let it finish, or resume it")
+    return _Target(
+        model_name=config["model_name"],
+        sampler_path=saved[-1],
+        renderer_name=config["renderer_name"],
+        state_dir=folder / "service",
+    )
+
+
+async def _sample(target: _Target, draw: _Draw, system: str | None, prompt: str | None) -> None:
+    from cookhouse.training import service_errors
+
+    async with AsyncExitStack() as stack:
+        address = await _open_service(target, stack)
+        with service_errors("sampling"):
+            client = await _open_sampler(target, address)
+            base_model: str = await asyncio.to_thread(client.get_base_model)
+            renderer = _make_renderer(target.model_name or base_model, target.renderer_name)
+            history: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+            if prompt is not None:
+                typer.echo((await _answer(client, renderer, draw, [*history, {"role": "user", "content": prompt}]))[1])
+                return
+            await _converse(client, renderer, draw, history)
+
+
+async def _converse(client: Any, renderer: "Renderer", draw: _Draw, history: "list[Message]") -> None:
+    """Take turns with the user until an empty line or the end of the input."""
+    typer.echo("ask something; an empty line ends the conversation", err=True)
+    while question := (await asyncio.to_thread(_read_line)).strip():
+        history = [*history, {"role": "user", "content": question}]
+        message, text = await _answer(client, renderer, draw, history)
+        typer.echo(text)
+        history = [*history, message]
+
+
+def _read_line() -> str:
+    try:
+        return input("> ")
+    except EOFError:
+        return ""
+
+
+async def _answer(
+    client: "tinker.SamplingClient", renderer: "Renderer", draw: _Draw, messages: "list[Message]"
+) -> "tuple[Message, str]":
+    """The next message of a conversation, and its text."""
+    import tinker
+
+    from cookhouse.chat import Termination, text_of
+
+    parameters = tinker.SamplingParams(
+        max_tokens=draw.max_tokens,
+        temperature=draw.temperature,
+        top_p=draw.top_p,
+        seed=draw.seed,
+        stop=renderer.get_stop_sequences(),
+    )
+    response = await client.sample(renderer.build_generation_prompt(messages), 1, parameters)
+    tokens = response.sequences[0].tokens
+    message, termination = renderer.parse_response(tokens)
+    if termination is Termination.MALFORMED:
+        cut = f"cut at {draw.max_tokens} tokens (--max-tokens)" if len(tokens) >= draw.max_tokens else "not well formed"
+        typer.echo(f"note: the answer is {cut}", err=True)
+    return message, text_of(message)
+
+
+async def _open_service(target: _Target, stack: AsyncExitStack) -> ServiceAddress:
+    """The configured service, or an embedded one over the state of the run."""
+    address = configured_service(os.environ)
+    if address is not None:
+        await check_reachable(address)
+        return address
+    from cookhouse.local import local_server
+
+    state_dir = target.state_dir
+    if state_dir is None and target.sampler_path is None:
+        state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cookhouse-")))
+    if state_dir is None or (target.sampler_path is not None and not state_dir.is_dir()):
+        raise InputError(
+            f"{target.sampler_path} is not on this machine's embedded service; "
+            "name the run with --run, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
+        )
+    typer.echo("starting the embedded engine", err=True)
+    log_file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cookhouse-"))) / "service.log"
+    opened = local_server(state_dir, base_model=target.model_name or TINY_MODEL, log_file=log_file)
+    server = await stack.enter_async_context(opened)
+    return ServiceAddress(base_url=server.url, api_key=server.api_key)
+
+
+async def _open_sampler(target: _Target, address: ServiceAddress) -> "tinker.SamplingClient":
+    import tinker
+
+    service = tinker.ServiceClient(base_url=address.base_url, api_key=address.api_key)
+    if target.sampler_path is not None:
+        opening = service.create_sampling_client(model_path=target.sampler_path)
+    else:
+        opening = service.create_sampling_client(base_model=target.model_name)
+    client: tinker.SamplingClient = await opening
+    return client
+
+
+def _make_renderer(model: str, name: str | None) -> "Renderer":
+    from cookhouse.catalog import default_renderer
+    from cookhouse.chat import get_renderer
+    from cookhouse.tokenizers import get_tokenizer
+
+    return get_renderer(name or default_renderer(model), get_tokenizer(model))

@@ -1,0 +1,105 @@
+"""`cookhouse serve`: the training service in the foreground, for this machine or for others."""
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.errors import InputError
+
+if TYPE_CHECKING:
+    from cookhouse.local import EmbeddedService
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    model: Annotated[
+        str, typer.Option("--model", "--base-model", "-m", help="Base model: cookhouse/tiny, a hub id or a folder.")
+    ] = TINY_MODEL,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder of checkpoints and database.", show_default="~/.local/state/cookhouse/serve"),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COOKHOUSE_API_KEYS", help="Keys to accept, comma-separated; default: one that the folder keeps."
+        ),
+    ] = None,
+) -> None:
+    """Serve models for training and sampling until Ctrl-C."""
+    keys = _parse_keys(api_key)
+    if not keys and not _is_loopback(host):
+        raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
+    _check_port_is_free(host, port)
+    asyncio.run(_serve(host, port, model, state_dir or default_state_dir(os.environ), keys))
+
+
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Where a service keeps its state when no folder is named."""
+    root = environ.get("XDG_STATE_HOME")
+    return (Path(root) if root else Path.home() / ".local" / "state") / "cookhouse" / "serve"
+
+
+async def _serve(host: str, port: int, model: str, state_dir: Path, keys: tuple[str, ...]) -> None:
+    from cookhouse.local import EmbeddedService, local_server
+
+    typer.echo(f"starting the engine with {model}; its state is in {state_dir}")
+    async with EmbeddedService(
+        lambda: local_server(state_dir, base_model=model, log_file=None, host=host, port=port, api_keys=keys)
+    ) as service:
+        serving = asyncio.ensure_future(service.guard(_announce(service, model, bool(keys))))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        typer.echo("stopping")
+
+
+async def _announce(service: "EmbeddedService", model: str, has_own_keys: bool) -> None:
+    """Say where the server is once it answers, and wait for ever."""
+    server = await service.start()
+    key = "<a key that you gave>" if has_own_keys else server.api_key
+    typer.echo(f"serving {model} at {server.url}; Ctrl-C stops it. In another terminal:\n")
+    typer.echo(f"  export TINKER_BASE_URL={server.url}")
+    typer.echo(f"  export TINKER_API_KEY={key}\n")
+    await asyncio.Event().wait()
+
+
+def _parse_keys(text: str | None) -> tuple[str, ...]:
+    keys = tuple(key.strip() for key in (text or "").split(",") if key.strip())
+    for key in keys:
+        if not key.startswith("tml-"):
+            raise InputError(f"a key starts with {key[:4]!r}; the SDK sends only keys that start with 'tml-'")
+    return keys
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_port_is_free(host: str, port: int) -> None:
+    """Raises InputError where the server could not listen; it would find out only after loading the model."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {host} port {port} ({error.strerror}); choose another with --port"
+        ) from error
