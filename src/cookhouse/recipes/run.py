@@ -29,7 +29,7 @@ async def run(
     Args:
         recipe: the recipe, its name or an alias.
         config: an object of the recipe's config class; default: its defaults.
-        connect: opens a connection to the training service; awaited once the data has been read and found good. Default:
+        connect: opens a connection to the training service; awaited once the data has been read; default:
             `connect_to(config.base_url)`.
         sinks: where telemetry goes besides the run folder; a terminal gets `TerminalSink`.
         ask: asks the user about an existing run folder; without it, `behavior_if_log_dir_exists=ask` is refused.

@@ -1,7 +1,6 @@
 """metrics.jsonl: one JSON object per step, and reading and cutting it for a resume."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def cut_metrics(path: Path, step: int) -> None:
     kept = "".join(line for line, row in _complete_rows(path) if row["step"] < step)
     replacement = path.with_name(path.name + ".new")
     replacement.write_text(kept, encoding="utf-8")
-    os.replace(replacement, path)
+    replacement.replace(path)
 
 
 def _complete_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -44,7 +44,7 @@ class TerminalSink:
             case "training.step":
                 self._step(record)
             case "training.checkpoint":
-                self._say(f"checkpoint {record.text['name']} saved after step {record.step}")
+                self._say(f"checkpoint {record.text['checkpoint']} saved after step {record.step}")
             case "eval.complete":
                 self._say(_evaluation_line(record))
             case "run.waiting":

@@ -49,21 +49,12 @@ class Service(Protocol):
     """`tinker.ServiceClient`: makes the other two, and ends the session."""
 
     def create_lora_training_client(
-        self,
-        base_model: str,
-        rank: int = 32,
-        seed: int | None = None,
-        *,
-        user_metadata: dict[str, str] | None = None,
+        self, base_model: str, rank: int = 32, seed: int | None = None
     ) -> Awaitable[TrainingClient]: ...
 
-    def create_training_client_from_state(
-        self, path: str, *, user_metadata: dict[str, str] | None = None
-    ) -> Awaitable[TrainingClient]: ...
+    def create_training_client_from_state(self, path: str) -> Awaitable[TrainingClient]: ...
 
-    def create_training_client_from_state_with_optimizer(
-        self, path: str, *, user_metadata: dict[str, str] | None = None
-    ) -> Awaitable[TrainingClient]: ...
+    def create_training_client_from_state_with_optimizer(self, path: str) -> Awaitable[TrainingClient]: ...
 
     def close(
         self, status: Literal["success", "errored", "interrupted"], detail: str | None = None

@@ -1,0 +1,219 @@
+"""A training service in memory, for tests and for trying a recipe without one.
+
+It keeps the real one's promises: requests of a model take effect in the order submitted, saved state restores exactly,
+a sampling client keeps its weights. What it computes is made up, and says so: the "model" is one number per token
+bucket, log p(token) = log σ(θ[token mod 512] - 2), and every metric it returns has `synthetic` beside it.
+"""
+
+import copy
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+
+_NUM_BUCKETS = 512
+_T = TypeVar("_T")
+
+Answer = Callable[[NDArray[np.float64], Sequence[int]], Sequence[int]]
+"""Sampled tokens, from the weights and the prompt's tokens."""
+Gate = Callable[[str, int], Awaitable[None]]
+"""Awaited before an answer is given, with the request's kind and number; may wait, or raise what the request raises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A request as it was submitted, or as its answer was collected."""
+
+    phase: Literal["submit", "finish"]
+    kind: str
+    number: int
+    """Counts the requests of this kind from 0."""
+
+
+@dataclass(kw_only=True)
+class FakeState:
+    """One model: weights, gradient and Adam's moments."""
+
+    theta: NDArray[np.float64]
+    gradient: NDArray[np.float64] = field(default_factory=lambda: np.zeros(_NUM_BUCKETS))
+    moment1: NDArray[np.float64] = field(default_factory=lambda: np.zeros(_NUM_BUCKETS))
+    moment2: NDArray[np.float64] = field(default_factory=lambda: np.zeros(_NUM_BUCKETS))
+    num_steps: int = 0
+
+
+def _last_token_thrice(theta: NDArray[np.float64], prompt_T: Sequence[int]) -> Sequence[int]:  # noqa: ARG001
+    return [prompt_T[-1]] * 3
+
+
+async def _open_gate(kind: str, number: int) -> None:  # noqa: ARG001
+    return
+
+
+class FakeService:
+    """Fits `cookhouse.training.Service`. `calls` records the order of everything; `states` outlives a session."""
+
+    def __init__(
+        self,
+        *,
+        states: dict[str, FakeState] | None = None,
+        answer: Answer = _last_token_thrice,
+        gate: Gate = _open_gate,
+    ) -> None:
+        self.states: dict[str, FakeState] = {} if states is None else states
+        self.calls: list[Call] = []
+        self.closed_with: str | None = None
+        self.answer = answer
+        self.gate = gate
+
+    async def connect(self) -> "FakeService":
+        """Fits `cookhouse.training.Connect`."""
+        return self
+
+    def create_lora_training_client(
+        self, base_model: str, rank: int = 32, seed: int | None = None
+    ) -> "Awaitable[FakeTrainingClient]":
+        del base_model, rank
+        theta = np.random.default_rng(seed).normal(scale=0.1, size=_NUM_BUCKETS)
+        return self.request("create_model", FakeTrainingClient(self, FakeState(theta=theta)))
+
+    def create_training_client_from_state(self, path: str) -> "Awaitable[FakeTrainingClient]":
+        return self.request("load_weights", FakeTrainingClient(self, FakeState(theta=self.states[path].theta.copy())))
+
+    def create_training_client_from_state_with_optimizer(self, path: str) -> "Awaitable[FakeTrainingClient]":
+        return self.request("load_state", FakeTrainingClient(self, copy.deepcopy(self.states[path])))
+
+    def close(self, status: Literal["success", "errored", "interrupted"], detail: str | None = None) -> Awaitable[None]:
+        del detail
+        self.closed_with = status
+        return self.request("close", None)
+
+    def request(self, kind: str, value: _T) -> "FakeFuture[_T]":
+        """Record a request and return its future."""
+        number = sum(call.kind == kind and call.phase == "submit" for call in self.calls)
+        self.calls.append(Call(phase="submit", kind=kind, number=number))
+        return FakeFuture(self, kind, number, value)
+
+
+class FakeFuture(Generic[_T]):
+    """An answer that is computed already and given when awaited."""
+
+    def __init__(self, service: FakeService, kind: str, number: int, value: _T) -> None:
+        self._service = service
+        self._kind = kind
+        self._number = number
+        self._value = value
+
+    async def _collect(self) -> _T:
+        await self._service.gate(self._kind, self._number)
+        self._service.calls.append(Call(phase="finish", kind=self._kind, number=self._number))
+        return self._value
+
+    def __await__(self) -> Generator[Any, None, _T]:
+        return self._collect().__await__()
+
+
+class FakeTrainingClient:
+    """Fits `cookhouse.training.TrainingClient`."""
+
+    def __init__(self, service: FakeService, state: FakeState) -> None:
+        self._service = service
+        self._state = state
+        self._num_saved = len(service.states)
+
+    def forward(
+        self, data: list[tinker.Datum], loss_fn: str, loss_fn_config: Mapping[str, float | str] | None = None
+    ) -> "FakeFuture[tinker.ForwardBackwardOutput]":
+        _only_cross_entropy(loss_fn, loss_fn_config)
+        return self._service.request("forward", _output(self._state.theta, data)[0])
+
+    def forward_backward(
+        self, data: list[tinker.Datum], loss_fn: str, loss_fn_config: Mapping[str, float | str] | None = None
+    ) -> "FakeFuture[tinker.ForwardBackwardOutput]":
+        _only_cross_entropy(loss_fn, loss_fn_config)
+        output, gradient = _output(self._state.theta, data)
+        self._state.gradient += gradient
+        return self._service.request("forward_backward", output)
+
+    def optim_step(self, optim_params: tinker.AdamParams) -> "FakeFuture[tinker.OptimStepResponse]":
+        state, adam = self._state, optim_params
+        gradient, state.gradient = state.gradient, np.zeros(_NUM_BUCKETS)
+        state.num_steps += 1
+        state.moment1 = adam.beta1 * state.moment1 + (1 - adam.beta1) * gradient
+        state.moment2 = adam.beta2 * state.moment2 + (1 - adam.beta2) * gradient**2
+        mean = state.moment1 / (1 - adam.beta1**state.num_steps)
+        scale = np.sqrt(state.moment2 / (1 - adam.beta2**state.num_steps)) + adam.eps
+        state.theta = state.theta - adam.learning_rate * mean / scale
+        metrics = {"grad_norm": float(np.linalg.norm(gradient)), "synthetic": 1.0}
+        return self._service.request("optim_step", tinker.OptimStepResponse(metrics=metrics))
+
+    def save_state(self, name: str, ttl_seconds: int | None = None) -> "FakeFuture[tinker.types.SaveWeightsResponse]":
+        del ttl_seconds
+        path = self._store("weights", name)
+        return self._service.request("save_state", tinker.types.SaveWeightsResponse(path=path))
+
+    def save_weights_for_sampler(
+        self, name: str, ttl_seconds: int | None = None
+    ) -> "FakeFuture[tinker.types.SaveWeightsForSamplerResponse]":
+        del ttl_seconds
+        path = self._store("sampler_weights", name)
+        return self._service.request("save_sampler", tinker.types.SaveWeightsForSamplerResponse(path=path))
+
+    def save_weights_and_get_sampling_client(self) -> "FakeFuture[FakeSamplingClient]":
+        return self._service.request("snapshot", FakeSamplingClient(self._service, self._state.theta.copy()))
+
+    def _store(self, kind: str, name: str) -> str:
+        path = f"tinker://synthetic:train:{self._num_saved}/{kind}/{name}"
+        self._service.states[path] = copy.deepcopy(self._state)
+        return path
+
+
+class FakeSamplingClient:
+    """Fits `cookhouse.training.SamplingClient`."""
+
+    def __init__(self, service: FakeService, theta: NDArray[np.float64]) -> None:
+        self._service = service
+        self._theta = theta
+
+    def sample(
+        self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
+    ) -> "FakeFuture[tinker.SampleResponse]":
+        tokens = list(self._service.answer(self._theta, prompt.to_ints()))[: sampling_params.max_tokens]
+        sequences = [
+            tinker.types.SampledSequence(
+                stop_reason="stop",
+                sequence_id=f"synthetic-{index}",
+                tokens_np=np.array(tokens, dtype=np.int32),
+                logprobs_np=np.zeros(len(tokens), dtype=np.float32),
+            )
+            for index in range(num_samples)
+        ]
+        return self._service.request("sample", tinker.SampleResponse(sequences=sequences))
+
+
+def _only_cross_entropy(loss_fn: str, loss_fn_config: Mapping[str, float | str] | None) -> None:
+    if loss_fn != "cross_entropy" or loss_fn_config:
+        raise ValueError(f"the fake service has no loss {loss_fn!r} with {loss_fn_config}; it has plain cross_entropy")
+
+
+def _output(
+    theta: NDArray[np.float64], data_D: Sequence[tinker.Datum]
+) -> tuple[tinker.ForwardBackwardOutput, NDArray[np.float64]]:
+    """Per-token logprobs, and the gradient of -Σ weight·logprob by theta."""
+    gradient = np.zeros(_NUM_BUCKETS)
+    fields_D, loss = [], 0.0
+    for datum in data_D:
+        bucket_T = datum.loss_fn_inputs["target_tokens"].to_numpy() % _NUM_BUCKETS
+        weight_T = datum.loss_fn_inputs["weights"].to_numpy().astype(np.float64)
+        logprob_T = -np.logaddexp(0.0, 2.0 - theta[bucket_T])
+        np.add.at(gradient, bucket_T, -weight_T * (1.0 - np.exp(logprob_T)))
+        fields_D.append({"logprobs": tinker.TensorData.from_numpy(logprob_T.astype(np.float32))})
+        loss -= float(weight_T @ logprob_T)
+    output = tinker.ForwardBackwardOutput(
+        loss_fn_output_type="ArrayRecord",
+        loss_fn_outputs=fields_D,
+        metrics={"loss:sum": loss, "synthetic:max": 1.0},
+    )
+    return output, gradient

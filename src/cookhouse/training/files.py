@@ -1,0 +1,60 @@
+"""Writing the files of a run so that a crash leaves old or new content, never half of it."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cookhouse.errors import InputError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk or a place that cannot be written into an `InputError` that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise InputError(f"no space left to write {path}; free some, or choose another log_path") from error
+        if error.errno in _REFUSED:
+            raise InputError(f"cannot write {path}: {error.strerror}; choose another log_path") from error
+        raise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file's content, or create it."""
+    replacement = path.with_name(path.name + ".new")
+    try:
+        with file_errors(path), replacement.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        replacement.replace(path)
+    finally:
+        replacement.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line that is on disk when this returns; a torn line that a crash left at the end is removed first."""
+    with file_errors(path), path.open("a+b") as file:
+        file.seek(0)
+        whole = file.read().rfind(b"\n") + 1
+        file.truncate(whole)
+        try:
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            os.truncate(path, whole)
+            raise
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that end in a newline, without it; none if the file does not exist."""
+    if not path.exists():
+        return []
+    return [line[:-1] for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]

@@ -1,0 +1,240 @@
+"""The training loop: the only one. Algorithms differ in its source, objective and evaluation, never here.
+
+    source ──work──► submit ──requests──► service        submit never waits
+                       │                     │
+                   in flight (lookahead + 1 at most)
+                       │                     │
+                       └──────► finish ◄──answers        in order: metrics, then the checkpoint that follows the step
+
+Work i + 1 is submitted before work i is finished. What must see the weights after n steps is requested between the
+submissions of steps n - 1 and n: the service runs a model's requests in the order they come.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import tinker
+
+from cookhouse.telemetry import Telemetry
+from cookhouse.training.cadence import Cadence
+from cookhouse.training.checkpoints import Checkpoint, CheckpointFile, PendingCheckpoint
+from cookhouse.training.client import TrainingClient
+from cookhouse.training.interrupt import Interrupt
+from cookhouse.training.objective import Objective
+from cookhouse.training.optimizer import AdamSchedule
+from cookhouse.training.patience import Patience
+from cookhouse.training.session import service_errors
+from cookhouse.training.source import Source
+from cookhouse.training.work import Cursor, Work
+
+_T = TypeVar("_T")
+
+
+class Evaluation(Protocol):
+    """Measures the weights at one point of the run."""
+
+    def submit(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float]]:
+        """Request what must see the present weights, at once; the coroutine waits for it and returns metrics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedStep:
+    """An optimizer step whose answers are all here."""
+
+    work: Work
+    metrics: Mapping[str, float]
+    """Of the objective, the optimizer, and the evaluation of the weights before the step, if one was due."""
+    seconds: float
+    """Since the step before it finished or, for the first, since it was submitted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSlots:
+    """What the loop is filled with. The service sees the requests of the slots in the order they stand here."""
+
+    evaluate: Evaluation | None
+    get_work: Source
+    forward_backward: Objective
+    optim_step: AdamSchedule
+    checkpoint: Callable[[TrainingClient, Cursor], PendingCheckpoint]
+    log: Callable[[FinishedStep], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotNames:
+    """What the slots are called in spans and in what a stalled run waits for."""
+
+    evaluate: str = "evaluate"
+    get_work: str = "get_batch"
+    forward_backward: str = "forward_backward"
+    optim_step: str = "optim_step"
+    checkpoint: str = "checkpoint"
+    log: str = "log_step_metrics"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOutcome:
+    """How the loop ended, and where it would continue."""
+
+    cursor: Cursor
+    is_interrupted: bool
+    metrics: Mapping[str, float]
+    """Of the last step; empty if none was taken."""
+    checkpoint: Checkpoint | None
+    """The last one saved by this loop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _InFlight:
+    work: Work
+    learning_rate: float
+    start_seconds: float
+    forward_backward: Awaitable[tinker.ForwardBackwardOutput]
+    optim_step: Awaitable[tinker.OptimStepResponse]
+    evaluation: asyncio.Task[Mapping[str, float]] | None
+    checkpoint: PendingCheckpoint | None
+
+
+class TrainingLoop:
+    """Drives work from a source through the service until there is no more, or until interrupted. Runs once."""
+
+    def __init__(
+        self,
+        *,
+        client: TrainingClient,
+        slots: LoopSlots,
+        cadence: Cadence,
+        total_steps: int,
+        checkpoints: CheckpointFile,
+        telemetry: Telemetry,
+        interrupt: Interrupt,
+        names: SlotNames | None = None,
+        lookahead: int = 1,
+        patience_seconds: float = 10.0,
+    ) -> None:
+        self._client = client
+        self._slots = slots
+        self._cadence = cadence
+        self._total_steps = total_steps
+        self._checkpoints = checkpoints
+        self._telemetry = telemetry
+        self._interrupt = interrupt
+        self._names = names or SlotNames()
+        self._lookahead = lookahead
+        self._patience = Patience(telemetry, patience_seconds)
+        self._in_flight: deque[_InFlight] = deque()
+        self._cursor = slots.get_work.cursor  # the next work not yet submitted
+        self._finished_at: float | None = None
+        self._metrics: Mapping[str, float] = {}
+        self._saved: Checkpoint | None = None
+
+    async def run(self) -> LoopOutcome:
+        """Train. Leaves no task behind, however it ends.
+
+        Raises:
+            InputError: the service refused something of the caller's, or a file cannot be written.
+            ServiceError: the service failed.
+        """
+        try:
+            with self._interrupt.deferred():
+                await self._train()
+                if self._interrupt.is_requested:
+                    await self._save_here()
+        finally:
+            await self._abandon()
+            await self._slots.get_work.aclose()
+        return LoopOutcome(
+            cursor=self._cursor,
+            is_interrupted=self._interrupt.is_requested,
+            metrics=self._metrics,
+            checkpoint=self._saved,
+        )
+
+    async def _train(self) -> None:
+        while not self._interrupt.is_requested and (work := await self._get_work()) is not None:
+            if self._interrupt.is_requested:
+                break
+            self._in_flight.append(self._submit(work))
+            while len(self._in_flight) > self._lookahead:
+                await self._finish_oldest()
+        while self._in_flight:
+            await self._finish_oldest()
+
+    async def _get_work(self) -> Work | None:
+        name, step = self._names.get_work, self._cursor.step
+        with self._telemetry.span(name, step=step):
+            return await self._patience.wait(self._slots.get_work.next_work(), f"{name} of step {step}", step=step)
+
+    def _submit(self, work: Work) -> _InFlight:
+        step = work.cursor.step
+        evaluation = None
+        if self._slots.evaluate is not None and self._cadence.is_eval_due(step):
+            pending = self._slots.evaluate.submit(self._client, step)
+            evaluation = asyncio.create_task(pending, name=f"evaluate before step {step}")
+        adam = self._slots.optim_step.params(step)
+        start_seconds = time.perf_counter()
+        forward_backward = self._slots.forward_backward.submit(self._client, work)
+        optim_step = self._client.optim_step(adam)
+        self._cursor = self._slots.get_work.cursor
+        is_save_due = self._cadence.is_save_due(self._cursor.step, self._total_steps)
+        return _InFlight(
+            work=work,
+            learning_rate=adam.learning_rate,
+            start_seconds=start_seconds,
+            forward_backward=forward_backward,
+            optim_step=optim_step,
+            evaluation=evaluation,
+            checkpoint=self._slots.checkpoint(self._client, self._cursor) if is_save_due else None,
+        )
+
+    async def _finish_oldest(self) -> None:
+        flight = self._in_flight[0]  # stays in the queue until it is finished, so that a failure finds its tasks there
+        names, step = self._names, flight.work.cursor.step
+        output = await self._answer(flight.forward_backward, names.forward_backward, step, flight.start_seconds)
+        optim = await self._answer(flight.optim_step, names.optim_step, step, flight.start_seconds)
+        metrics = {
+            **self._slots.forward_backward.finish(flight.work, output),
+            "optim/lr": flight.learning_rate,
+            **{f"optim/{name}": value for name, value in (optim.metrics or {}).items()},
+        }
+        if flight.evaluation is not None:
+            metrics |= await self._answer(flight.evaluation, names.evaluate, step, flight.start_seconds)
+        self._log(flight, metrics)
+        if flight.checkpoint is not None:
+            await self._record(flight.checkpoint)
+        self._in_flight.popleft()
+
+    def _log(self, flight: _InFlight, metrics: Mapping[str, float]) -> None:
+        now = time.perf_counter()
+        seconds = now - (self._finished_at or flight.start_seconds)
+        self._finished_at, self._metrics = now, metrics
+        with self._telemetry.span(self._names.log, step=flight.work.cursor.step):
+            self._slots.log(FinishedStep(work=flight.work, metrics=metrics, seconds=seconds))
+
+    async def _answer(self, request: Awaitable[_T], name: str, step: int, start_seconds: float) -> _T:
+        with service_errors(f"{name} of step {step}"):
+            answer = await self._patience.wait(request, f"{name} of step {step}", step=step)
+        self._telemetry.finish_span(name, start_seconds, step=step)
+        return answer
+
+    async def _record(self, pending: PendingCheckpoint) -> None:
+        start = time.perf_counter()
+        self._saved = await self._answer(pending.finish(), self._names.checkpoint, pending.cursor.step, start)
+        self._checkpoints.append(self._saved)
+        self._telemetry.event("training.checkpoint", step=self._saved.step, checkpoint=self._saved.name)
+
+    async def _save_here(self) -> None:
+        is_saved = self._saved is not None and self._saved.cursor == self._cursor
+        if not is_saved and self._metrics:
+            await self._record(self._slots.checkpoint(self._client, self._cursor))
+
+    async def _abandon(self) -> None:
+        tasks = [flight.evaluation for flight in self._in_flight if flight.evaluation is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._in_flight.clear()

@@ -1,0 +1,38 @@
+"""Waiting that says what it waits for."""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from cookhouse.telemetry import Telemetry
+
+_T = TypeVar("_T")
+
+
+class Patience:
+    """Awaits requests, and reports `run.waiting` each time another `seconds` have passed without an answer."""
+
+    def __init__(self, telemetry: Telemetry, seconds: float = 10.0) -> None:
+        self._telemetry = telemetry
+        self._seconds = seconds
+
+    async def wait(self, awaitable: Awaitable[_T], what: str, *, step: int | None = None) -> _T:
+        """The awaitable's result; `what` completes the sentence "still waiting for ..."."""
+        start = time.monotonic()
+        task = asyncio.ensure_future(_awaited(awaitable))
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=self._seconds)
+                if not task.done():
+                    waited = time.monotonic() - start
+                    self._telemetry.event("run.waiting", step=step, metrics={"seconds": waited}, what=what)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+async def _awaited(awaitable: Awaitable[_T]) -> _T:
+    return await awaitable

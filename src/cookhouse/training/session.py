@@ -1,0 +1,112 @@
+"""A session with a training service: opened by making a training client, closed with how it ended."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import tinker
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.training.client import Connect, Service, TrainingClient
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_PATIENCE_SECONDS = 5.0
+
+SessionStatus = Literal["success", "errored", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSpec:
+    """What to train: a fresh adapter, or one that a checkpoint holds."""
+
+    model_name: str
+    lora_rank: int
+    seed: int
+    resume_path: str | None = None
+    """Checkpoint to continue from, optimizer state included."""
+    load_path: str | None = None
+    """Checkpoint whose weights to start from, with a fresh optimizer. Read only without `resume_path`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """An open session and its one training client."""
+
+    service: Service
+    client: TrainingClient
+
+    async def close(self, status: SessionStatus) -> None:
+        """Tell the service how it ended; one that does not answer within a few seconds is left alone."""
+        await close_service(self.service, status)
+
+
+async def open_session(connect: Connect, spec: SessionSpec) -> Session:
+    """Connect, and make the training client that `spec` asks for.
+
+    Raises:
+        InputError: the service refused the model, the checkpoint or the key.
+        ServiceError: it could not be reached, or failed.
+    """
+    with service_errors("opening a session"):
+        service = await connect()
+        try:
+            # The SDK opens its session inside the first of these calls and blocks meanwhile: not on the event loop.
+            pending = await asyncio.to_thread(_submit_client, service, spec)
+            return Session(service=service, client=await pending)
+        except BaseException:
+            await close_service(service, "errored")
+            raise
+
+
+def _submit_client(service: Service, spec: SessionSpec) -> Awaitable[TrainingClient]:
+    if spec.resume_path is not None:
+        return service.create_training_client_from_state_with_optimizer(spec.resume_path)
+    if spec.load_path is not None:
+        return service.create_training_client_from_state(spec.load_path)
+    return service.create_lora_training_client(spec.model_name, rank=spec.lora_rank, seed=spec.seed)
+
+
+async def close_service(service: Service, status: SessionStatus) -> None:
+    """End a service's session; one that does not answer within a few seconds is left alone, with a warning."""
+    try:
+        async with asyncio.timeout(_CLOSE_PATIENCE_SECONDS):
+            await service.close(status)
+    except (TimeoutError, tinker.TinkerError) as error:
+        logger.warning("the training service did not close the session: %s", str(error) or type(error).__name__)
+
+
+@contextmanager
+def service_errors(doing: str) -> Iterator[None]:
+    """Attribute what the SDK raises: to the caller when the service refused the request, else to the service."""
+    try:
+        yield
+    except tinker.RequestFailedError as error:
+        blame = InputError if error.category == tinker.types.RequestErrorCategory.User else ServiceError
+        raise blame(f"{error.message} (while {doing})") from error
+    except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
+        raise InputError(
+            f"the training service refused the API key: {_detail(error)} (while {doing}); "
+            "set TINKER_API_KEY to one that it knows"
+        ) from error
+    except (tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError) as error:
+        raise InputError(f"{_detail(error)} (while {doing})") from error
+    except tinker.APIConnectionError as error:
+        raise ServiceError(
+            f"the training service at {error.request.url.host} cannot be reached: {error.message} (while {doing}); "
+            "see that it runs, and that TINKER_BASE_URL names it"
+        ) from error
+    except tinker.TinkerError as error:
+        raise ServiceError(f"the training service failed: {error} (while {doing})") from error
+
+
+def _detail(error: tinker.APIStatusError) -> str:
+    body = error.body
+    if isinstance(body, dict):
+        for key in ("detail", "message", "error"):
+            if isinstance(body.get(key), str):
+                return str(body[key])
+    return error.message
