@@ -29,12 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(
-    typer.Typer(
-        cls=RecipeCommands, help="Run a recipe, with settings as flags or as key=value.", rich_markup_mode=None
-    ),
-    name="run",
-)
+app.add_typer(run_app, name="run")
 app.command()(sample)
 app.command()(serve)
 app.command()(recipes)
