@@ -68,7 +68,8 @@ def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> No
     from cookhouse.cli import report
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    config = recipe.resolve(parse_config(recipe, assignments))
+    config = parse_config(recipe, assignments)
+    config = recipe.resolve(config)
     if dry_run:
         report.print_plan(console, recipes.dry_run(recipe, config))
         return

@@ -1,0 +1,106 @@
+"""Exit codes, one-line errors, and what starting the command loads."""
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from cookhouse.cli import main
+from cookhouse.cli.main import app
+from cookhouse.errors import ServiceError
+
+HEAVY = ("torch", "transformers", "tinker", "fastapi", "sqlalchemy", "uvicorn", "ray", "datasets")
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["recipes"], ["run", "supervised", "--help"], ["serve", "--help"]])
+def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom cookhouse.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit as exit: assert not exit.code, exit.code\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "which recipe? name one of supervised, as in: cookhouse run supervised"),
+        (["run", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
+        (["run", ":superviesd"], "unknown recipe ':superviesd'; did you mean supervised?"),
+        (["describe", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
+        (["run", "supervised", "--batchsize", "3"], "no such option: --batchsize; did you mean --batch-size"),
+        (
+            ["run", "supervised", "batchsize=3"],
+            "unknown setting of recipe supervised 'batchsize'; did you mean batch_size",
+        ),
+        (["run", ":supervised", "batch_size=x"], "batch_size='x' does not fit; batch_size takes int"),
+        (["run", "sl_basic", "-l", "fast"], "learning_rate='fast' does not fit; learning_rate takes float"),
+        (["run", "supervised", "8"], "'8' is not a setting; write key=value, such as batch_size=8, or a flag"),
+        (["rum"], "no such command 'rum'. Did you mean 'run'?"),
+        (["serve", "--port", "65536"], "invalid value for '--port'"),
+    ],
+)
+def test_bad_words_give_one_line_and_exit_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
+
+
+def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of a command that raises `error`."""
+
+    def recipes() -> None:
+        raise error
+
+    listing = next(
+        command for command in app.registered_commands if getattr(command.callback, "__name__", "") == "recipes"
+    )
+    monkeypatch.setattr(listing, "callback", recipes)
+    return call("recipes")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ServiceError("down\n  its log"), 1, "error: down\n  its log\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "/run/x"), 2, "error: no space left on the disk for /run/x"),
+        (OSError(errno.EFBIG, "File too large"), 2, "error: no space left on the disk; free some"),
+        (PermissionError(errno.EACCES, "Permission denied", "/run/x"), 2, "error: Permission denied: '/run/x'"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_failure_of_each_kind_has_its_exit_code(
+    error: BaseException,
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert fail_with(error, monkeypatch) == code
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ZeroDivisionError):
+        fail_with(ZeroDivisionError(), monkeypatch)
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {name} " in out for name in ("run", "serve", "sample", "recipes", "describe"))

@@ -1,0 +1,79 @@
+"""Flags generated from a recipe's config."""
+
+from typing import Any, Literal
+
+import pytest
+import typer
+
+from cookhouse.cli import main
+from cookhouse.cli.options import merge_assignments, recipe_command
+from cookhouse.errors import InputError
+from cookhouse.recipes import RECIPES, config_fields
+
+
+def parse(*words: str) -> tuple[dict[str, str], bool]:
+    """What the command of the supervised recipe would be called with."""
+    calls: list[tuple[dict[str, str], bool]] = []
+    app = typer.Typer()
+    app.command()(recipe_command(RECIPES["supervised"], lambda texts, dry_run: calls.append((texts, dry_run))))
+    app(args=list(words), standalone_mode=False)
+    [call] = calls
+    return call
+
+
+def test_a_flag_and_key_value_set_the_same() -> None:
+    assert parse("--batch-size", "8", "--seed", "1") == parse("batch_size=8", "seed=1")
+    assert parse("seed=1", "--batch-size", "8")[0] == {"batch_size": "8", "seed": "1"}
+
+
+def test_short_flags() -> None:
+    texts, dry_run = parse("-m", "M", "-d", "D", "-e", "2", "-b", "4", "-l", "1e-3", "-r", "8", "--dry-run")
+    assert dry_run
+    assert texts == {
+        "model_name": "M",
+        "dataset_path": "D",
+        "num_epochs": "2",
+        "batch_size": "4",
+        "learning_rate": "1e-3",
+        "lora_rank": "8",
+    }
+
+
+def test_a_value_may_hold_an_equals_sign_or_start_with_a_dash() -> None:
+    assert parse("dataset_path=a=b.jsonl")[0] == {"dataset_path": "a=b.jsonl"}
+    assert parse("--seed", "-1")[0] == {"seed": "-1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags", "message"),
+    [
+        (["seed=1"], {"seed": "2"}, "seed is given twice, as seed=1 and as --seed 2"),
+        (["seed=1", "seed=1"], {}, "seed is given twice, as seed=1 and as seed=1"),
+        (["=1"], {}, "'=1' is not a setting"),
+        (["--=1"], {}, "is not a setting"),
+    ],
+)
+def test_what_is_ambiguous_is_refused(settings: list[str], flags: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        merge_assignments(settings, flags)
+
+
+def test_help_names_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "supervised", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for field in config_fields(RECIPES["supervised"]):
+        assert f"--{field.name.replace('_', '-')}" in text
+        assert field.doc in text
+        if field.default is not None:
+            assert f"{field.doc} [default: {field.default}]" in text
+
+
+@pytest.mark.parametrize(
+    ("annotation", "word"),
+    [(int, "INTEGER"), (float | None, "NUMBER"), (Literal["a", "b"], "a|b"), (str | None, "TEXT"), (dict, "VALUE")],
+)
+def test_what_a_setting_takes_in_one_word(annotation: Any, word: str) -> None:
+    from cookhouse.cli.options import _metavar
+
+    assert _metavar(annotation) == word

@@ -1,0 +1,115 @@
+"""What a person reads of a run."""
+
+import io
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from cookhouse.cli.report import print_plan, print_previews, print_summary
+from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
+
+
+def console(*, color: bool = False) -> Console:
+    system: Literal["standard"] | None = "standard" if color else None
+    return Console(file=io.StringIO(), color_system=system, width=100, highlight=False, markup=False, soft_wrap=True)
+
+
+def text_of(out: Console) -> str:
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue()
+
+
+def summary(**changes: object) -> RunSummary:
+    values: dict[str, object] = {
+        "recipe": "supervised",
+        "model_name": "cookhouse/tiny",
+        "folder": Path("runs/x"),
+        "is_interrupted": False,
+        "num_steps": 10,
+        "total_steps": 10,
+        "seconds": 61.4,
+        "train_loss": 0.25,
+        "loss_before": 2.5,
+        "loss_after": 0.125,
+        "exact_match_before": 0.0,
+        "exact_match_after": 0.875,
+        "samples": (AnswerSample(prompt="2 [b]+ 2?\nquick", expected="4", before="five", after=" 4\n"),),
+        "state_path": "tinker://s",
+        "sampler_path": "tinker://w",
+        "next_command": "cookhouse sample --run runs/x 'hi'",
+    }
+    return RunSummary(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_summary_has_before_and_after_and_what_to_type() -> None:
+    out = console()
+    print_summary(out, summary(), ".venv/bin/cookhouse")
+    lines = text_of(out).splitlines()
+    assert "supervised of cookhouse/tiny: done after 10 of 10 steps, 61 s" in lines
+    assert [line.split()[-2:] for line in lines if "loss (nats" in line] == [["2.5000", "0.1250"]]
+    assert [line.split()[-2:] for line in lines if "exact match" in line] == [["0.0%", "87.5%"]]
+    assert "asked     2 [b]+ 2? ⏎ quick" in lines, "markup in a prompt must be shown, not obeyed"
+    assert "before    five" in lines
+    assert "after     4 ✓" in lines
+    assert "run folder   runs/x" in lines
+    assert "next         .venv/bin/cookhouse sample --run runs/x 'hi'" in lines
+
+
+def test_what_was_not_measured_is_no_zero() -> None:
+    out = console()
+    nothing = dict.fromkeys(("exact_match_before", "exact_match_after", "loss_before", "loss_after"))
+    print_summary(out, summary(**nothing, samples=()), "cookhouse")
+    assert "held-out" not in text_of(out)
+    out = console()
+    print_summary(out, summary(exact_match_before=None, exact_match_after=None), "cookhouse")
+    assert [line.split()[-2:] for line in text_of(out).splitlines() if "exact match" in line] == [["-", "-"]]
+
+
+def test_an_interrupted_run_says_how_to_continue() -> None:
+    out = console()
+    command = "cookhouse run supervised log_path=runs/x behavior_if_log_dir_exists=resume"
+    print_summary(out, summary(is_interrupted=True, num_steps=4, next_command=command), "python -m cookhouse")
+    assert "interrupted and saved after 4 of 10 steps" in text_of(out)
+    assert text_of(out).endswith(
+        "to continue  python -m cookhouse run supervised log_path=runs/x behavior_if_log_dir_exists=resume\n"
+    )
+
+
+def test_trained_text_stands_out_with_and_without_color() -> None:
+    pieces = [("user: hi\n", False), ("hello", True)]
+    plain, colored = console(), console(color=True)
+    print_previews(plain, [pieces])
+    print_previews(colored, [pieces])
+    assert "user: hi\n«hello»" in text_of(plain)
+    assert "\x1b[1;32mhello\x1b[0m" in text_of(colored)
+
+
+def test_a_plan_names_its_figures() -> None:
+    out = console()
+    plan = DryRunReport(
+        recipe="supervised",
+        config={"batch_size": 8},
+        folder=Path("runs/x"),
+        renderer_name="qwen3_instruct",
+        tokenizer_name="cookhouse/tiny",
+        num_conversations=2000,
+        num_examples=2001,
+        num_tokens=40_000,
+        num_trained_tokens=10_000,
+        num_truncated=3,
+        longest_tokens=90,
+        num_test_conversations=0,
+        steps_per_epoch=250,
+        total_steps=500,
+        adapter_parameters=1_000_000,
+        adapter_bytes=16 * 2**20,
+        previews=(),
+    )
+    print_plan(out, plan)
+    text = text_of(out)
+    assert "batch_size = 8" in text
+    assert "40,000, of which 10,000 (25.0%) are trained on" in text
+    assert "500 in all, 250 per epoch" in text
+    assert "2,001, of which 3 are cut" in text
+    assert "1,000,000 parameters, 16.0 MB" in text

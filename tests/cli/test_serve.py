@@ -1,0 +1,35 @@
+"""What `cookhouse serve` refuses before it starts anything."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from cookhouse.cli.serve import default_state_dir, serve
+from cookhouse.errors import InputError
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=rf"cannot listen on 127.0.0.1 port {port} \(Address already in use\)"):
+            serve(port=port, state_dir=tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
+def test_other_machines_need_a_key_of_the_users_choice(host: str) -> None:
+    with pytest.raises(InputError, match="open to other machines; give the keys to accept with --api-key"):
+        serve(host=host, api_key=" , ")
+
+
+def test_a_key_that_the_sdk_would_not_send() -> None:
+    with pytest.raises(InputError, match="starts with 'sk-a'"):
+        serve(api_key="tml-good,sk-abcdef")
+
+
+def test_state_is_kept_where_the_desktop_says() -> None:
+    assert default_state_dir({"XDG_STATE_HOME": "/state"}) == Path("/state/cookhouse/serve")
+    assert default_state_dir({}) == Path.home() / ".local/state/cookhouse/serve"
