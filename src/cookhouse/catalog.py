@@ -1,0 +1,221 @@
+"""The model table: which family a model belongs to, which renderers fit it, and how wide it is.
+
+The only such table there is. A model that is not in it can still be trained, when its renderer is named and forced.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from cookhouse.assets import TINY_MODEL, resolve_model
+from cookhouse.errors import InputError
+
+_QWEN3_CHAT = ("qwen3", "qwen3_disable_thinking")
+_QWEN3_ALL = ("qwen3_instruct", "qwen3", "qwen3_disable_thinking", "role_colon")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Models of one architecture that share a chat format."""
+
+    name: str
+    model_types: tuple[str, ...]
+    """What config.json calls it."""
+    lr_exponent: float
+    """How the best learning rate falls with the hidden size; see `hyperparams.get_lr`."""
+    renderers: tuple[str, ...]
+    """Every renderer that fits some model of the family."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    pattern: str
+    """Of the name after the organization, as a whole."""
+    family: str
+    renderers: tuple[str, ...]
+    """The default first. Empty: the family's chat format has no renderer yet."""
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        family.name: family
+        for family in (
+            Family(name="qwen3", model_types=("qwen3", "qwen3_moe"), lr_exponent=0.0775, renderers=_QWEN3_ALL),
+            Family(
+                name="qwen2.5", model_types=("qwen2",), lr_exponent=0.0775, renderers=("qwen3_instruct", "role_colon")
+            ),
+            Family(name="llama3", model_types=("llama",), lr_exponent=0.781, renderers=("role_colon",)),
+        )
+    }
+)
+
+_SIZE = r"\d+(\.\d+)?B(-A\d+B)?"
+_ENTRIES = (
+    _Entry(pattern=rf"Qwen3-{_SIZE}-Base", family="qwen3", renderers=("role_colon", *_QWEN3_ALL[:3])),
+    _Entry(pattern=rf"Qwen3-{_SIZE}-Instruct-2507", family="qwen3", renderers=("qwen3_instruct",)),
+    _Entry(pattern=rf"Qwen3-{_SIZE}", family="qwen3", renderers=_QWEN3_CHAT),
+    _Entry(pattern=rf"Qwen2\.5-{_SIZE}-Instruct", family="qwen2.5", renderers=("qwen3_instruct",)),
+    _Entry(pattern=rf"Qwen2\.5-{_SIZE}", family="qwen2.5", renderers=("role_colon", "qwen3_instruct")),
+    _Entry(pattern=rf"(Meta-)?Llama-3(\.[123])?-{_SIZE}-Instruct", family="llama3", renderers=()),
+    _Entry(pattern=rf"(Meta-)?Llama-3(\.[123])?-{_SIZE}", family="llama3", renderers=("role_colon",)),
+)
+
+# Hidden size by pattern of the name, for models that are not on this machine.
+_HIDDEN_SIZES = {
+    r"Qwen3-0\.6B": 1024,
+    r"Qwen3-1\.7B": 2048,
+    r"Qwen3-4B": 2560,
+    r"Qwen3-8B": 4096,
+    r"Qwen3-(14|32)B": 5120,
+    r"Qwen3-30B-A3B": 2048,
+    r"Qwen3-235B-A22B": 4096,
+    r"Qwen2\.5-0\.5B": 896,
+    r"Qwen2\.5-1\.5B": 1536,
+    r"Qwen2\.5-3B": 2048,
+    r"Qwen2\.5-7B": 3584,
+    r"Qwen2\.5-(14|32)B": 5120,
+    r"Qwen2\.5-72B": 8192,
+    r"Llama-3\.2-1B": 2048,
+    r"Llama-3\.2-3B": 3072,
+    r"(Meta-)?Llama-3(\.1)?-8B": 4096,
+    r"(Meta-)?Llama-3(\.[13])?-70B": 8192,
+    r"(Meta-)?Llama-3\.1-405B": 16384,
+}
+
+
+def family_of(model: str) -> str:
+    """The family of an embedded model, a hub id or a local folder (by its config.json).
+
+    Raises:
+        InputError: the model is in no family of the table.
+    """
+    return _lookup(model).family
+
+
+def renderer_names(model: str) -> tuple[str, ...]:
+    """Renderers that fit a model, its default first; empty if its chat format has none yet. Errors as `family_of`."""
+    return _lookup(model).renderers
+
+
+def default_renderer(model: str) -> str:
+    """The renderer of a model when none is named.
+
+    Raises:
+        InputError: the model is not in the table, or its chat format has no renderer yet.
+    """
+    names = renderer_names(model)
+    if not names:
+        raise InputError(
+            f"there is no renderer yet for the chat format of {model!r} ({family_of(model)}); use the base model with "
+            "role_colon, or name a renderer and force it (renderer_name=… force_renderer=true)"
+        )
+    return names[0]
+
+
+def check_renderer(model: str, renderer: str, *, force: bool = False) -> None:
+    """Refuse a renderer that does not fit a model: the answers of a mismatched pair are mostly noise.
+
+    Raises:
+        InputError: the pair is not in the table and `force` is false.
+    """
+    if force:
+        return
+    names = renderer_names(model)
+    if renderer not in names:
+        fitting = f"use {' or '.join(names)}" if names else "none fits yet"
+        raise InputError(
+            f"renderer {renderer!r} does not fit {model!r} (family {family_of(model)}); {fitting}, or force the pair "
+            "(force_renderer=true)"
+        )
+
+
+def hidden_size(model: str) -> int:
+    """Width of a model, from its config.json if it is on this machine, else from the table.
+
+    Raises:
+        InputError: neither knows it.
+    """
+    folder = Path(resolve_model(model))
+    if folder.is_dir():
+        size = _config(folder).get("hidden_size")
+        if isinstance(size, int):
+            return size
+    else:
+        base = re.sub(r"-(Base|Instruct(-2507)?)$", "", model.rpartition("/")[2])
+        for pattern, size in _HIDDEN_SIZES.items():
+            if re.fullmatch(pattern, base):
+                return size
+    raise InputError(f"the hidden size of {model!r} is not known; give a learning rate, or a local folder of the model")
+
+
+def _lookup(model: str) -> _Entry:
+    if model == TINY_MODEL:
+        return _Entry(pattern="", family="qwen3", renderers=_QWEN3_ALL)
+    folder = Path(resolve_model(model))
+    named = next((e for e in _ENTRIES if re.fullmatch(e.pattern, folder.name)), None)
+    if folder.is_dir():
+        family = _family_of_folder(folder)
+        if named is not None and named.family == family.name:
+            return named
+        return _Entry(pattern="", family=family.name, renderers=_renderers_of_folder(folder, family))
+    if named is not None:
+        return named
+    raise InputError(
+        f"model {model!r} is not in the model table (families: {', '.join(FAMILIES)}) and is no local folder; check "
+        "the name, or name the renderer and force it (renderer_name=… force_renderer=true)"
+    )
+
+
+def _family_of_folder(folder: Path) -> Family:
+    model_type = _config(folder).get("model_type")
+    for family in FAMILIES.values():
+        if model_type in family.model_types:
+            return family
+    known = sorted(name for family in FAMILIES.values() for name in family.model_types)
+    raise InputError(
+        f"{folder / 'config.json'}: model_type {model_type!r} is in no family of the model table ({', '.join(known)}); "
+        "name the renderer and force it (renderer_name=… force_renderer=true)"
+    )
+
+
+def _renderers_of_folder(folder: Path, family: Family) -> tuple[str, ...]:
+    """The family's renderers, the one that its chat template shows first; without a template it is a base model."""
+    template = _chat_template(folder)
+    if not template:
+        default = "role_colon"
+    elif "enable_thinking" in template:
+        default = "qwen3"
+    elif "<|im_start|>" in template:
+        default = "qwen3_instruct"
+    else:
+        return ()
+    return (default, *(name for name in family.renderers if name != default))
+
+
+def _chat_template(folder: Path) -> str:
+    template = folder / "chat_template.jinja"
+    if template.is_file():
+        return template.read_text(encoding="utf-8")
+    config = folder / "tokenizer_config.json"
+    return str(_read_json(config).get("chat_template") or "") if config.is_file() else ""
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder} holds no config.json, so it is no model; name a folder that has one, or a hub id")
+    return _read_json(path)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is not a JSON object")
+    return value
