@@ -127,6 +127,7 @@ class TrainingLoop:
         self._lookahead = lookahead
         self._patience = Patience(telemetry, patience_seconds)
         self._in_flight: deque[_InFlight] = deque()
+        self._evaluations: list[asyncio.Task[Mapping[str, float]]] = []  # every one ever started: a run has few
         self._cursor = slots.get_work.cursor  # the next work not yet submitted
         self._finished_at: float | None = None
         self._metrics: Mapping[str, float] = {}
@@ -175,6 +176,7 @@ class TrainingLoop:
         if self._slots.evaluate is not None and self._cadence.is_eval_due(step):
             pending = self._slots.evaluate.submit(self._client, step)
             evaluation = asyncio.create_task(pending, name=f"evaluate before step {step}")
+            self._evaluations.append(evaluation)
         adam = self._slots.optim_step.params(step)
         start_seconds = time.perf_counter()
         forward_backward = self._slots.forward_backward.submit(self._client, work)
@@ -192,7 +194,7 @@ class TrainingLoop:
         )
 
     async def _finish_oldest(self) -> None:
-        flight = self._in_flight[0]  # stays in the queue until it is finished, so that a failure finds its tasks there
+        flight = self._in_flight.popleft()
         names, step = self._names, flight.work.cursor.step
         output = await self._answer(flight.forward_backward, names.forward_backward, step, flight.start_seconds)
         optim = await self._answer(flight.optim_step, names.optim_step, step, flight.start_seconds)
@@ -206,7 +208,6 @@ class TrainingLoop:
         self._log(flight, metrics)
         if flight.checkpoint is not None:
             await self._record(flight.checkpoint)
-        self._in_flight.popleft()
 
     def _log(self, flight: _InFlight, metrics: Mapping[str, float]) -> None:
         now = time.perf_counter()
@@ -233,8 +234,6 @@ class TrainingLoop:
             await self._record(self._slots.checkpoint(self._client, self._cursor))
 
     async def _abandon(self) -> None:
-        tasks = [flight.evaluation for flight in self._in_flight if flight.evaluation is not None]
-        for task in tasks:
+        for task in self._evaluations:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._in_flight.clear()
+        await asyncio.gather(*self._evaluations, return_exceptions=True)

@@ -1,0 +1,79 @@
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cookhouse.errors import InputError
+from cookhouse.training import Checkpoint, CheckpointFile, CheckpointKind, Cursor, FakeService, submit_checkpoint
+
+pytestmark = pytest.mark.anyio
+
+
+def checkpoint(step: int, state_path: str | None = "tinker://r/weights/s") -> Checkpoint:
+    return Checkpoint(
+        name=f"{step:06d}", epoch=0, batch=step, step=step, final=False, state_path=state_path, sampler_path=None
+    )
+
+
+def test_last_state_is_the_newest_that_can_be_continued(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "checkpoints.jsonl")
+    assert file.last_state() is None
+    for each in (checkpoint(2), checkpoint(4), checkpoint(6, state_path=None)):
+        file.append(each)
+    assert file.read() == [checkpoint(2), checkpoint(4), checkpoint(6, state_path=None)]
+    assert file.last_state() == checkpoint(4)
+
+
+@pytest.mark.parametrize("torn", ['{"name": "0000', '{"name": "000004", "epoch": 0}', "\x00\x00"])
+def test_torn_last_line_is_left_out_and_then_replaced(tmp_path: Path, torn: str) -> None:
+    # Catches an append after a crash that glues two lines together, which loses the new one too.
+    path = tmp_path / "checkpoints.jsonl"
+    file = CheckpointFile(path)
+    file.append(checkpoint(2))
+    path.write_text(path.read_text() + torn)
+    assert file.read() == [checkpoint(2)]
+    file.append(checkpoint(4))
+    assert file.read() == [checkpoint(2), checkpoint(4)]
+
+
+def test_line_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.jsonl"
+    path.write_text('{"name": 1}\n')
+    with pytest.raises(InputError, match=r"checkpoints\.jsonl, line 1, is not a checkpoint"):
+        CheckpointFile(path).read()
+
+
+def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.jsonl"
+    file = CheckpointFile(path)
+    file.append(checkpoint(2))
+    path.write_text(path.read_text().replace("{", '{"loss": 1.5, ', 1))
+    assert file.read() == [checkpoint(2)]
+
+
+def test_full_disk_is_one_clear_error_and_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "checkpoints.jsonl"
+    file = CheckpointFile(path)
+    file.append(checkpoint(2))
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="no space left to write"):
+        file.append(checkpoint(4))
+    assert path.read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_state", "has_sampler"),
+    [(CheckpointKind.STATE, True, False), (CheckpointKind.SAMPLER, False, True), (CheckpointKind.BOTH, True, True)],
+)
+async def test_kind_decides_what_is_saved(kind: CheckpointKind, has_state: bool, has_sampler: bool) -> None:
+    client: Any = await FakeService().create_lora_training_client("fake", seed=0)
+    cursor = Cursor(epoch=1, batch=2, step=7)
+    saved = await submit_checkpoint(client, cursor, kind=kind).finish()
+    assert (saved.name, saved.cursor, saved.final) == ("000007", cursor, False)
+    assert (saved.state_path is not None, saved.sampler_path is not None) == (has_state, has_sampler)

@@ -1,0 +1,211 @@
+"""The loop's promises: what is in flight when, what a save sees, and what is left when it ends early."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import tinker
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.telemetry import Event, Record, read_metrics
+from cookhouse.training import FakeService
+
+pytestmark = pytest.mark.anyio
+
+TRAINING = ("forward_backward", "optim_step", "save_state", "snapshot")
+
+
+def order(service: FakeService, *kinds: str) -> list[str]:
+    return [f"{call.phase} {call.kind} {call.number}" for call in service.calls if call.kind in (kinds or TRAINING)]
+
+
+async def test_next_step_is_submitted_before_the_last_is_finished(kit: Any) -> None:
+    # Catches a loop that awaits each request: the service would stand idle between steps.
+    service = FakeService()
+    await (await kit.loop(service, total_steps=3)).run()
+    assert order(service) == [
+        "submit forward_backward 0",
+        "submit optim_step 0",
+        "submit forward_backward 1",
+        "submit optim_step 1",
+        "finish forward_backward 0",
+        "finish optim_step 0",
+        "submit forward_backward 2",
+        "submit optim_step 2",
+        "finish forward_backward 1",
+        "finish optim_step 1",
+        "finish forward_backward 2",
+        "finish optim_step 2",
+    ]
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, 3])
+async def test_lookahead_bounds_the_steps_in_flight(kit: Any, lookahead: int) -> None:
+    service = FakeService()
+    await (await kit.loop(service, lookahead=lookahead)).run()
+    in_flight = most = 0
+    for call in service.calls:
+        if call.kind == "optim_step":
+            in_flight += 1 if call.phase == "submit" else -1
+            most = max(most, in_flight)
+    assert most == lookahead + 1
+
+
+async def test_save_is_requested_with_the_step_it_belongs_to(kit: Any) -> None:
+    # Catches a save requested when its step finishes: by then later steps are in, and the weights are theirs.
+    service = FakeService()
+    await (await kit.loop(service, total_steps=4, save_every=2)).run()
+    submits = [line for line in order(service) if line.startswith("submit")]
+    assert submits[3:6] == ["submit optim_step 1", "submit save_state 0", "submit forward_backward 2"]
+    assert [(saved.step, saved.batch, saved.epoch) for saved in kit.checkpoints.read()] == [(2, 2, 0)]
+
+
+async def test_save_after_the_last_step_is_left_to_the_workflow(kit: Any) -> None:
+    service = FakeService()
+    await (await kit.loop(service, total_steps=4, save_every=4)).run()
+    assert kit.checkpoints.read() == []
+
+
+async def test_evaluation_sees_the_weights_before_its_step(kit: Any, evaluation: Any) -> None:
+    service = FakeService()
+    await (await kit.loop(service, total_steps=5, eval_every=2, evaluation=evaluation)).run()
+    kit.telemetry.close()
+    submits = [line for line in order(service) if line.startswith("submit")]
+    assert submits[0] == "submit snapshot 0"
+    assert submits[5:7] == ["submit snapshot 1", "submit forward_backward 2"]
+    assert evaluation.steps == [0, 2, 4]
+    rows = read_metrics(kit.folder / "metrics.jsonl")
+    assert [row.get("test/step") for row in rows] == [0.0, None, 2.0, None, 4.0]
+
+
+async def test_interrupt_finishes_what_is_in_flight_and_saves(kit: Any) -> None:
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward_backward", 1):
+            kit.interrupt.request()
+
+    service = FakeService(gate=gate)
+    outcome = await (await kit.loop(service)).run()
+    assert outcome.is_interrupted
+    # Steps 0 to 2 were submitted when step 1 was being finished; all three count, and nothing follows but the save.
+    assert outcome.cursor.step == 3
+    assert order(service)[-2:] == ["submit save_state 0", "finish save_state 0"]
+    assert kit.checkpoints.last_state().cursor == outcome.cursor
+
+
+async def test_interrupt_while_work_is_prepared_does_not_lose_that_work(kit: Any) -> None:
+    # Catches a cursor taken from the source after a batch was drawn but not submitted: a resume would skip it.
+    loop = await kit.loop(FakeService())
+    draw = loop._slots.get_work.next_work
+
+    async def interrupted_draw() -> Any:
+        work = await draw()
+        if work.cursor.step == 2:
+            kit.interrupt.request()
+        return work
+
+    loop._slots.get_work.next_work = interrupted_draw
+    assert (await loop.run()).cursor.step == 2
+
+
+async def test_interrupt_right_after_a_save_does_not_save_twice(kit: Any) -> None:
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward_backward", 1):
+            kit.interrupt.request()
+
+    service = FakeService(gate=gate)
+    await (await kit.loop(service, save_every=3)).run()
+    assert order(service, "save_state") == ["submit save_state 0", "finish save_state 0"]
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 4])
+async def test_resumed_losses_equal_uninterrupted_ones_to_the_bit(new_kit: Any, stop_at: int) -> None:
+    # Catches state that a resume loses: moments, data order of a later epoch, learning rate, the batch being next.
+    whole = new_kit("whole")
+    await (await whole.loop(FakeService(), total_steps=8)).run()
+
+    states: dict[str, Any] = {}
+    parts = new_kit("parts")
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("optim_step", stop_at):
+            parts.interrupt.request()
+
+    await (await parts.loop(FakeService(states=states, gate=gate), total_steps=8)).run()
+    parts.interrupt.is_requested = False
+    await (await parts.loop(FakeService(states=states), total_steps=8)).run()
+    for each in (whole, parts):
+        each.telemetry.close()
+    columns = ("step", "train/loss", "optim/grad_norm", "optim/lr", "progress/epoch", "progress/batch")
+    expected, found = (
+        [[row[column] for column in columns] for row in read_metrics(each.folder / "metrics.jsonl")]
+        for each in (whole, parts)
+    )
+    assert found == expected
+    assert len({row[1] for row in expected}) == 8  # the losses do change, so that equality says something
+
+
+async def test_cancelling_leaves_no_task(kit: Any, evaluation: Any) -> None:
+    reached = asyncio.Event()
+
+    async def gate(kind: str, _: int) -> None:
+        if kind in ("snapshot", "forward_backward"):
+            reached.set()
+            await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    loop = await kit.loop(FakeService(gate=gate), evaluation=evaluation)
+    running = asyncio.create_task(loop.run())
+    await reached.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert asyncio.all_tasks() == before
+
+
+async def test_failed_step_raises_and_leaves_no_task(kit: Any, evaluation: Any) -> None:
+    async def gate(kind: str, number: int) -> None:
+        if kind == "snapshot":
+            await asyncio.Event().wait()
+        if (kind, number) == ("forward_backward", 0):
+            raise tinker.RequestFailedError("out of memory", "r-1", tinker.types.RequestErrorCategory.Server)
+
+    before = asyncio.all_tasks()
+    loop = await kit.loop(FakeService(gate=gate), evaluation=evaluation)
+    with pytest.raises(ServiceError, match=r"out of memory \(while forward_backward of step 0\)"):
+        await loop.run()
+    assert asyncio.all_tasks() == before
+
+
+async def test_refused_step_is_the_callers_error(kit: Any) -> None:
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward_backward", 1):
+            raise tinker.RequestFailedError("token 9999 is out", "r-1", tinker.types.RequestErrorCategory.User)
+
+    with pytest.raises(InputError, match="token 9999 is out"):
+        await (await kit.loop(FakeService(gate=gate))).run()
+
+
+class Waiting:
+    """Keeps the events that say what a run waits for."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.enough = asyncio.Event()
+
+    def write(self, record: Record) -> None:
+        if isinstance(record, Event) and record.name == "run.waiting":
+            self.seen.append(record.text["what"])
+            self.enough.set()
+
+    def close(self) -> None: ...
+
+
+async def test_stalled_run_says_what_it_waits_for(kit: Any) -> None:
+    waiting = Waiting()
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("optim_step", 1):
+            await waiting.enough.wait()
+
+    await (await kit.loop(FakeService(gate=gate), sinks=[waiting], patience_seconds=0.02)).run()
+    assert set(waiting.seen) == {"optim_step of step 1"}

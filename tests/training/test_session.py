@@ -1,0 +1,91 @@
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+import tinker
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.training import FakeService, Service, SessionSpec, connect_to, open_session, service_errors
+
+pytestmark = pytest.mark.anyio
+
+FRESH = SessionSpec(model_name="fake", lora_rank=4, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        (FRESH, "create_model"),
+        (SessionSpec(model_name="fake", lora_rank=4, seed=0, load_path="tinker://a"), "load_weights"),
+        (SessionSpec(model_name="fake", lora_rank=4, seed=0, resume_path="tinker://a"), "load_state"),
+        (
+            SessionSpec(model_name="f", lora_rank=4, seed=0, resume_path="tinker://a", load_path="tinker://b"),
+            "load_state",
+        ),
+    ],
+)
+async def test_client_is_made_in_the_way_the_spec_says(spec: SessionSpec, kind: str) -> None:
+    states: dict[str, Any] = {}
+    saver: Any = await FakeService(states=states).create_lora_training_client("fake", seed=0)
+    states["tinker://a"] = states[(await saver.save_state("x")).path]
+    service = FakeService(states=states)
+    await (await open_session(service.connect, spec)).close("success")
+    assert [call.kind for call in service.calls if call.phase == "submit"] == [kind, "close"]
+    assert service.closed_with == "success"
+
+
+async def test_session_whose_client_fails_is_closed() -> None:
+    async def gate(kind: str, _: int) -> None:
+        if kind == "create_model":
+            raise tinker.RequestFailedError("unknown model", "r", tinker.types.RequestErrorCategory.User)
+
+    service = FakeService(gate=gate)
+    with pytest.raises(InputError, match="unknown model"):
+        await open_session(service.connect, FRESH)
+    assert service.closed_with == "errored"
+
+
+async def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a Ctrl-C that hangs because the server is gone: the SDK would retry for minutes.
+    monkeypatch.setattr("cookhouse.training.session._CLOSE_PATIENCE_SECONDS", 0.01)
+
+    async def gate(kind: str, _: int) -> None:
+        if kind == "close":
+            await asyncio.Event().wait()
+
+    session = await open_session(FakeService(gate=gate).connect, FRESH)
+    await session.close("interrupted")
+
+
+def _status_error(kind: type[tinker.APIStatusError], status: int, body: object) -> tinker.APIStatusError:
+    response = httpx.Response(status, request=httpx.Request("POST", "http://host:1/api"))
+    return kind(f"Error code: {status}", response=response, body=body)
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "message"),
+    [
+        (
+            _status_error(tinker.BadRequestError, 400, {"detail": "no model x"}),
+            InputError,
+            r"no model x \(while trying\)",
+        ),
+        (_status_error(tinker.AuthenticationError, 401, {"detail": "bad key"}), InputError, "TINKER_API_KEY"),
+        (_status_error(tinker.InternalServerError, 500, None), ServiceError, "Error code: 500"),
+        (
+            tinker.APIConnectionError(request=httpx.Request("GET", "http://host:1/")),
+            ServiceError,
+            "host cannot be reached",
+        ),
+    ],
+)
+def test_sdk_errors_are_attributed(raised: Exception, expected: type[Exception], message: str) -> None:
+    with pytest.raises(expected, match=message) as caught, service_errors("trying"):
+        raise raised
+    assert caught.value.__cause__ is raised
+
+
+async def test_sdk_client_fits_the_protocol() -> None:
+    service: Service = await connect_to("http://127.0.0.1:9", "tml-none")()
+    assert isinstance(service, tinker.ServiceClient)
