@@ -1,0 +1,146 @@
+"""The command as a user starts it: real processes, the embedded model, a folder of its own."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+PATIENCE_SECONDS = 120.0
+STEPS = 24
+# Small enough to take seconds, with checkpoints often enough to be interrupted between two of them.
+SETTINGS = (
+    "batch_size=4",
+    f"max_steps={STEPS}",
+    "save_every=5",
+    "num_eval=3",
+    "num_samples=1",
+    "eval_max_tokens=8",
+    "lora_rank=4",
+    "seed=7",
+)
+
+
+class Cookhouse:
+    """Starts `cookhouse` in one folder, and knows which processes it has left there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._started: list[subprocess.Popen[str]] = []
+
+    def run(
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, its output captured, with nobody at the terminal."""
+        return subprocess.run(
+            self._command(arguments),
+            cwd=self.folder,
+            env=self._environment(env),
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start a command; both its outputs go to one pipe."""
+        process = subprocess.Popen(
+            self._command(arguments),
+            cwd=self.folder,
+            env=self._environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def supervised(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """A small supervised run that has to succeed."""
+        done = self.run("run", "supervised", *SETTINGS, *arguments, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def interrupt(self, name: str, sent: signal.Signals, *, after_steps: int) -> str:
+        """Start a small run in the folder `name`, send it a signal after some steps, and return what it printed."""
+        process = self.start("run", "supervised", *SETTINGS, f"log_path={name}")
+        wait_until(lambda: len(losses(self.folder / name)) >= after_steps or process.poll() is not None)
+        process.send_signal(sent)
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        return output
+
+    def servers(self) -> list[int]:
+        """Ids of the servers that keep state somewhere in this folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"cookhouse.server" in words and any(str(self.folder).encode() in word for word in words):
+                    found.append(int(entry.name))
+        return found
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "cookhouse", *arguments]
+
+    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TINKER_", "COOKHOUSE_"))}
+        return {**kept, "TINKER_TELEMETRY": "0", "HF_HUB_OFFLINE": "1", **(env or {})}
+
+
+def losses(run_folder: Path) -> dict[int, float]:
+    """Training loss by step, from metrics.jsonl; a line still being written is left out."""
+    file = run_folder / "metrics.jsonl"
+    found = {}
+    for line in file.read_text().splitlines(keepends=True) if file.exists() else ():
+        if line.endswith("\n"):
+            row = json.loads(line)
+            if "train/loss" in row:
+                found[row["step"]] = row["train/loss"]
+    return found
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_true():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def cookhouse(tmp_path: Path) -> Iterator[Cookhouse]:
+    command = Cookhouse(tmp_path)
+    yield command
+    command.close()
+    wait_until(lambda: not command.servers())
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reference"]:
+    """One uninterrupted small run on the embedded engine: what it printed, and its folder."""
+    command = Cookhouse(tmp_path_factory.mktemp("reference"))
+    done = command.supervised("log_path=reference")
+    yield Reference(command.folder / "reference", done.stdout, done.stderr)
+    command.close()
+
+
+class Reference:
+    def __init__(self, folder: Path, stdout: str, stderr: str) -> None:
+        self.folder = folder
+        self.stdout = stdout
+        self.stderr = stderr
+        self.losses = losses(folder)

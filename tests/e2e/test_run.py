@@ -1,0 +1,93 @@
+"""`cookhouse run supervised` from the first word to the next command, on the embedded engine."""
+
+import json
+import os
+import shlex
+import signal
+
+import pytest
+from tests.e2e.conftest import PATIENCE_SECONDS, SETTINGS, STEPS, Cookhouse, Reference, losses, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_run_reports_before_and_after_and_what_to_type_next(reference: Reference) -> None:
+    out = reference.stdout
+    assert "no TINKER_API_KEY or TINKER_BASE_URL: training on this machine, with the embedded engine" in out
+    assert f"step {STEPS}/{STEPS}  loss" in out
+    assert "\x1b" not in out, "a pipe gets plain lines"
+    assert "\r" not in out
+    for figure in (
+        "held-out loss (nats per token)",
+        "held-out exact match",
+        "asked ",
+        "before ",
+        "after ",
+        "run folder",
+    ):
+        assert figure in out
+    assert "cookhouse sample --run " in out
+
+
+def test_a_run_folder_holds_config_metrics_and_checkpoints(reference: Reference) -> None:
+    config = json.loads((reference.folder / "config.json").read_text())["config"]
+    assert config["seed"] == 7
+    assert config["renderer_name"] == "qwen3_instruct"
+    assert len(reference.losses) == STEPS
+    last = json.loads((reference.folder / "checkpoints.jsonl").read_text().splitlines()[-1])
+    assert last["final"] is True
+    assert last["sampler_path"].startswith("tinker://")
+
+
+def test_loss_falls(reference: Reference) -> None:
+    values = [reference.losses[step] for step in sorted(reference.losses)]
+    assert sum(values[-5:]) < sum(values[:5])
+
+
+def test_the_same_seed_gives_the_same_losses_to_the_bit(cookhouse: Cookhouse, reference: Reference) -> None:
+    cookhouse.supervised("log_path=again")
+    assert losses(cookhouse.folder / "again") == reference.losses
+
+
+def resume_command(output: str) -> list[str]:
+    """The words after `cookhouse` in the command that continues a run, as printed."""
+    [line] = [line for line in output.splitlines() if "behavior_if_log_dir_exists=resume" in line]
+    words = shlex.split(line)
+    return words[words.index("cookhouse") + 1 :]
+
+
+def test_ctrl_c_saves_and_the_printed_command_continues_to_the_bit(cookhouse: Cookhouse, reference: Reference) -> None:
+    output = cookhouse.interrupt("stopped", signal.SIGINT, after_steps=7)
+    assert "interrupted and saved after" in output, output
+    assert not cookhouse.servers()
+    before = losses(cookhouse.folder / "stopped")
+    assert 7 <= len(before) < STEPS
+    done = cookhouse.run(*resume_command(output))
+    assert done.returncode == 0, done.stderr
+    after = losses(cookhouse.folder / "stopped")
+    assert {step: after[step] for step in before} == before, "a step that was saved was done again"
+    assert after == reference.losses
+
+
+def test_a_killed_client_leaves_no_server_and_loses_no_more_than_since_its_checkpoint(
+    cookhouse: Cookhouse, reference: Reference
+) -> None:
+    cookhouse.interrupt("killed", signal.SIGKILL, after_steps=8)
+    wait_until(lambda: not cookhouse.servers())
+    checkpoints = (cookhouse.folder / "killed" / "checkpoints.jsonl").read_text().splitlines()
+    assert checkpoints, "nothing was saved in eight steps with save_every=5"
+    done = cookhouse.run("run", "supervised", "log_path=killed", "behavior_if_log_dir_exists=resume")
+    assert done.returncode == 0, done.stderr
+    assert losses(cookhouse.folder / "killed") == reference.losses
+
+
+def test_a_server_that_is_killed_ends_the_run_with_a_way_to_continue(cookhouse: Cookhouse) -> None:
+    process = cookhouse.start("run", "supervised", *SETTINGS, "log_path=orphan")
+    wait_until(lambda: len(losses(cookhouse.folder / "orphan")) >= 6)
+    [server] = cookhouse.servers()
+    os.kill(server, signal.SIGKILL)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 1
+    assert "the embedded server died (signal 9)" in output
+    assert "Traceback" not in output
+    assert resume_command(output)

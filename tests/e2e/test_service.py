@@ -1,0 +1,82 @@
+"""The same recipe against `cookhouse serve`, as it would run against the hosted service: another address and key."""
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+
+import pytest
+from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, Reference, losses
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cookhouse]:
+    command = Cookhouse(tmp_path_factory.mktemp("serve"))
+    yield command
+    command.close()
+
+
+@pytest.fixture(scope="module")
+def server(terminal: Cookhouse) -> subprocess.Popen[str]:
+    return terminal.start("serve", "--port", "0", "--state-dir", "state")
+
+
+@pytest.fixture(scope="module")
+def exports(server: subprocess.Popen[str]) -> Mapping[str, str]:
+    """The two variables that `cookhouse serve` tells one to export."""
+    assert server.stdout is not None
+    found: dict[str, str] = {}
+    printed = []
+    for line in server.stdout:
+        printed.append(line)
+        if match := re.match(r"  export (TINKER_\w+)=(\S+)$", line):
+            found[match[1]] = match[2]
+        if len(found) == 2:
+            return found
+    raise AssertionError("".join(printed))
+
+
+def test_the_same_recipe_gives_the_same_losses(
+    cookhouse: Cookhouse, exports: Mapping[str, str], reference: Reference
+) -> None:
+    done = cookhouse.supervised("log_path=served", env=exports)
+    assert f"training at {exports['TINKER_BASE_URL']}" in done.stdout
+    assert "embedded" not in done.stdout
+    assert not (cookhouse.folder / "served" / "service").exists(), "it started a server of its own"
+    assert losses(cookhouse.folder / "served") == reference.losses
+
+
+def test_a_base_model_can_be_sampled(cookhouse: Cookhouse, exports: Mapping[str, str]) -> None:
+    done = cookhouse.run("sample", "What is 2 plus 2?", "--max-tokens", "8", "-m", "cookhouse/tiny", env=exports)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_a_wrong_key_is_refused_in_one_line(cookhouse: Cookhouse, exports: Mapping[str, str]) -> None:
+    done = cookhouse.run("run", "supervised", env={**exports, "TINKER_API_KEY": "tml-wrong"})
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "key" in done.stderr
+
+
+def test_an_address_where_nobody_answers_fails_at_once(cookhouse: Cookhouse) -> None:
+    nobody = {"TINKER_BASE_URL": "http://127.0.0.1:9", "TINKER_API_KEY": "tml-any"}
+    done = cookhouse.run("run", "supervised", env=nobody)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no service answers at http://127.0.0.1:9")
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_stops_the_server(
+    terminal: Cookhouse, server: subprocess.Popen[str], exports: Mapping[str, str]
+) -> None:
+    """Last in this module: it ends the server of the others."""
+    assert exports
+    assert terminal.servers()
+    server.send_signal(signal.SIGINT)
+    output, _ = server.communicate(timeout=PATIENCE_SECONDS)
+    assert server.returncode == 0
+    assert "Traceback" not in output
+    assert not terminal.servers()
