@@ -3,7 +3,7 @@
     client                                    server, in a session of its own: Ctrl-C in the terminal does not reach it
     stdin pipe, held open    ─────────────►   reads to EOF, then stops: a client that dies leaves no process behind
     stdout pipe              ◄─────────────   one JSON line {"url": ...} when it answers requests
-    log file                 ◄─────────────   stderr
+    <state_dir>/server.log   ◄─────────────   stderr
     <state_dir>/lock         ══ locked ══►    inherited, so it stays locked until the server is gone
     <state_dir>/api-key      ─────────────►   one key per folder: a later server knows the same owner of its checkpoints
 
@@ -42,12 +42,10 @@ _T = TypeVar("_T")
 class _Log:
     """What one server wrote to a log file: all from byte `start` on."""
 
-    file: Path | None
+    file: Path
     start: int
 
     def last_lines(self, count: int = 8) -> list[str]:
-        if self.file is None:
-            return []
         with self.file.open("rb") as text:
             text.seek(self.start)
             lines = text.read().decode("utf-8", errors="replace").splitlines()
@@ -139,7 +137,6 @@ async def local_server(
     state_dir: Path,
     *,
     base_model: str,
-    log_file: Path | None,
     host: str = LOOPBACK,
     port: int = 0,
     api_keys: Sequence[str] = (),
@@ -147,8 +144,8 @@ async def local_server(
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
 
-    `port` 0 takes a free one, `log_file` None leaves its messages on stderr, and without `api_keys` it has the one key
-    of its folder. Loopback is exempted from any HTTP proxy meanwhile.
+    `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Loopback is exempted from any HTTP
+    proxy meanwhile.
 
     Raises:
         InputError: the server refused what it was given, or another one holds `state_dir`.
@@ -158,8 +155,9 @@ async def local_server(
         lock = stack.enter_context(_open_lock(state_dir))
         await _acquire(lock, state_dir)
         keys = tuple(api_keys) or (_folder_key(state_dir),)
-        stderr = stack.enter_context(log_file.open("ab")) if log_file is not None else None
-        log = _Log(file=log_file, start=stderr.tell() if stderr is not None else 0)
+        log_file = state_dir / "server.log"
+        stderr = stack.enter_context(log_file.open("ab"))
+        log = _Log(file=log_file, start=stderr.tell())
         stack.enter_context(_loopback_without_proxy(os.environ))
         arguments = ("--host", host, "--port", str(port), "--state-dir", str(state_dir), "--base-model", base_model)
         process = await asyncio.create_subprocess_exec(
@@ -205,8 +203,7 @@ def _death(process: Process, log: _Log, what: str) -> InputError | ServiceError:
     if code == _INPUT_ERROR_EXIT:
         return InputError(lines[-1].removeprefix("error: ") if lines else "the server refused its arguments")
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    where = f"\n  its log: {log.file}" if log.file is not None else ""
-    return ServiceError("".join([f"the embedded server {what} ({how})", *(f"\n  {line}" for line in lines), where]))
+    return ServiceError("\n  ".join([f"the embedded server {what} ({how})", *lines, f"its log: {log.file}"]))
 
 
 async def _stop(process: Process) -> None:

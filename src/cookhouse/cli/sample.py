@@ -183,9 +183,7 @@ async def _open_service(target: _Target, stack: AsyncExitStack) -> ServiceAddres
             "name the run with --run, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
         )
     typer.echo("starting the embedded engine", err=True)
-    log_file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cookhouse-"))) / "service.log"
-    opened = local_server(state_dir, base_model=target.model_name or TINY_MODEL, log_file=log_file)
-    server = await stack.enter_async_context(opened)
+    server = await stack.enter_async_context(local_server(state_dir, base_model=target.model_name or TINY_MODEL))
     return ServiceAddress(base_url=server.url, api_key=server.api_key)
 
 

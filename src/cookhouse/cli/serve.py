@@ -53,9 +53,9 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 async def _serve(host: str, port: int, model: str, state_dir: Path, keys: tuple[str, ...]) -> None:
     from cookhouse.local import EmbeddedService, local_server
 
-    typer.echo(f"starting the engine with {model}; its state is in {state_dir}")
+    typer.echo(f"starting the engine with {model}; its state and its log (server.log) are in {state_dir}")
     async with EmbeddedService(
-        lambda: local_server(state_dir, base_model=model, log_file=None, host=host, port=port, api_keys=keys)
+        lambda: local_server(state_dir, base_model=model, host=host, port=port, api_keys=keys)
     ) as service:
         serving = asyncio.ensure_future(service.guard(_announce(service, model, bool(keys))))
         for number in (signal.SIGINT, signal.SIGTERM):
