@@ -144,8 +144,8 @@ async def local_server(
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
 
-    `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Loopback is exempted from any HTTP
-    proxy meanwhile.
+    `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
+    from any HTTP proxy.
 
     Raises:
         InputError: the server refused what it was given, or another one holds `state_dir`.
