@@ -1,0 +1,70 @@
+"""The config that builds a supervised data set from the user's conversations."""
+
+import chz
+
+from cookhouse.assets import TINY_MODEL, data_file
+from cookhouse.catalog import check_renderer, default_renderer
+from cookhouse.chat import Renderer, TrainOnWhat, get_renderer, supported_renderers
+from cookhouse.data.conversations import read_conversations
+from cookhouse.data.datum import Reduction
+from cookhouse.data.examples import Progress, render_examples
+from cookhouse.data.supervised import SupervisedDataset
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.tokenizers import get_tokenizer
+
+
+@chz.chz
+class ConversationsConfig:
+    """Where conversations come from and how they become batches."""
+
+    dataset_path: str | None = chz.field(default=None, doc="JSONL of conversations; default: the bundled ones.")
+    model_name: str = chz.field(default=TINY_MODEL, doc="Model whose tokenizer and chat format are used.")
+    renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
+    force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
+    train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
+    max_length: int = chz.field(default=32768, doc="Tokens kept of each example; longer ones lose their end.")
+    batch_size: int = chz.field(default=32, doc="Examples in a batch.")
+    reduction: Reduction = chz.field(default="none", doc="mean: weights of an example sum to 1; none: each is 1.")
+    n_train_samples: int | None = chz.field(default=None, doc="Read only so many rows; default: all.")
+    seed: int = chz.field(default=0, doc="Seed of the order within each epoch.")
+
+    def build_renderer(self) -> Renderer:
+        """The renderer over the model's tokenizer. Raises `InputError` if either is unknown or they do not fit."""
+        return build_renderer(self.model_name, self.renderer_name, force=self.force_renderer)
+
+    def build(self, progress: Progress | None = None) -> SupervisedDataset:
+        """Read, render and batch. Every setting and row is checked before anything is trained.
+
+        Raises:
+            InputError: something cannot be used; a bad row is named by file and line.
+        """
+        train_on_what = parse_train_on_what(self.train_on_what)
+        if self.n_train_samples is not None and self.n_train_samples < 1:
+            raise InputError(f"n_train_samples is {self.n_train_samples}; it must be at least 1")
+        path = self.dataset_path or data_file("conversations/train.jsonl")
+        conversations = read_conversations(path, limit=self.n_train_samples)
+        examples = render_examples(
+            conversations, self.build_renderer(), train_on_what, max_length=self.max_length, progress=progress
+        )
+        return SupervisedDataset(examples, batch_size=self.batch_size, reduction=self.reduction, seed=self.seed)
+
+
+def build_renderer(model_name: str, renderer_name: str | None = None, *, force: bool = False) -> Renderer:
+    """The named renderer, or the model's own, over the model's tokenizer.
+
+    Raises:
+        InputError: the renderer is unknown or does not fit the model, or the tokenizer cannot be loaded.
+    """
+    name = renderer_name or default_renderer(model_name)
+    if name not in supported_renderers():
+        raise UnknownNameError("renderer", name, supported_renderers())
+    check_renderer(model_name, name, force=force)
+    return get_renderer(name, get_tokenizer(model_name))
+
+
+def parse_train_on_what(name: str) -> TrainOnWhat:
+    """The mode of that name. Raises `UnknownNameError` with near matches."""
+    modes = [mode.value for mode in TrainOnWhat]
+    if name not in modes:
+        raise UnknownNameError("train_on_what", name, modes)
+    return TrainOnWhat(name)

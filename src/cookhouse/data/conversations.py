@@ -1,0 +1,77 @@
+"""Conversations from JSON Lines files and from rows in memory."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from cookhouse.data.rows import Conversation, conversation_from_row
+from cookhouse.errors import InputError
+
+MAX_LINE_BYTES = 16 * 2**20
+"""A conversation of a million tokens fits; a file without line breaks is refused before it is in memory."""
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_conversations(path: str | os.PathLike[str], *, limit: int | None = None) -> list[Conversation]:
+    """The conversations of a UTF-8 JSON Lines file, or its first `limit`; blank lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read or holds no row, or, as `file:line: reason`, its first bad row.
+    """
+    conversations = list(islice(iter_conversations(path), limit))
+    if not conversations:
+        raise InputError(f"{os.fspath(path)} holds no conversations; it needs one JSON object a line")
+    return conversations
+
+
+def iter_conversations(path: str | os.PathLike[str]) -> Iterator[Conversation]:
+    """As `read_conversations`, one at a time; an empty file gives nothing."""
+    name = os.fspath(path)
+    try:
+        with Path(name).open("rb") as file:
+            for number, line in _lines(file, name):
+                yield conversation_from_row(_json(line, f"{name}:{number}"), f"{name}:{number}")
+    except FileNotFoundError as error:
+        raise InputError(f"{name} does not exist; give the path of a JSON Lines file of conversations") from error
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror or error}") from error
+
+
+def conversations_from_rows(rows: Iterable[object]) -> list[Conversation]:
+    """Conversations from rows in memory, in the shapes that a file may have.
+
+    Raises:
+        InputError: there are none, or, as `row N: reason`, the first bad one.
+    """
+    conversations = [conversation_from_row(row, f"row {number}") for number, row in enumerate(rows, start=1)]
+    if not conversations:
+        raise InputError("there are no rows; training needs at least one conversation")
+    return conversations
+
+
+def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(
+                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes; split the conversation"
+            )
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        if line.strip():
+            yield number, line
+
+
+def _json(line: bytes, source: str) -> object:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{source}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{source}: not JSON: {error.msg} at column {error.colno}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source}: not JSON that can be read: {error}") from error

@@ -1,0 +1,103 @@
+"""Conversations to tokenized examples, and what there is to say about them before training.
+
+Legend: T positions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cookhouse.chat import Renderer, TrainOnWhat
+from cookhouse.data.rows import Conversation
+from cookhouse.errors import InputError
+
+Progress = Callable[[int, int], None]
+"""Called with the number done and the number in all, some hundred times at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One tokenized sequence with a weight for each token, not shifted, and cut to the maximum length."""
+
+    tokens_T: NDArray[np.int32]
+    weights_T: NDArray[np.float32]
+    source: str
+    num_cut_tokens: int
+    """Tokens lost to the maximum length."""
+
+    @property
+    def num_trained_tokens(self) -> int:
+        """Tokens with weight that something precedes; the first token is predicted by nothing."""
+        return int(np.count_nonzero(self.weights_T[1:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleStatistics:
+    """Figures of a set of examples; tokens are counted after cutting."""
+
+    num_examples: int
+    num_tokens: int
+    num_trained_tokens: int
+    num_truncated: int
+    num_cut_tokens: int
+    num_untrained: int
+    """Examples without a trained token, which training leaves out."""
+    longest_tokens: int
+
+    @property
+    def trained_share(self) -> float:
+        """Trained tokens by all tokens, in [0, 1]."""
+        return self.num_trained_tokens / self.num_tokens if self.num_tokens else 0.0
+
+
+def render_examples(
+    conversations: Sequence[Conversation],
+    renderer: Renderer,
+    train_on_what: TrainOnWhat,
+    *,
+    max_length: int,
+    progress: Progress | None = None,
+) -> list[Example]:
+    """The examples of conversations in order, each tokenized once; without the extension property a conversation may
+    give several, one for each assistant turn. Those left without a trained token are among them.
+
+    Raises:
+        InputError: `max_length` is below 2, or, as `source: reason`, a conversation that the renderer refuses.
+    """
+    if max_length < 2:
+        raise InputError(f"max_length is {max_length}; training needs at least 2 tokens, one to predict the other")
+    examples: list[Example] = []
+    stride = max(len(conversations) // 100, 1)
+    for index, conversation in enumerate(conversations):
+        try:
+            rendered = renderer.build_supervised_examples(conversation.messages, train_on_what)
+        except InputError as error:
+            raise InputError(f"{conversation.source}: {error}") from error
+        for model_input, weights in rendered:
+            examples.append(
+                Example(
+                    tokens_T=np.array(model_input.to_ints()[:max_length], dtype=np.int32),
+                    weights_T=np.array(weights[:max_length], dtype=np.float32),
+                    source=conversation.source,
+                    num_cut_tokens=max(len(weights) - max_length, 0),
+                )
+            )
+        if progress is not None and ((index + 1) % stride == 0 or index + 1 == len(conversations)):
+            progress(index + 1, len(conversations))
+    return examples
+
+
+def example_statistics(examples: Sequence[Example]) -> ExampleStatistics:
+    """Counts over examples."""
+    trained = [example.num_trained_tokens for example in examples]
+    return ExampleStatistics(
+        num_examples=len(examples),
+        num_tokens=sum(example.tokens_T.size for example in examples),
+        num_trained_tokens=sum(trained),
+        num_truncated=sum(example.num_cut_tokens > 0 for example in examples),
+        num_cut_tokens=sum(example.num_cut_tokens for example in examples),
+        num_untrained=trained.count(0),
+        longest_tokens=max((example.tokens_T.size for example in examples), default=0),
+    )

@@ -1,0 +1,43 @@
+"""Evaluators, scores, and previews of what is trained."""
+
+from cookhouse.evals.evaluator import (
+    ForwardClient,
+    Metrics,
+    SampleClient,
+    SamplingClientEvaluator,
+    TrainingClientEvaluator,
+)
+from cookhouse.evals.exact_match import Answer, ExactMatchEvaluator
+from cookhouse.evals.nll import NLLEvaluator
+from cookhouse.evals.preview import preview_example, preview_pieces, preview_plain, preview_rich
+from cookhouse.evals.scores import (
+    Averaging,
+    Classification,
+    accuracy,
+    classification,
+    is_exact_match,
+    mean,
+    standard_error,
+)
+
+__all__ = [
+    "Answer",
+    "Averaging",
+    "Classification",
+    "ExactMatchEvaluator",
+    "ForwardClient",
+    "Metrics",
+    "NLLEvaluator",
+    "SampleClient",
+    "SamplingClientEvaluator",
+    "TrainingClientEvaluator",
+    "accuracy",
+    "classification",
+    "is_exact_match",
+    "mean",
+    "preview_example",
+    "preview_pieces",
+    "preview_plain",
+    "preview_rich",
+    "standard_error",
+]

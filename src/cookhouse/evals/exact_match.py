@@ -1,0 +1,126 @@
+"""Exact match of greedy answers to held-out conversations."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tinker
+
+from cookhouse.chat import Message, Renderer, Termination, text_of
+from cookhouse.data import Conversation
+from cookhouse.errors import InputError
+from cookhouse.evals.evaluator import Metrics, SampleClient
+from cookhouse.evals.scores import is_exact_match, mean, standard_error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One held-out conversation, what was expected last, and what the model said."""
+
+    prompt: Sequence[Message]
+    expected: str
+    answer: str
+    is_correct: bool
+    termination: Termination
+    group: str | None
+    """Value of the key to report by, if the conversation has it."""
+
+
+class ExactMatchEvaluator:
+    """Share of conversations whose last assistant message the model, asked greedily, writes letter by letter.
+
+    Whitespace around it does not count. At most `concurrency` requests are in flight; a failing one fails the evaluation.
+    `answers` holds those of the last call, in the order of the conversations.
+
+    Raises:
+        InputError: there are no conversations, or one does not end in an assistant message with text before it.
+    """
+
+    def __init__(
+        self,
+        conversations: Sequence[Conversation],
+        renderer: Renderer,
+        *,
+        max_tokens: int,
+        concurrency: int = 64,
+        group_by: str | None = None,
+    ) -> None:
+        if not conversations:
+            raise InputError("there are no held-out conversations to answer")
+        self.answers: Sequence[Answer] = ()
+        self._cases = [_case(conversation, renderer, group_by) for conversation in conversations]
+        self._renderer = renderer
+        self._sampling = tinker.SamplingParams(
+            max_tokens=max_tokens, temperature=0.0, stop=renderer.get_stop_sequences()
+        )
+        self._concurrency = concurrency
+
+    async def __call__(self, client: SampleClient) -> Metrics:
+        """`exact_match`, its `exact_match_stderr` (None of one), `exact_match_n`, the share of `malformed` answers, and
+        `exact_match/{group}` for each group.
+        """
+        slots = asyncio.Semaphore(self._concurrency)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._answer(client, case, slots)) for case in self._cases]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        self.answers = [task.result() for task in tasks]
+        return _metrics(self.answers)
+
+    async def _answer(self, client: SampleClient, case: "_Case", slots: asyncio.Semaphore) -> Answer:
+        async with slots:
+            response = await client.sample(case.prompt_tokens, 1, self._sampling)
+        message, termination = self._renderer.parse_response(response.sequences[0].tokens)
+        answer = text_of(message)
+        is_whole = not message.get("tool_calls") and not message.get("unparsed_tool_calls")
+        return Answer(
+            prompt=case.prompt,
+            expected=case.expected,
+            answer=answer,
+            is_correct=is_whole and is_exact_match(answer, case.expected),
+            termination=termination,
+            group=case.group,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    prompt: Sequence[Message]
+    prompt_tokens: tinker.ModelInput
+    expected: str
+    group: str | None
+
+
+def _case(conversation: Conversation, renderer: Renderer, group_by: str | None) -> _Case:
+    *prompt, last = conversation.messages
+    expected = text_of(last)
+    if last["role"] != "assistant" or not prompt or not expected.strip() or last.get("tool_calls"):
+        raise InputError(
+            f"{conversation.source}: a held-out conversation must end in an assistant message of text, after at least "
+            "one other message"
+        )
+    group = conversation.extra.get(group_by) if group_by else None
+    try:
+        prompt_tokens = renderer.build_generation_prompt(prompt)
+    except InputError as error:
+        raise InputError(f"{conversation.source}: {error}") from error
+    return _Case(
+        prompt=prompt,
+        prompt_tokens=prompt_tokens,
+        expected=expected,
+        group=None if group is None else str(group),
+    )
+
+
+def _metrics(answers: Sequence[Answer]) -> Metrics:
+    correct = [float(answer.is_correct) for answer in answers]
+    metrics: Metrics = {
+        "exact_match": mean(correct),
+        "exact_match_stderr": standard_error(correct),
+        "exact_match_n": float(len(correct)),
+        "malformed": mean([float(answer.termination == Termination.MALFORMED) for answer in answers]),
+    }
+    for group in sorted({answer.group for answer in answers if answer.group is not None}):
+        metrics[f"exact_match/{group}"] = mean([float(a.is_correct) for a in answers if a.group == group])
+    return metrics

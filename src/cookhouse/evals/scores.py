@@ -1,0 +1,88 @@
+"""Scores of predictions against references, each with its number of cases; nothing to score gives None, never 0."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cookhouse.errors import InputError
+
+Averaging = Literal["macro", "micro", "weighted"]
+"""`macro`: mean over classes. `micro`: over all cases. `weighted`: mean over classes by their number of references."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classification:
+    """Precision, recall and F1 averaged over the classes that occur, and accuracy. A class nobody predicted has
+    precision 0.
+    """
+
+    n: int
+    averaging: Averaging
+    accuracy: float | None
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Arithmetic mean; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean: sample standard deviation (n - 1) by √n; None of fewer than two values."""
+    if len(values) < 2:
+        return None
+    center = sum(values) / len(values)
+    variance = sum((value - center) ** 2 for value in values) / (len(values) - 1)
+    return math.sqrt(variance / len(values))
+
+
+def is_exact_match(answer: str, expected: str) -> bool:
+    """Equality of texts, but for whitespace around them."""
+    return answer.strip() == expected.strip()
+
+
+def accuracy(predicted: Sequence[Hashable], expected: Sequence[Hashable]) -> float | None:
+    """Share of predictions that equal their reference; None if there are none."""
+    _check_lengths(predicted, expected)
+    return mean([float(p == e) for p, e in zip(predicted, expected, strict=True)])
+
+
+def classification(
+    predicted: Sequence[Hashable], expected: Sequence[Hashable], *, averaging: Averaging
+) -> Classification:
+    """Scores of class predictions. Raises `InputError` if the lengths differ."""
+    _check_lengths(predicted, expected)
+    share = accuracy(predicted, expected)
+    if share is None:
+        return Classification(n=0, averaging=averaging, accuracy=None, precision=None, recall=None, f1=None)
+    if averaging == "micro":  # one label for each case: all three are the accuracy
+        precision = recall = f1 = share
+    else:
+        precision, recall, f1 = _by_class(predicted, expected, is_weighted=averaging == "weighted")
+    return Classification(
+        n=len(expected), averaging=averaging, accuracy=share, precision=precision, recall=recall, f1=f1
+    )
+
+
+def _by_class(
+    predicted: Sequence[Hashable], expected: Sequence[Hashable], *, is_weighted: bool
+) -> tuple[float, float, float]:
+    classes = list(dict.fromkeys([*expected, *predicted]))
+    weights = [expected.count(c) / len(expected) if is_weighted else 1 / len(classes) for c in classes]
+    totals = [0.0, 0.0, 0.0]
+    for label, weight in zip(classes, weights, strict=True):
+        hits = sum(p == e == label for p, e in zip(predicted, expected, strict=True))
+        num_predicted, num_expected = predicted.count(label), expected.count(label)
+        precision = hits / num_predicted if num_predicted else 0.0
+        recall = hits / num_expected if num_expected else 0.0
+        f1 = 2 * hits / (num_predicted + num_expected)
+        totals = [total + weight * score for total, score in zip(totals, (precision, recall, f1), strict=True)]
+    return totals[0], totals[1], totals[2]
+
+
+def _check_lengths(predicted: Sequence[Hashable], expected: Sequence[Hashable]) -> None:
+    if len(predicted) != len(expected):
+        raise InputError(f"{len(predicted)} predictions for {len(expected)} references; there must be one for each")
