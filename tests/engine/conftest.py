@@ -1,0 +1,90 @@
+"""Small random models of the real architectures, with a byte-level tokenizer, in folders."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3Config
+
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.contract import LoraSpec, TrainingDatum
+
+VOCAB_SIZE = 264
+
+
+def _byte_tokenizer() -> PreTrainedTokenizerFast:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+
+
+def save_model(folder: Path, config: Any, seed: int = 0) -> str:
+    """Write a random model of a config, weights wide enough that its outputs are far from uniform."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.08)
+    model.save_pretrained(folder)
+    _byte_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def qwen3_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A two-layer Qwen3 with grouped key-value heads and tied embeddings."""
+    config = Qwen3Config(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        tie_word_embeddings=True,
+        max_position_embeddings=512,
+        eos_token_id=256,
+    )
+    return save_model(tmp_path_factory.mktemp("qwen3"), config)
+
+
+@pytest.fixture
+def engine(qwen3_folder: str) -> TorchEngine:
+    """An fp32 engine with the Qwen3 model loaded."""
+    return TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+
+
+@pytest.fixture
+def add_model(engine: TorchEngine, qwen3_folder: str) -> Callable[..., str]:
+    """Create a model whose adapter already differs from zero, so that every gradient is seen."""
+
+    def add(model_id: str, *, rank: int = 4, seed: int = 0, **spec: bool) -> str:
+        engine.create_model(model_id, qwen3_folder, LoraSpec(rank=rank, seed=seed, **spec))
+        adapter = engine._adapter(model_id)
+        noise = torch.randn(adapter.params.shape, generator=torch.Generator().manual_seed(seed))
+        adapter.params.add_(noise, alpha=0.05)
+        return model_id
+
+    return add
+
+
+def random_datums(lengths: list[int], seed: int = 0) -> list[TrainingDatum]:
+    """Datums of random tokens, targets and weights, some of them negative or zero."""
+    rng = np.random.default_rng(seed)
+    return [
+        TrainingDatum(
+            tokens_T=rng.integers(0, VOCAB_SIZE, length),
+            loss_fn_inputs={
+                "target_tokens": rng.integers(0, VOCAB_SIZE, length),
+                "weights": rng.uniform(-0.5, 1.0, length).astype(np.float32) * (rng.random(length) < 0.7),
+            },
+        )
+        for length in lengths
+    ]

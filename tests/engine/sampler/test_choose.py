@@ -1,0 +1,84 @@
+"""Catches a sampler that draws from another distribution than it says, or whose draws depend on neighbors."""
+
+import numpy as np
+import pytest
+import torch
+
+from cookhouse.engine.sampler.choose import Choice, choose, sequence_seed, uniforms
+
+LOGITS_V = torch.tensor([2.0, 1.0, 0.0, -1.0, 0.5])
+
+
+def _frequencies(temperature: float, top_k: int = -1, top_p: float = 1.0, num_draws: int = 20_000) -> torch.Tensor:
+    quantiles = uniforms([sequence_seed(7, 0)] * num_draws, list(range(num_draws)))
+    tokens, _ = choose(LOGITS_V.expand(num_draws, 5), [Choice(temperature, top_k, top_p, float(u)) for u in quantiles])
+    return torch.bincount(torch.tensor(tokens), minlength=5) / num_draws
+
+
+def _expected(temperature: float, kept: list[int]) -> torch.Tensor:
+    probs = torch.softmax(LOGITS_V / temperature, -1)
+    mask = torch.zeros(5)
+    mask[kept] = 1.0
+    return probs * mask / (probs * mask).sum()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p", "kept"),
+    [
+        (1.0, -1, 1.0, [0, 1, 2, 3, 4]),
+        (0.5, -1, 1.0, [0, 1, 2, 3, 4]),
+        (1.0, 2, 1.0, [0, 1]),
+        (1.0, 99, 1.0, [0, 1, 2, 3, 4]),
+        (1.0, -1, 0.6, [0, 1]),
+        (1.0, -1, 0.5, [0]),
+        (1.0, 3, 0.95, [0, 1, 4]),
+        (2.0, 3, 0.7, [0, 1]),
+    ],
+)
+def test_draws_follow_the_filtered_distribution(temperature: float, top_k: int, top_p: float, kept: list[int]) -> None:
+    # Fixed draws; with 20,000 of them a standard deviation is at most 0.0036.
+    torch.testing.assert_close(
+        _frequencies(temperature, top_k, top_p), _expected(temperature, kept), atol=0.015, rtol=0.0
+    )
+
+
+def test_logprobs_are_of_the_unfiltered_distribution_at_the_temperature() -> None:
+    for temperature in (0.5, 1.0, 3.0):
+        (token,), (logprob,) = choose(LOGITS_V.unsqueeze(0), [Choice(temperature, 2, 0.9, 0.3)])
+        assert logprob == pytest.approx(float(torch.log_softmax(LOGITS_V / temperature, -1)[token]), abs=1e-6)
+
+
+def test_greedy_takes_the_largest_and_reports_temperature_one() -> None:
+    (token,), (logprob,) = choose(LOGITS_V.unsqueeze(0), [Choice(0.0, -1, 1.0, 0.99)])
+    assert token == 0
+    assert logprob == pytest.approx(float(torch.log_softmax(LOGITS_V, -1)[0]), abs=1e-6)
+
+
+def test_a_flat_distribution_needs_more_candidates_than_the_prefix() -> None:
+    logits_BV = torch.zeros(400, 1000)
+    quantiles = uniforms([1] * 400, list(range(400)))
+    tokens, _ = choose(logits_BV, [Choice(1.0, -1, 0.9, float(u)) for u in quantiles])
+    assert len(set(tokens)) > 200
+
+
+def test_rows_do_not_depend_on_their_neighbors() -> None:
+    logits_BV = torch.randn(16, 50, generator=torch.Generator().manual_seed(0))
+    choices = [Choice(1.0 if i % 2 else 0.0, 5 if i % 3 else -1, 0.8, i / 16) for i in range(16)]
+    together, _ = choose(logits_BV, choices)
+    alone = [choose(logits_BV[i : i + 1], choices[i : i + 1])[0][0] for i in range(16)]
+    assert together == alone
+
+
+def test_uniforms_are_spread_and_differ_by_seed_index_and_position() -> None:
+    seeds = [sequence_seed(seed, index) for seed in range(50) for index in range(20)]
+    values = uniforms(seeds * 20, [p for p in range(20) for _ in seeds])
+    assert len(np.unique(values)) == len(values)
+    assert values.min() >= 0.0
+    assert values.max() < 1.0
+    # The mean of 20,000 uniforms has standard deviation 0.002.
+    assert values.mean() == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", [0, 2**63, 2**64 - 1])
+def test_any_unsigned_64_bit_seed_works(seed: int) -> None:
+    assert 0 <= uniforms([sequence_seed(seed, 3)], [5])[0] < 1

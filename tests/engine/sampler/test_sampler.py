@@ -1,0 +1,228 @@
+"""Parity of cached, batched decoding with full forward passes, and the ends of samples."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, SampleOutput, SampleRequest, TrainingDatum
+from cookhouse.engine.sampler import Sampler
+from cookhouse.errors import InputError
+from tests.engine.conftest import VOCAB_SIZE
+
+Ask = Callable[..., SampleRequest]
+PROMPT_T = np.random.default_rng(5).integers(0, 256, 37)
+
+
+@pytest.fixture
+def ask(engine: TorchEngine, add_model: Callable[..., str], qwen3_folder: str) -> Ask:
+    """A request for the weights of one trained model; `engine` holds its snapshot."""
+    engine.snapshot(add_model("m", rank=8), "snapshot")
+
+    def build(request_id: str = "r", **changes: object) -> SampleRequest:
+        fields: dict[str, object] = {"prompt_T": PROMPT_T, "stop": [], "snapshot_id": "snapshot", "max_tokens": 12}
+        return SampleRequest(request_id=request_id, base_model=qwen3_folder, **(fields | changes))  # type: ignore[arg-type]
+
+    return build
+
+
+def _sample(engine: TorchEngine, *requests: SampleRequest) -> dict[str, SampleOutput]:
+    for request in requests:
+        engine.submit_sample(request)
+    outputs: dict[str, SampleOutput] = {}
+    while engine.has_samples():
+        outputs |= {output.request_id: output for output in engine.step_samples()}
+    return outputs
+
+
+def _trainer_logprobs(engine: TorchEngine, tokens: np.ndarray) -> np.ndarray:
+    """Log-probability of tokens[1:] by the training path."""
+    datum = TrainingDatum(tokens_T=tokens[:-1], loss_fn_inputs={"target_tokens": tokens[1:]})
+    request = ForwardBackward(model_id="m", data_D=[datum], loss_fn="cross_entropy", forward_only=True)
+    (output,) = engine.forward_backward([request])
+    assert isinstance(output, ForwardBackwardOutput)
+    return np.asarray(output.logprobs_D[0])
+
+
+def test_sampler_logprobs_equal_the_trainers(engine: TorchEngine, ask: Ask) -> None:
+    output = _sample(engine, ask(num_samples=3, seed=1, prompt_logprobs=True, max_tokens=60))["r"]
+    for sequence in output.sequences:
+        expected = _trainer_logprobs(engine, np.concatenate([PROMPT_T, sequence.tokens_T]))
+        np.testing.assert_allclose(sequence.logprobs_T, expected[len(PROMPT_T) - 1 :], atol=1e-5)
+    assert output.prompt_logprobs_T is not None
+    assert np.isnan(output.prompt_logprobs_T[0])
+    np.testing.assert_allclose(output.prompt_logprobs_T[1:], expected[: len(PROMPT_T) - 1], atol=1e-5)
+
+
+def test_greedy_decoding_equals_argmax_of_full_forwards(engine: TorchEngine, ask: Ask) -> None:
+    (sequence,) = _sample(engine, ask(temperature=0.0, max_tokens=20))["r"].sequences
+    tokens = PROMPT_T
+    for token in sequence.tokens_T:
+        candidates = [np.append(tokens, c) for c in range(VOCAB_SIZE)]
+        data_D = [TrainingDatum(tokens_T=c[:-1], loss_fn_inputs={"target_tokens": c[1:]}) for c in candidates[:1]]
+        data_D = [
+            TrainingDatum(
+                tokens_T=tokens,
+                loss_fn_inputs={"target_tokens": np.tile(np.arange(VOCAB_SIZE), (len(tokens), 1))},
+            )
+        ]
+        request = ForwardBackward(model_id="m", data_D=data_D, loss_fn="cross_entropy", forward_only=True)
+        (output,) = engine.forward_backward([request])
+        assert isinstance(output, ForwardBackwardOutput)
+        assert int(output.logprobs_D[0][-1].argmax()) == token
+        tokens = np.append(tokens, token)
+
+
+def test_samples_do_not_depend_on_what_else_is_in_the_batch(engine: TorchEngine, ask: Ask) -> None:
+    requests = [
+        ask(
+            f"r{i}",
+            prompt_T=PROMPT_T[: 5 + 3 * i],
+            num_samples=1 + i % 3,
+            seed=i,
+            max_tokens=5 + 4 * i,
+            snapshot_id="snapshot" if i % 2 else None,
+            temperature=i % 3 / 2,
+            top_p=0.9 if i % 4 == 0 else 1.0,
+        )
+        for i in range(10)
+    ]
+    together = _sample(engine, *requests)
+    for request in requests:
+        alone = _sample(engine, request)[request.request_id]
+        for one, other in zip(alone.sequences, together[request.request_id].sequences, strict=True):
+            assert one.tokens_T.tolist() == other.tokens_T.tolist()
+
+
+def test_seeds_repeat_and_samples_of_one_request_differ(engine: TorchEngine, ask: Ask) -> None:
+    first, second, other = (
+        [s.tokens_T.tolist() for s in _sample(engine, ask(num_samples=4, seed=seed))["r"].sequences]
+        for seed in (1, 1, 2)
+    )
+    assert first == second
+    assert first != other
+    assert len({tuple(tokens) for tokens in first}) == 4
+    unseeded = [_sample(engine, ask())["r"].sequences[0].tokens_T.tolist() for _ in range(2)]
+    assert unseeded[0] != unseeded[1]
+
+
+def test_stop_tokens_end_a_sample_and_are_included(engine: TorchEngine, ask: Ask) -> None:
+    (free,) = _sample(engine, ask(temperature=0.0))["r"].sequences
+    stop = int(free.tokens_T[4])
+    (stopped,) = _sample(engine, ask(temperature=0.0, stop=[stop]))["r"].sequences
+    assert stopped.is_stopped
+    assert stopped.tokens_T.tolist() == free.tokens_T[: free.tokens_T.tolist().index(stop) + 1].tolist()
+    assert not free.is_stopped
+
+
+def test_stop_strings_end_a_sample_where_they_complete(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:
+    (free,) = _sample(engine, ask(seed=3, max_tokens=40))["r"].sequences
+    tokenizer = engine._bases[qwen3_folder].tokenizer
+    printable = [i for i in range(38) if all(33 <= ord(c) < 127 for c in tokenizer.decode(free.tokens_T[i : i + 2]))]
+    stop = tokenizer.decode(free.tokens_T[printable[0] : printable[0] + 2])
+    (stopped,) = _sample(engine, ask(seed=3, max_tokens=40, stop=[stop, "never there"]))["r"].sequences
+    assert stopped.is_stopped
+    assert stopped.tokens_T.tolist() == free.tokens_T[: printable[0] + 2].tolist()
+
+
+def test_without_a_stop_the_end_token_ends_a_sample(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:
+    end = next(iter(engine._bases[qwen3_folder].end_tokens))
+    for seed in range(200):
+        (sequence,) = _sample(engine, ask(seed=seed, stop=None, max_tokens=60, temperature=2.0))["r"].sequences
+        if sequence.is_stopped:
+            assert sequence.tokens_T[-1] == end
+            assert end not in sequence.tokens_T[:-1]
+            return
+    raise AssertionError("no sample met the end token")
+
+
+def test_topk_prompt_logprobs_rank_the_candidates_of_each_position(engine: TorchEngine, ask: Ask) -> None:
+    output = _sample(engine, ask(prompt_logprobs=True, topk_prompt_logprobs=VOCAB_SIZE))["r"]
+    tokens_TK, logprobs_TK = output.topk_prompt_tokens_TK, output.topk_prompt_logprobs_TK
+    assert tokens_TK is not None
+    assert logprobs_TK is not None
+    assert output.prompt_logprobs_T is not None
+    assert (logprobs_TK[0] == -99999.0).all()
+    assert (np.diff(logprobs_TK[1:], axis=1) <= 0).all()
+    for t in range(1, len(PROMPT_T)):
+        rank = tokens_TK[t].tolist().index(PROMPT_T[t])
+        assert logprobs_TK[t, rank] == pytest.approx(output.prompt_logprobs_T[t], abs=1e-5)
+
+
+def test_preemption_and_a_full_cache_change_nothing_but_time(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:
+    requests = [ask(f"r{i}", num_samples=3, seed=i, max_tokens=40, prompt_logprobs=True) for i in range(4)]
+    roomy = _sample(engine, *requests)
+    engine._samplers[qwen3_folder] = Sampler(engine._bases[qwen3_folder], cache_bytes=20 * 16 * 2 * 2 * 2 * 16 * 4)
+    tight = _sample(engine, *requests)
+    for name, output in roomy.items():
+        for one, other in zip(output.sequences, tight[name].sequences, strict=True):
+            assert one.tokens_T.tolist() == other.tokens_T.tolist()
+        assert output.prompt_logprobs_T is not None
+        np.testing.assert_allclose(output.prompt_logprobs_T[1:], tight[name].prompt_logprobs_T[1:], atol=1e-5)  # type: ignore[index]
+
+
+def test_cancelled_and_finished_requests_return_every_block(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:
+    _sample(engine, ask())
+    sampler = engine._samplers[qwen3_folder]
+    num_blocks = sampler.num_free_blocks
+    for name in ("kept", "dropped"):
+        engine.submit_sample(ask(name, num_samples=5, max_tokens=30))
+    for _ in range(4):
+        engine.step_samples()
+    assert sampler.num_free_blocks < num_blocks
+    engine.cancel_sample("dropped")
+    engine.cancel_sample("dropped")
+    assert list(_sample(engine)) == ["kept"]
+    assert sampler.num_free_blocks == num_blocks
+
+
+def test_a_snapshot_keeps_its_weights_while_training_goes_on(engine: TorchEngine, ask: Ask) -> None:
+    before = _sample(engine, ask(temperature=0.0))["r"].sequences[0].tokens_T.tolist()
+    engine._adapter("m").params.mul_(-3.0)
+    assert _sample(engine, ask(temperature=0.0))["r"].sequences[0].tokens_T.tolist() == before
+    engine.snapshot("m", "newer")
+    assert _sample(engine, ask(temperature=0.0, snapshot_id="newer"))["r"].sequences[0].tokens_T.tolist() != before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt_T": np.array([], np.int64)}, "prompt is empty"),
+        ({"prompt_T": np.array([VOCAB_SIZE])}, f"holds token {VOCAB_SIZE}"),
+        ({"prompt_T": np.zeros(512, np.int64)}, "take at most 512"),
+        ({"num_samples": 0}, "num_samples is 0"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"temperature": -0.1}, "temperature is -0.1"),
+        ({"top_p": 1.5}, "top_p is 1.5"),
+        ({"stop": [""]}, "stop holds ''"),
+        ({"stop": [VOCAB_SIZE]}, "stop holds"),
+        ({"snapshot_id": "none"}, "unknown snapshot"),
+    ],
+)
+def test_bad_requests_are_refused_and_leave_nothing(
+    engine: TorchEngine, ask: Ask, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        engine.submit_sample(ask(**changes))
+    assert not engine.has_samples()
+
+
+def test_the_context_ends_a_sample_that_asks_for_more(engine: TorchEngine, ask: Ask) -> None:
+    (sequence,) = _sample(engine, ask(max_tokens=10_000))["r"].sequences
+    assert len(PROMPT_T) + len(sequence.tokens_T) == 512
+    assert not sequence.is_stopped
+
+
+def test_bf16_stays_near_fp32(qwen3_folder: str) -> None:
+    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="bfloat16")
+    request = SampleRequest(
+        request_id="r", base_model=qwen3_folder, snapshot_id=None, prompt_T=PROMPT_T, max_tokens=1, prompt_logprobs=True
+    )
+    exact = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    rounded, expected = (_sample(e, request)["r"].prompt_logprobs_T for e in (engine, exact))
+    assert rounded is not None
+    assert expected is not None
+    assert torch.tensor(rounded[1:] - expected[1:]).abs().max() < 0.1

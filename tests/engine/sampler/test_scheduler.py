@@ -1,0 +1,138 @@
+"""Catches leaked or doubly used blocks, starvation and unbounded passes, with integers alone."""
+
+import numpy as np
+import pytest
+
+from cookhouse.engine.contract import SampleRequest
+from cookhouse.engine.sampler.blocks import BlockManager
+from cookhouse.engine.sampler.scheduler import Plan, Scheduler
+from cookhouse.engine.sampler.sequence import Sequence
+
+
+def _sequence(name: str, num_prompt: int, num_new: int, num_forks: int = 0) -> Sequence:
+    prompt_T = np.zeros(num_prompt, np.int64)
+    return Sequence(
+        request=SampleRequest(request_id=name, base_model="m", snapshot_id=None, prompt_T=prompt_T),
+        index=0,
+        tokens=prompt_T.tolist(),
+        num_prompt=num_prompt,
+        max_total=num_prompt + num_new,
+        seed=0,
+        stop_tokens=frozenset(),
+        stop_strings=(),
+        num_forks=num_forks,
+    )
+
+
+def _scheduler(num_blocks: int, *, max_running: int = 8, budget_tokens: int = 64) -> Scheduler:
+    return Scheduler(BlockManager(num_blocks, 4), max_running=max_running, budget_tokens=budget_tokens)
+
+
+def _check_blocks(scheduler: Scheduler) -> None:
+    """Every sequence has room for what it cached, and no block that is not shared serves two."""
+    for sequence in scheduler.running:
+        assert len(sequence.blocks) * 4 >= sequence.num_cached
+    used = {block for sequence in scheduler.running for block in sequence.blocks}
+    assert len(used) + scheduler.blocks.num_free == scheduler.blocks.num_blocks
+
+
+def _advance(scheduler: Scheduler, plan: Plan) -> list[str]:
+    """Do to the sequences what a sampler would; return the names of those that finished."""
+    finished = []
+    for piece in plan.pieces:
+        piece.sequence.num_cached = piece.stop
+    for piece in [piece for piece in plan.pieces if piece.is_last]:
+        parent = piece.sequence
+        children = [parent.fork(i, 0) for i in range(1, parent.num_forks + 1)]
+        for child in children:
+            scheduler.fork(parent, child)
+        parent.num_forks = 0
+        for sequence in (parent, *children):
+            sequence.tokens.append(0)
+            if sequence.is_finished:
+                scheduler.finish(sequence)
+                finished.append(f"{sequence.request.request_id}{sequence.index}")
+    return finished
+
+
+def _drain(scheduler: Scheduler, limit: int = 10_000) -> list[str]:
+    finished: list[str] = []
+    for _ in range(limit):
+        if not scheduler.running and not scheduler.waiting:
+            return finished
+        plan = scheduler.plan()
+        assert 0 < plan.num_tokens <= scheduler.budget_tokens
+        assert len({id(piece.sequence) for piece in plan.pieces}) == len(plan.pieces)
+        _check_blocks(scheduler)
+        finished += _advance(scheduler, plan)
+        _check_blocks(scheduler)
+    raise AssertionError("the scheduler does not come to an end")
+
+
+def test_a_long_prompt_is_read_in_pieces_within_the_budget() -> None:
+    scheduler = _scheduler(100, budget_tokens=10)
+    scheduler.submit(_sequence("a", 25, 1))
+    sizes = []
+    while scheduler.waiting or scheduler.running:
+        plan = scheduler.plan()
+        sizes.append(plan.num_tokens)
+        _advance(scheduler, plan)
+    assert sizes == [10, 10, 5]
+
+
+def test_running_sequences_go_before_new_prompts() -> None:
+    scheduler = _scheduler(100, budget_tokens=8)
+    scheduler.submit(_sequence("a", 4, 10))
+    _advance(scheduler, scheduler.plan())
+    scheduler.submit(_sequence("b", 20, 1))
+    plan = scheduler.plan()
+    assert [(p.sequence.request.request_id, p.stop - p.start) for p in plan.pieces] == [("a", 1), ("b", 7)]
+
+
+def test_forks_share_full_blocks_and_copy_the_last() -> None:
+    scheduler = _scheduler(100)
+    parent = _sequence("a", 10, 3, num_forks=1)
+    scheduler.submit(parent)
+    plan = scheduler.plan()
+    parent.num_cached = plan.pieces[0].stop
+    child = parent.fork(1, 0)
+    copy = scheduler.fork(parent, child)
+    assert child.blocks[:2] == parent.blocks[:2]
+    assert copy == (parent.blocks[2], child.blocks[2])
+    assert child.blocks[2] != parent.blocks[2]
+    assert scheduler.blocks.num_free == 100 - 4
+
+
+def test_the_youngest_is_preempted_when_blocks_run_out_and_still_finishes() -> None:
+    scheduler = _scheduler(6)
+    scheduler.submit(_sequence("a", 8, 12))
+    scheduler.submit(_sequence("b", 8, 12))
+    assert sorted(_drain(scheduler)) == ["a0", "b0"]
+    assert scheduler.blocks.num_free == 6
+
+
+def test_groups_larger_than_the_running_limit_and_the_cache_finish() -> None:
+    scheduler = _scheduler(12, max_running=3)
+    scheduler.submit(_sequence("a", 6, 9, num_forks=9))
+    assert sorted(_drain(scheduler)) == [f"a{i}" for i in range(10)]
+    assert scheduler.blocks.num_free == 12
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_loads_come_to_an_end_and_return_every_block(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    num_blocks = int(rng.integers(8, 30))
+    scheduler = _scheduler(num_blocks, max_running=int(rng.integers(1, 9)), budget_tokens=int(rng.integers(4, 40)))
+    expected = []
+    for i in range(30):
+        num_prompt, num_new, num_forks = int(rng.integers(1, 16)), int(rng.integers(1, 16)), int(rng.integers(0, 4))
+        scheduler.submit(_sequence(f"r{i}.", num_prompt, num_new, num_forks))
+        expected += [f"r{i}.{index}" for index in range(num_forks + 1)]
+    assert sorted(_drain(scheduler)) == sorted(expected)
+    assert scheduler.blocks.num_free == num_blocks
+
+
+def test_what_can_never_fit_is_known_at_once() -> None:
+    scheduler = _scheduler(4)
+    assert scheduler.can_ever_fit(16)
+    assert not scheduler.can_ever_fit(17)
