@@ -1,0 +1,77 @@
+"""`python -m cookhouse.server`: a server in a process of its own."""
+
+import argparse
+import json
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.errors import CookhouseError, InputError
+from cookhouse.server.main import run_server
+
+KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve as the command line says; returns the exit code: 0, 1 for a failure, 2 for unusable input."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
+    new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
+    try:
+        run_server(
+            host=options.host,
+            port=options.port,
+            api_keys=keys or [str(new_key)],
+            state_dir=options.state_dir,
+            base_models=options.base_model or [TINY_MODEL],
+            watch_stdin=options.watch_stdin,
+            on_ready=lambda url: _announce(url, new_key, as_json=options.json),
+        )
+    except KeyboardInterrupt:
+        return 130
+    except CookhouseError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+def _announce(url: str, new_key: str | None, *, as_json: bool) -> None:
+    """Say where the server is, and its key if nobody knows it yet."""
+    if as_json:
+        text = json.dumps({"url": url} if new_key is None else {"url": url, "api_key": new_key})
+    else:
+        key = f"the one in {KEYS_VARIABLE}" if new_key is None else new_key
+        text = f"serving at {url}\n  TINKER_BASE_URL={url}\n  TINKER_API_KEY={key}"
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m cookhouse.server", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
+    parser.add_argument(
+        "--state-dir", type=Path, default=Path.home() / ".cookhouse" / "server", help="folder of checkpoints and store"
+    )
+    parser.add_argument("--base-model", action="append", help="name, hub id or folder; repeatable")
+    parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
+    parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
+    return parser
+
+
+def _exit(code: int) -> NoReturn:
+    """End at once: the engine's thread may be inside a long pass, which an orderly shutdown of Python would await."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _exit(main())

@@ -1,0 +1,67 @@
+"""The HTTP application around a service."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from cookhouse.errors import InputError
+from cookhouse.server.refusals import BusyError, status_of
+from cookhouse.server.routes import ROUTERS
+from cookhouse.server.service import Service
+
+_log = logging.getLogger(__name__)
+_MAX_NAMED_PROBLEMS = 3
+
+
+def create_app(service: Service) -> FastAPI:
+    """An application that opens `service` when it starts and closes it when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await service.open()
+        yield
+        await service.close()
+
+    app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
+    app.state.service = service
+    for router in ROUTERS:
+        app.include_router(router, prefix="/api/v1")
+    app.add_exception_handler(InputError, _refuse)
+    app.add_exception_handler(ValidationError, _refuse_malformed)
+    app.add_exception_handler(RequestValidationError, _refuse_malformed)
+    app.add_exception_handler(HTTPException, _refuse_unknown_route)
+    app.add_exception_handler(Exception, _admit_fault)
+    return app
+
+
+async def _refuse(_request: Request, error: Exception) -> JSONResponse:
+    headers = {"Retry-After": "1"} if isinstance(error, BusyError) else None
+    return JSONResponse({"detail": str(error)}, status_code=status_of(error), headers=headers)
+
+
+async def _refuse_malformed(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ValidationError | RequestValidationError)
+    problems = [
+        f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
+        for problem in error.errors()[:_MAX_NAMED_PROBLEMS]
+    ]
+    return JSONResponse({"detail": f"the request cannot be read: {'; '.join(problems)}"}, status_code=400)
+
+
+async def _refuse_unknown_route(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    detail = error.detail
+    if error.status_code in (404, 405):
+        detail = f"this server has no {request.method} {request.url.path}"
+    return JSONResponse({"detail": detail}, status_code=error.status_code)
+
+
+async def _admit_fault(_request: Request, _error: Exception) -> JSONResponse:
+    # Starlette raises it again after this answer, so that uvicorn logs the traceback.
+    return JSONResponse({"detail": "the server failed; its log has the details"}, status_code=500)

@@ -1,0 +1,44 @@
+"""API keys, and the tenants they stand for."""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+from cookhouse.errors import InputError
+from cookhouse.server.refusals import UnauthorizedError
+
+KEY_PREFIX = "tml-"
+
+
+class KeyRing:
+    """The keys a server accepts. Each is a tenant of its own, known everywhere by the digest of its key."""
+
+    def __init__(self, api_keys: Sequence[str]) -> None:
+        if not api_keys:
+            raise InputError("a server needs at least one API key; give one that starts with 'tml-'")
+        for key in api_keys:
+            if not key.startswith(KEY_PREFIX) or len(key) < 12:
+                raise InputError(
+                    f"the API key {key[:4]!r}... cannot be used; a key starts with {KEY_PREFIX!r} (the SDK refuses any "
+                    "other) and has at least 12 characters"
+                )
+        self._digests = [_digest(key) for key in api_keys]
+
+    def owner_of(self, key: str | None) -> str:
+        """The tenant of a key.
+
+        Raises:
+            UnauthorizedError: no key, or an unknown one.
+        """
+        if not key:
+            raise UnauthorizedError("the request has no X-API-Key header; set TINKER_API_KEY to a key of this server")
+        digest = _digest(key)
+        # All of them, so that the time taken says nothing about which one matched.
+        matches = [known for known in self._digests if hmac.compare_digest(known, digest)]
+        if not matches:
+            raise UnauthorizedError("the API key is not one of this server's; check TINKER_API_KEY and TINKER_BASE_URL")
+        return matches[0][:32]
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()

@@ -1,0 +1,186 @@
+"""Results that clients wait for. All of it lives on the event loop; the engine's thread hands results over to it.
+
+    submit ──► create ──► request_id ──► client ──► wait ◄── event ── finish ◄── call_soon_threadsafe ◄── engine thread
+                                                     │
+                                         first fetch starts the clock of `sweep`
+
+A result survives any number of fetches: an answer that was lost on the way is asked for again.
+"""
+
+import asyncio
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cookhouse.server.refusals import GoneError, NotFoundError, blame_of, message_of
+
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+_SAMPLE_PREFIX = "sample-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """An answer of `retrieve_future`, ready to send."""
+
+    body: bytes
+    media_type: str = JSON
+    is_failure: bool = False
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> "Result":
+        return cls(body=json.dumps(content, allow_nan=False).encode())
+
+    @classmethod
+    def of_error(cls, error: BaseException) -> "Result":
+        content = {"error": message_of(error), "category": blame_of(error)}
+        return cls(body=json.dumps(content).encode(), is_failure=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Future:
+    """One accepted request; `done` is set when `result` is there."""
+
+    request_id: str
+    owner: str
+    session_id: str
+    result: Result | None = None
+    finish_index: int | None = None
+    """Place in the order in which futures finished, from 1."""
+    fetched_at: float | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    on_done: Callable[[], None] | None = None
+
+    @property
+    def is_sample(self) -> bool:
+        return self.request_id.startswith(_SAMPLE_PREFIX)
+
+
+class Futures:
+    """The futures of a server, and when to forget them.
+
+    Training results stay until they are fetched, and `result_seconds` beyond that. Sampling results that nobody fetches
+    are kept up to `max_unfetched_sample_bytes`: the SDK samples again when told that one is gone.
+    """
+
+    def __init__(self, *, result_seconds: float, max_unfetched_sample_bytes: int) -> None:
+        self._result_seconds = result_seconds
+        self._max_unfetched_sample_bytes = max_unfetched_sample_bytes
+        self._futures: dict[str, Future] = {}
+        self._fetched: OrderedDict[str, None] = OrderedDict()
+        self._unfetched_samples: OrderedDict[str, int] = OrderedDict()
+        self._unfetched_sample_bytes = 0
+        self._num_finished = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = asyncio.Event()
+
+    def open(self) -> None:
+        """Bind to the running event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Send every waiter away; the process is about to end."""
+        self._closed.set()
+        for future in self._futures.values():
+            future.done.set()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that all of this lives on, from `open` on."""
+        assert self._loop is not None
+        return self._loop
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def create(
+        self, *, owner: str, session_id: str, is_sample: bool = False, on_done: Callable[[], None] | None = None
+    ) -> Future:
+        prefix = _SAMPLE_PREFIX if is_sample else "train-"
+        request_id = prefix + secrets.token_hex(12)
+        future = Future(request_id=request_id, owner=owner, session_id=session_id, on_done=on_done)
+        self._futures[future.request_id] = future
+        return future
+
+    def get(self, request_id: str, owner: str) -> Future:
+        """The future a tenant asks for.
+
+        Raises:
+            GoneError: a sampling result that was dropped; sampling again gives it back.
+            NotFoundError: there is none, or it belongs to another tenant.
+        """
+        future = self._futures.get(request_id)
+        if future is not None and future.owner == owner:
+            return future
+        if request_id.startswith(_SAMPLE_PREFIX):
+            raise GoneError(f"the result of {request_id} is no longer kept; submit the sample again")
+        raise NotFoundError(f"unknown request {request_id!r}; its result was fetched and dropped, or it never was here")
+
+    def peek(self, request_id: str) -> Future | None:
+        return self._futures.get(request_id)
+
+    async def wait(self, future: Future, seconds: float) -> Result | None:
+        """The result, as soon as it is there; None after `seconds`, or when the server closes."""
+        if future.result is None and not self._closed.is_set():
+            try:
+                await asyncio.wait_for(future.done.wait(), seconds)
+            except TimeoutError:
+                return None
+        if future.result is not None:
+            self._mark_fetched(future)
+        return future.result
+
+    def finish(self, future: Future, result: Result) -> None:
+        """Set a result and wake who waits for it; the first one counts."""
+        if future.result is not None:
+            return
+        self._num_finished += 1
+        future.result, future.finish_index = result, self._num_finished
+        future.done.set()
+        if future.on_done is not None:
+            future.on_done()
+        if future.is_sample and future.request_id in self._futures:
+            self._unfetched_samples[future.request_id] = len(result.body)
+            self._unfetched_sample_bytes += len(result.body)
+            while self._unfetched_sample_bytes > self._max_unfetched_sample_bytes:
+                self.drop(next(iter(self._unfetched_samples)))
+
+    def finish_threadsafe(self, future: Future, result: Result) -> None:
+        """`finish`, from another thread than the event loop's."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.finish, future, result)
+
+    def drop(self, request_id: str) -> None:
+        """Forget a future; who waits for it right now still gets its result."""
+        self._futures.pop(request_id, None)
+        self._fetched.pop(request_id, None)
+        self._unfetched_sample_bytes -= self._unfetched_samples.pop(request_id, 0)
+
+    def sweep(self) -> None:
+        """Forget results that were fetched long enough ago."""
+        oldest_kept = time.monotonic() - self._result_seconds
+        for request_id in list(self._fetched):
+            fetched_at = self._futures[request_id].fetched_at
+            if fetched_at is not None and fetched_at > oldest_kept:
+                return  # in order of the first fetch, so all the rest are younger
+            self.drop(request_id)
+
+    def start_clock(self, session_id: str) -> None:
+        """Treat a session's futures as fetched: nobody may come for them any more."""
+        for future in list(self._futures.values()):
+            if future.session_id == session_id:
+                self._mark_fetched(future)
+
+    def _mark_fetched(self, future: Future) -> None:
+        if future.fetched_at is None and future.request_id in self._futures:
+            future.fetched_at = time.monotonic()
+            self._fetched[future.request_id] = None
+            self._unfetched_sample_bytes -= self._unfetched_samples.pop(future.request_id, 0)

@@ -1,0 +1,167 @@
+"""A server process, from the socket it binds to the thread it stops."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future as ConcurrentFuture
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cookhouse.errors import InputError
+
+if TYPE_CHECKING:
+    from cookhouse.engine.contract import Engine
+    from cookhouse.server.service import Service
+    from cookhouse.server.settings import Settings
+
+_STDIN = 0
+_KEEP_ALIVE_SECONDS = 120
+
+
+def run_server(
+    *,
+    host: str,
+    port: int,
+    api_keys: Sequence[str],
+    state_dir: Path,
+    base_models: Sequence[str],
+    make_engine: "Callable[[], Engine] | None" = None,
+    settings: "Settings | None" = None,
+    watch_stdin: bool = False,
+    on_ready: Callable[[str], None],
+) -> None:
+    """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin; `on_ready` is given the URL.
+
+    `port` 0 takes a free one. Connections made before the engine is ready wait for it. Call it in the main thread.
+
+    Raises:
+        InputError: the address, the keys, the state folder or a base model cannot be used.
+    """
+    stopped: ConcurrentFuture[None] = ConcurrentFuture()
+    if watch_stdin:
+        threading.Thread(target=_wait_for_eof, args=(stopped,), name="stdin", daemon=True).start()
+    with contextlib.closing(bind(host, port)) as listener:
+        # Imported here: a port in use is told at once, before torch is loaded.
+        from cookhouse.server.service import Service
+        from cookhouse.server.settings import Settings
+
+        _raise_descriptor_limit()
+        service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings or Settings())
+        try:
+            service.sequencer.start(make_engine or (lambda: _torch_engine(base_models)))
+            _wait_for_either(service.sequencer.ready, stopped)
+            if not stopped.done():
+                service.base_models.fill(service.sequencer.ready.result())
+                asyncio.run(_serve(service, listener, stopped, lambda: on_ready(_url(host, listener))))
+        finally:
+            service.shut_down()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        InputError: the port is in use, or the host is none of this machine.
+    """
+    if not 0 <= port < 2**16:
+        raise InputError(f"port {port} does not exist; allowed are 0 (a free one) to {2**16 - 1}")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise InputError(f"cannot listen on {host!r}: {error.strerror}; give an address of this machine") from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        if isinstance(error, PermissionError):
+            why, way_out = "is not allowed", "pass a port above 1023"
+        elif error.errno == errno.EADDRINUSE:
+            why, way_out = "is in use", "stop the process that holds it, or pass another port (0 takes a free one)"
+        else:
+            why, way_out = f"cannot be used: {error.strerror}", "give an address of this machine"
+        raise InputError(f"port {port} on {host} {why}; {way_out}") from error
+    return listener
+
+
+async def _serve(
+    service: "Service", listener: socket.socket, stopped: "ConcurrentFuture[None]", on_ready: Callable[[], None]
+) -> None:
+    import uvicorn
+
+    from cookhouse.server.app import create_app
+
+    config = uvicorn.Config(
+        create_app(service),
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    # Its own handlers raise the signal again at the end, which would skip our cleaning up.
+    server.capture_signals = contextlib.nullcontext
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit = server.should_exit  # a second signal does not wait for answers to go out
+        server.should_exit = True
+        service.dismiss_waiters()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    stopped.add_done_callback(lambda _: _call_in(loop, stop))
+    on_ready()  # the socket listens and all is loaded: who connects now is answered in a moment
+    await server.serve(sockets=[listener])
+
+
+def _wait_for_either(*futures: "ConcurrentFuture[Any]") -> None:
+    done = threading.Event()
+    for future in futures:
+        future.add_done_callback(lambda _: done.set())
+    done.wait()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # closed already
+        loop.call_soon_threadsafe(call)
+
+
+def _torch_engine(base_models: Sequence[str]) -> "Engine":
+    from cookhouse.engine import TorchEngine
+
+    return TorchEngine(base_models=base_models)
+
+
+def _wait_for_eof(ended: "ConcurrentFuture[None]") -> None:
+    # os.read, since a thread inside a buffered read breaks the interpreter's shutdown.
+    while os.read(_STDIN, 4096):
+        pass
+    ended.set_result(None)
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many open connections as the system lets us: a sampler may hold two thousand long polls."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

@@ -1,0 +1,7 @@
+"""HTTP routes: read a request, hand it to the service, write the answer. They hold no policy."""
+
+from cookhouse.server.routes import archive, futures, sampling, sessions, training
+
+ROUTERS = (archive.router, futures.router, sampling.router, sessions.router, training.router)
+
+__all__ = ["ROUTERS"]

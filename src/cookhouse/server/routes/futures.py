@@ -1,0 +1,52 @@
+"""Results of accepted requests."""
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+from tinker.types.future_retrieve_request import FutureRetrieveRequest
+from tinker.types.futures_retrieve_request import FuturesRetrieveRequest
+
+from cookhouse.server.futures import Future
+from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
+
+router = APIRouter()
+
+
+class CancelRequest(BaseModel):
+    request_id: str
+
+
+@router.post("/retrieve_future")
+async def retrieve_future(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    content = await content_of(request, FutureRetrieveRequest)
+    future = service.futures.get(content.request_id, owner)
+    result = await service.futures.wait(future, service.settings.long_poll_seconds)
+    if result is None:
+        return JSONResponse(
+            {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}, status_code=408
+        )
+    return Response(result.body, media_type=result.media_type)
+
+
+@router.post("/retrieve_futures")
+async def retrieve_futures(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content = await content_of(request, FuturesRetrieveRequest)
+    finished, cursor = await service.sampling.completions(owner, content)
+    return JSONResponse({"completions": [_completion(future) for future in finished], "cursor": cursor})
+
+
+@router.post("/cancel_future")
+async def cancel_future(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    service.sampling.cancel(owner, (await content_of(request, CancelRequest)).request_id)
+    return JSONResponse({})
+
+
+def _completion(future: Future) -> dict[str, str | int]:
+    assert future.result is not None
+    if future.result.is_failure:
+        return {"state": "failed", "request_id": future.request_id}
+    return {
+        "state": "finished",
+        "request_id": future.request_id,
+        "response_payload_uncompressed_size": len(future.result.body),
+    }

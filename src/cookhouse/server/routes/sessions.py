@@ -1,0 +1,87 @@
+"""Start-up and sessions: flags, capabilities, heartbeats, telemetry."""
+
+import ipaddress
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse
+from tinker import types
+
+from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
+
+router = APIRouter()
+
+
+@router.get("/healthz")
+async def healthz() -> JSONResponse:
+    return JSONResponse({"status": "ok"})
+
+
+@router.post("/client/config")
+async def client_config(request: Request, service: ServiceOf, _owner: Owner) -> JSONResponse:
+    """The flags that turn on what this server supports; the SDK's defaults hold for the rest."""
+    settings = service.settings
+    return JSONResponse(
+        {
+            "fwdbwd_max_chunk_len": settings.fwdbwd_max_chunk_len,
+            "fwdbwd_max_chunk_bytes_count": settings.fwdbwd_max_chunk_bytes,
+            "proto_compress_fwdbwd": settings.compress_remote_bodies and not _is_loopback(request),
+            "sample_use_retrieve_futures": settings.use_retrieve_futures,
+        }
+    )
+
+
+@router.post("/client/dynamic_config")
+async def client_dynamic_config(_owner: Owner) -> JSONResponse:
+    return JSONResponse({"sample_cancel_enabled": True})
+
+
+@router.get("/get_server_capabilities")
+async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
+    supported = [
+        {
+            "model_name": info.name,
+            "max_context_length": info.max_context_tokens,
+            "trainable": True,
+            "sampleable": True,
+        }
+        for info in service.base_models
+    ]
+    return JSONResponse({"supported_models": supported})
+
+
+@router.post("/create_session")
+async def create_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content = await content_of(request, types.CreateSessionRequest)
+    session = await service.begin_session(
+        owner,
+        idempotency_key=request.headers.get("x-idempotency-key"),
+        display_name=content.display_name,
+        user_metadata=content.user_metadata,
+    )
+    return JSONResponse({"type": "create_session", "session_id": session.session_id})
+
+
+@router.post("/session_heartbeat")
+async def session_heartbeat(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content = await content_of(request, types.SessionHeartbeatRequest)
+    service.sessions.session(content.session_id, owner)
+    return JSONResponse({"type": "session_heartbeat"})
+
+
+@router.post("/sessions/{session_id}/finish")
+async def finish_session(session_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    await service.finish_session(session_id, owner)
+    return JSONResponse({})
+
+
+@router.post("/telemetry")
+async def telemetry(_owner: Owner) -> JSONResponse:
+    """Taken and forgotten: events may hold the API key. The SDK delays its exceptions until this is answered."""
+    return JSONResponse({"status": "accepted"})
+
+
+def _is_loopback(request: Request) -> bool:
+    try:
+        return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,161 @@
+"""Saves of a model: training state, and weights for samplers.
+
+Training state is written by the engine's thread. Weights for samplers are a snapshot in memory, taken in the order of
+the requests; a named one is then written to disk by a thread of its own while training goes on.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import Executor
+
+from tinker import types
+
+from cookhouse.engine.contract import Engine
+from cookhouse.errors import CookhouseError, InputError
+from cookhouse.server.checkpoints import Checkpoints, NewCheckpoint
+from cookhouse.server.futures import Future, Futures, Result
+from cookhouse.server.intake import Intake
+from cookhouse.server.sequencer import Sequencer
+from cookhouse.server.sessions import Model, Sampler, Sessions, Snapshot
+from cookhouse.server.store import CheckpointKind, SamplerRow, Store
+
+_log = logging.getLogger(__name__)
+
+
+class Saving:
+    """Methods return the request id to answer with."""
+
+    def __init__(
+        self,
+        *,
+        checkpoints: Checkpoints,
+        futures: Futures,
+        intake: Intake,
+        sequencer: Sequencer,
+        sessions: Sessions,
+        store: Store,
+        writer: Executor,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._futures = futures
+        self._intake = intake
+        self._sequencer = sequencer
+        self._sessions = sessions
+        self._store = store
+        self._writer = writer
+
+    def save_state(self, owner: str, request: types.SaveWeightsRequest) -> str:
+        """Queue the writing of weights and optimizer state."""
+        model = self._sessions.model(request.model_id, owner)
+        new = _new_checkpoint(
+            model,
+            "weights",
+            request.path,
+            ttl_seconds=request.ttl_seconds,
+            user_metadata=request.user_metadata,
+            overwrite=request.overwrite,
+        )
+
+        def run(engine: Engine, _future: Future) -> Result:
+            row = self._checkpoints.write(
+                new, lambda folder: engine.save_state(model.model_id, folder, with_optimizer=True)
+            )
+            return Result.of_json({"type": "save_weights", "path": row.path})
+
+        return self._intake.accept(model, request.seq_id, run)
+
+    def save_for_sampler(self, owner: str, request: types.SaveWeightsForSamplerRequest) -> str:
+        """Queue a snapshot: named, to be kept on disk, or unnamed, for one new sampler."""
+        model = self._sessions.model(request.model_id, owner)
+        if request.kind != "snapshot":
+            error = InputError(f"samplers of kind {request.kind!r} are not supported; use 'snapshot'")
+            return self._intake.refuse(model, request.seq_id, error)
+        if request.sampling_session_seq_id is not None:
+            return self._publish(model, request.seq_id, request.sampling_session_seq_id)
+        return self._save_named(model, request)
+
+    def _publish(self, model: Model, seq_id: int | None, sampler_seq_id: int) -> str:
+        known = self._intake.known(model, seq_id)
+        if known is not None:
+            return known
+        snapshot = Snapshot(snapshot_id=uuid.uuid4().hex)
+        sampler = Sampler(
+            sampler_id=f"{model.session_id}:sample:{sampler_seq_id}",
+            session_id=model.session_id,
+            owner=model.owner,
+            base_model=model.base_model,
+            snapshot=snapshot,
+        )
+        row = SamplerRow(
+            sampler_id=sampler.sampler_id,
+            session_id=sampler.session_id,
+            owner=sampler.owner,
+            base_model=sampler.base_model,
+            model_path=None,
+            created_at=time.time(),
+        )
+
+        def run(engine: Engine, _future: Future) -> Result:
+            engine.snapshot(model.model_id, snapshot.snapshot_id)
+            snapshot.is_made = True
+            self._store.add_sampler(row)
+            return Result.of_json({"type": "save_weights_for_sampler", "sampling_session_id": sampler.sampler_id})
+
+        request_id = self._intake.accept(model, seq_id, run)
+        self._sessions.add_sampler(sampler, sampler_seq_id)
+        return request_id
+
+    def _save_named(self, model: Model, request: types.SaveWeightsForSamplerRequest) -> str:
+        new = _new_checkpoint(
+            model,
+            "sampler_weights",
+            request.path,
+            ttl_seconds=request.ttl_seconds,
+            user_metadata=request.user_metadata,
+            overwrite=False,
+        )
+
+        def run(engine: Engine, future: Future) -> None:
+            self._checkpoints.check(new)
+            snapshot_id = uuid.uuid4().hex
+            engine.snapshot(model.model_id, snapshot_id)
+            self._writer.submit(self._write_snapshot, engine, snapshot_id, new, future)
+
+        return self._intake.accept(model, request.seq_id, run)
+
+    def _write_snapshot(self, engine: Engine, snapshot_id: str, new: NewCheckpoint, future: Future) -> None:
+        """Runs in the writer's thread; the engine allows that for this one method."""
+        try:
+            row = self._checkpoints.write(new, lambda folder: engine.save_snapshot(snapshot_id, folder))
+            result = Result.of_json({"type": "save_weights_for_sampler", "path": row.path})
+        except Exception as error:
+            if not isinstance(error, CookhouseError):
+                _log.exception("a snapshot could not be written")
+            result = Result.of_error(error)
+        self._sequencer.errand(lambda engine: engine.delete_snapshot(snapshot_id))
+        self._futures.finish_threadsafe(future, result)
+
+
+def _new_checkpoint(
+    model: Model,
+    kind: CheckpointKind,
+    name: str | None,
+    *,
+    ttl_seconds: int | None,
+    user_metadata: Mapping[str, str] | None,
+    overwrite: bool,
+) -> NewCheckpoint:
+    return NewCheckpoint(
+        model_id=model.model_id,
+        kind=kind,
+        name=name,
+        owner=model.owner,
+        base_model=model.base_model,
+        lora=model.lora,
+        has_optimizer=kind == "weights",
+        ttl_seconds=ttl_seconds,
+        overwrite=overwrite,
+        user_metadata=user_metadata or {},
+    )

@@ -1,0 +1,151 @@
+"""What is alive in this process: sessions, and the models and samplers in them. Lives on the event loop.
+
+A session ends when its client says so, or when it has not been heard of for `session_seconds`; its models and snapshots
+are freed then. Nothing of it survives a restart but the checkpoints.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cookhouse.engine.contract import LoraSpec
+from cookhouse.server.refusals import GoneError, NotFoundError
+
+
+@dataclass(slots=True, kw_only=True)
+class Model:
+    """A training run that the engine holds."""
+
+    model_id: str
+    session_id: str
+    owner: str
+    base_model: str
+    lora: LoraSpec
+    creation: str = ""
+    """Request id of the future that makes it."""
+    requests: dict[int, str] = field(default_factory=dict)
+    """Request id by `seq_id`, for the model's life: running a duplicate would double a gradient."""
+    is_made: bool = False
+    """Set in the engine's thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Snapshot:
+    """Weights that one sampler reads. Written to in the engine's thread only."""
+
+    snapshot_id: str
+    is_made: bool = False
+    error: Exception | None = None
+    """Why it could not be made."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Sampler:
+    sampler_id: str
+    session_id: str
+    owner: str
+    base_model: str
+    model_path: str | None = None
+    snapshot: Snapshot | None = None
+    """None: the bare base model."""
+    requests: dict[int, str] = field(default_factory=dict)
+    """Request id by `seq_id`, as long as the future is kept."""
+    progress: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, and replaced, whenever one of its samples is done."""
+
+    def report_progress(self) -> None:
+        self.progress.set()
+        self.progress = asyncio.Event()
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    session_id: str
+    owner: str
+    idempotency_key: str | None
+    heard_at: float
+    models: dict[int, Model] = field(default_factory=dict)
+    samplers: dict[int, Sampler] = field(default_factory=dict)
+
+
+class Sessions:
+    """The live sessions. Every look-up asks whose they are; what belongs to another tenant does not exist."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._models: dict[str, Model] = {}
+        self._samplers: dict[str, Sampler] = {}
+        self._by_idempotency_key: dict[tuple[str, str], Session] = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def begin(self, owner: str, idempotency_key: str | None) -> tuple[Session, bool]:
+        """The session of this key, and whether it is new."""
+        if idempotency_key is not None and (owner, idempotency_key) in self._by_idempotency_key:
+            return self._by_idempotency_key[owner, idempotency_key], False
+        session = Session(
+            session_id=str(uuid.uuid4()), owner=owner, idempotency_key=idempotency_key, heard_at=time.monotonic()
+        )
+        self._sessions[session.session_id] = session
+        if idempotency_key is not None:
+            self._by_idempotency_key[owner, idempotency_key] = session
+        return session, True
+
+    def end(self, session: Session) -> None:
+        self._sessions.pop(session.session_id, None)
+        if session.idempotency_key is not None:
+            self._by_idempotency_key.pop((session.owner, session.idempotency_key), None)
+        for model in session.models.values():
+            self._models.pop(model.model_id, None)
+        for sampler in session.samplers.values():
+            self._samplers.pop(sampler.sampler_id, None)
+
+    def add_model(self, model: Model, model_seq_id: int) -> None:
+        self._sessions[model.session_id].models[model_seq_id] = model
+        self._models[model.model_id] = model
+
+    def add_sampler(self, sampler: Sampler, seq_id: int) -> None:
+        self._sessions[sampler.session_id].samplers[seq_id] = sampler
+        self._samplers[sampler.sampler_id] = sampler
+
+    def session(self, session_id: str, owner: str) -> Session:
+        """A live session, which has now been heard of.
+
+        Raises:
+            GoneError: it has ended, never was, or belongs to another tenant.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or session.owner != owner:
+            raise GoneError(f"session {session_id!r} has ended, or never was; make a new ServiceClient")
+        session.heard_at = time.monotonic()
+        return session
+
+    def model(self, model_id: str, owner: str) -> Model:
+        """A live model.
+
+        Raises:
+            NotFoundError: it is not loaded, or belongs to another tenant.
+        """
+        model = self._models.get(model_id)
+        if model is None or model.owner != owner:
+            raise NotFoundError(
+                f"model {model_id!r} is not loaded: its session has ended, or it never was; "
+                "make a training client from one of its checkpoints"
+            )
+        self._sessions[model.session_id].heard_at = time.monotonic()
+        return model
+
+    def sampler(self, sampler_id: str, owner: str) -> Sampler:
+        """A live sampler.
+
+        Raises:
+            NotFoundError: it is gone, or belongs to another tenant.
+        """
+        sampler = self._samplers.get(sampler_id)
+        if sampler is None or sampler.owner != owner:
+            raise NotFoundError(f"sampler {sampler_id!r} is gone with its session, or never was; make a new one")
+        self._sessions[sampler.session_id].heard_at = time.monotonic()
+        return sampler

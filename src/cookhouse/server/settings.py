@@ -1,0 +1,42 @@
+"""What an operator may change about a server, with the values it is tested at."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    max_body_bytes: int = 64 * 2**20
+    """Largest request body on the wire. The SDK splits training calls at about 5 MB: only a huge datum comes near."""
+    max_decoded_bytes: int = 256 * 2**20
+    """Largest request once decompressed and made dense."""
+    max_queued_bytes: int = 2**30
+    """Bytes of training data waiting for the engine, of all tenants together; beyond it submits get 429."""
+    max_queued_requests: int = 512
+    """Requests waiting per model."""
+    max_queued_samples: int = 8192
+    """Sampling requests that a tenant may have waiting or running."""
+    max_pass_tokens: int = 32768
+    """Tokens of several models that one engine turn takes together; a single request may be longer."""
+    gap_seconds: float = 1.0
+    """How long a request waits for one with a smaller `seq_id`: the SDK sends the chunks of a call out of order, the
+    first one last, and ids that never come are normal after a client error."""
+    long_poll_seconds: float = 25.0
+    """Held `retrieve_future` requests are answered 408 after this; the SDK gives up on one at 45 s."""
+    result_seconds: float = 300.0
+    """A result is kept for this long after it was first fetched."""
+    max_unfetched_sample_bytes: int = 256 * 2**20
+    """Sampling results nobody fetched, all together; beyond it the oldest are dropped (410: the SDK samples again)."""
+    session_seconds: float = 300.0
+    """A session without a heartbeat for this long has ended. The SDK beats every 10 s, but a busy client may stall."""
+    sweep_seconds: float = 10.0
+    """How often expired sessions, checkpoints and results are looked for."""
+    fwdbwd_max_chunk_len: int = 1024
+    """Datums per request, as told to the SDK."""
+    fwdbwd_max_chunk_bytes: int = 5_000_000
+    """Payload bytes per request, as told to the SDK."""
+    compress_remote_bodies: bool = True
+    """Ask clients on other hosts to compress training requests; on loopback that costs more than it saves."""
+    use_retrieve_futures: bool = False
+    """Ask clients to poll once per sampler instead of once per sample."""
+    max_samples_per_request: int = 1024
+    max_lora_rank: int = 1024

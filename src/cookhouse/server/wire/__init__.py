@@ -1,0 +1,23 @@
+"""Between the wire's messages and the engine's types; whatever cannot be decoded is an `InputError`."""
+
+from cookhouse.server.wire.sampling import SampleShape, decode_sample, encode_sample
+from cookhouse.server.wire.training import (
+    TrainingHead,
+    decode_adam,
+    decode_lora,
+    decode_pass,
+    encode_pass,
+    parse_training,
+)
+
+__all__ = [
+    "SampleShape",
+    "TrainingHead",
+    "decode_adam",
+    "decode_lora",
+    "decode_pass",
+    "decode_sample",
+    "encode_pass",
+    "encode_sample",
+    "parse_training",
+]

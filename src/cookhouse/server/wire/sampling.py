@@ -1,0 +1,128 @@
+"""Sampling requests and their results. T prompt positions, K candidates per position."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tinker import types
+from tinker.proto import tinker_public_pb2 as pb
+
+from cookhouse.engine.contract import SampleOutput, SampleRequest
+from cookhouse.errors import InputError
+
+_NO_CANDIDATE_LOGPROB = -99999.0
+_INT32_END = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleShape:
+    """What of a result goes to the client, beyond what the engine was asked for."""
+
+    prompt_logprobs_last_n: int | None = None
+
+
+def decode_sample(
+    request: types.SampleRequest, *, request_id: str, base_model: str, snapshot_id: str | None
+) -> tuple[SampleRequest, SampleShape]:
+    """The engine's request. Whether prompt and lengths fit the model is for the engine to say.
+
+    Raises:
+        InputError: a chunk that is not text, a value outside its range, or a feature this server does not have.
+    """
+    _refuse_unsupported(request)
+    params = request.sampling_params
+    prompt_T = _decode_prompt(request.prompt)
+    if params.max_tokens is not None and params.max_tokens < 1:
+        raise InputError(f"max_tokens is {params.max_tokens}; it must be at least 1")
+    if not 0 <= params.temperature < math.inf:
+        raise InputError(f"temperature is {params.temperature}; it must be finite and at least 0 (0 is greedy)")
+    if params.top_k != -1 and params.top_k < 1:
+        raise InputError(f"top_k is {params.top_k}; it must be at least 1, or -1 for no limit")
+    if not 0 < params.top_p <= 1:
+        raise InputError(f"top_p is {params.top_p}; it must be above 0 and at most 1")
+    if params.seed is not None and not 0 <= params.seed < 2**64:
+        raise InputError(f"seed is {params.seed}; it must be an unsigned 64-bit number")
+    if request.topk_prompt_logprobs < 0:
+        raise InputError(f"topk_prompt_logprobs is {request.topk_prompt_logprobs}; it must be at least 0")
+    last_n = request.prompt_logprobs_last_n
+    if last_n is not None and not (request.prompt_logprobs and 1 <= last_n < len(prompt_T)):
+        raise InputError(
+            f"prompt_logprobs_last_n is {last_n}; it needs prompt_logprobs and must be from 1 to {len(prompt_T) - 1}, "
+            "one less than the prompt's length"
+        )
+    decoded = SampleRequest(
+        request_id=request_id,
+        base_model=base_model,
+        snapshot_id=snapshot_id,
+        prompt_T=prompt_T,
+        num_samples=request.num_samples,
+        max_tokens=params.max_tokens,
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        seed=params.seed,
+        stop=_decode_stop(params.stop),
+        prompt_logprobs=bool(request.prompt_logprobs),
+        topk_prompt_logprobs=request.topk_prompt_logprobs,
+    )
+    return decoded, SampleShape(prompt_logprobs_last_n=last_n)
+
+
+def _refuse_unsupported(request: types.SampleRequest) -> None:
+    unsupported = {
+        "topk_sample_logprobs": request.topk_sample_logprobs,
+        "target_prompt_logprobs": request.target_prompt_logprobs is not None,
+        "prompt_alt_tokens_k": request.prompt_alt_tokens_k,
+        "record_stability_info": request.record_stability_info,
+    }
+    for name, value in unsupported.items():
+        if value:
+            raise InputError(f"{name} is not supported by this server; leave it out")
+
+
+def _decode_prompt(prompt: types.ModelInput) -> NDArray[np.int64]:
+    tokens: list[int] = []
+    for chunk in prompt.chunks:
+        if not isinstance(chunk, types.EncodedTextChunk):
+            raise InputError(f"chunks of type {chunk.type} are not supported by this server; send encoded_text")
+        tokens.extend(chunk.tokens)
+    if not tokens:
+        raise InputError("the prompt is empty; send at least one token")
+    if min(tokens) < 0 or max(tokens) >= _INT32_END:
+        raise InputError(f"token {min(tokens) if min(tokens) < 0 else max(tokens)} of the prompt is in no vocabulary")
+    return np.array(tokens, dtype=np.int64)
+
+
+def _decode_stop(stop: str | Sequence[str] | Sequence[int] | None) -> Sequence[str] | Sequence[int] | None:
+    if stop is None or not isinstance(stop, str):
+        return stop
+    return [stop]
+
+
+def encode_sample(output: SampleOutput, shape: SampleShape) -> bytes:
+    """A `SampleResponse` message; logprobs are always there, since callers rely on them."""
+    message = pb.SampleResponse()
+    for sequence in output.sequences:
+        message.sequences.add(
+            stop_reason=pb.STOP_REASON_STOP if sequence.is_stopped else pb.STOP_REASON_LENGTH,
+            tokens=sequence.tokens_T.astype("<i4", copy=False).tobytes(),
+            logprobs=sequence.logprobs_T.astype("<f4", copy=False).tobytes(),
+        )
+    num_hidden = 0
+    if output.prompt_logprobs_T is not None:
+        logprobs_T = output.prompt_logprobs_T.astype("<f4")
+        if shape.prompt_logprobs_last_n is not None:
+            num_hidden = len(logprobs_T) - shape.prompt_logprobs_last_n
+        logprobs_T[:num_hidden] = np.nan
+        message.prompt_logprobs = logprobs_T.tobytes()
+    if output.topk_prompt_tokens_TK is not None and output.topk_prompt_logprobs_TK is not None:
+        tokens_TK = output.topk_prompt_tokens_TK.astype("<i4")
+        logprobs_TK = output.topk_prompt_logprobs_TK.astype("<f4")
+        tokens_TK[:num_hidden] = 0
+        logprobs_TK[:num_hidden] = _NO_CANDIDATE_LOGPROB
+        message.topk_prompt_logprobs.token_ids = tokens_TK.tobytes()
+        message.topk_prompt_logprobs.logprobs = logprobs_TK.tobytes()
+        message.topk_prompt_logprobs.length, message.topk_prompt_logprobs.k = tokens_TK.shape
+    return message.SerializeToString()

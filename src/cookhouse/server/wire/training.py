@@ -1,0 +1,141 @@
+"""Training requests and their results. D datums, T positions, K targets per position."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+from tinker import types
+from tinker.proto import tinker_public_pb2 as pb
+
+from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
+from cookhouse.errors import InputError
+from cookhouse.server.wire.tensors import Budget, decode_tensor, decode_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingHead:
+    """A training request whose data is not decoded yet: what is needed to accept it."""
+
+    model_id: str
+    seq_id: int
+    message: pb.ForwardBackwardRequest
+
+
+def parse_training(body: bytes) -> TrainingHead:
+    """Read a `forward_backward` body.
+
+    Raises:
+        InputError: the body is not a `ForwardBackwardRequest`.
+    """
+    message = pb.ForwardBackwardRequest()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise InputError("the body is not a ForwardBackwardRequest in protobuf") from error
+    return TrainingHead(model_id=message.model_id, seq_id=message.seq_id, message=message)
+
+
+def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
+    """The engine's request, with tensors dense. Whether they fit the loss and the model is for the engine to say."""
+    message = head.message
+    if not message.data:
+        raise InputError("the request has no datum; send at least one")
+    budget = Budget(max_bytes)
+    data_D = [_decode_datum(datum, index, budget) for index, datum in enumerate(message.data)]
+    return ForwardBackward(
+        model_id=head.model_id,
+        data_D=data_D,
+        loss_fn=message.loss_fn,
+        loss_fn_config=_decode_loss_config(message),
+        forward_only=message.forward_only,
+    )
+
+
+def _decode_datum(datum: pb.Datum, index: int, budget: Budget) -> TrainingDatum:
+    try:
+        return TrainingDatum(
+            tokens_T=decode_tokens(datum.model_input, budget),
+            loss_fn_inputs={name: decode_tensor(tensor, name, budget) for name, tensor in datum.loss_fn_inputs.items()},
+        )
+    except InputError as error:
+        raise InputError(f"datum {index}: {error}") from error
+
+
+def _decode_loss_config(message: pb.ForwardBackwardRequest) -> Mapping[str, float | str]:
+    if not message.loss_fn_config_v2:
+        return dict(message.loss_fn_config)
+    return {
+        name: value.text if value.WhichOneof("value") == "text" else value.number
+        for name, value in message.loss_fn_config_v2.items()
+    }
+
+
+def encode_pass(output: ForwardBackwardOutput) -> bytes:
+    """A `ForwardBackwardOutput` message: neighbors of one trailing shape share a record, as the SDK expects."""
+    message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord", metrics=dict(output.metrics))
+    for trailing_shape, group in groupby(output.logprobs_D, key=lambda logprobs: logprobs.shape[1:]):
+        _add_record(message, trailing_shape, list(group))
+    return message.SerializeToString()
+
+
+def _add_record(
+    message: pb.ForwardBackwardOutput, trailing_shape: tuple[int, ...], logprobs_D: list[NDArray[np.float32]]
+) -> None:
+    record = message.loss_fn_outputs.add(type_tag="ArrayRecord", num_datums=len(logprobs_D))
+    offsets = np.zeros(len(logprobs_D) + 1, dtype="<i8")
+    np.cumsum([4 * logprobs.size for logprobs in logprobs_D], out=offsets[1:])
+    field = record.fields["logprobs"]
+    field.data = b"".join(logprobs.astype("<f4", copy=False).tobytes() for logprobs in logprobs_D)
+    field.offsets = offsets.tobytes()
+    field.dtype = pb.DTYPE_FLOAT32
+    field.trailing_shape.extend(trailing_shape)
+
+
+def decode_adam(params: types.AdamParams | types.optimizer.OptimParamsBase) -> AdamStep:
+    """Hyperparameters of a step, checked.
+
+    Raises:
+        InputError: another optimizer than AdamW, or a value outside its range.
+    """
+    if not isinstance(params, types.AdamParams):
+        raise InputError(f"optimizer {params.type!r} is not supported; this server has adamw (send adam_params)")
+    allowed = {
+        "learning_rate": 0 <= params.learning_rate < math.inf,
+        "beta1": 0 <= params.beta1 < 1,
+        "beta2": 0 <= params.beta2 < 1,
+        "eps": 0 < params.eps < math.inf,
+        "weight_decay": 0 <= params.weight_decay < math.inf,
+        "grad_clip_norm": 0 <= params.grad_clip_norm < math.inf,
+    }
+    bounds = {"beta1": "in [0, 1)", "beta2": "in [0, 1)", "eps": "finite and above 0"}
+    for name, is_allowed in allowed.items():
+        if not is_allowed:
+            bound = bounds.get(name, "finite and at least 0")
+            raise InputError(f"{name} is {getattr(params, name)}; it must be {bound}")
+    return AdamStep(**params.model_dump())
+
+
+def decode_lora(config: types.LoraConfig | None, *, seed: int, max_rank: int) -> LoraSpec:
+    """Shape of an adapter; `seed` is taken when the request names none.
+
+    Raises:
+        InputError: a rank outside 1..`max_rank`, a negative seed, or nothing to train.
+    """
+    config = config or types.LoraConfig(rank=32)
+    if not 1 <= config.rank <= max_rank:
+        raise InputError(f"LoRA rank {config.rank} is not supported; allowed are 1 to {max_rank}")
+    if config.seed is not None and not 0 <= config.seed < 2**63:
+        raise InputError(f"seed {config.seed} cannot be used; allowed are 0 to 2**63 - 1")
+    if not (config.train_attn or config.train_mlp or config.train_unembed):
+        raise InputError("nothing to train; set at least one of train_attn, train_mlp and train_unembed")
+    return LoraSpec(
+        rank=config.rank,
+        seed=seed if config.seed is None else config.seed,
+        train_attn=config.train_attn,
+        train_mlp=config.train_mlp,
+        train_unembed=config.train_unembed,
+    )

@@ -1,0 +1,279 @@
+"""A deterministic engine of a few NumPy lines: a bigram table that is frozen, and a bias per token that is trained.
+
+V vocabulary, T positions, K candidates.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cookhouse.engine.contract import (
+    AdamStep,
+    BaseModelInfo,
+    ForwardBackward,
+    ForwardBackwardOutput,
+    LoraSpec,
+    SampledSequence,
+    SampleOutput,
+    SampleRequest,
+    TrainingDatum,
+)
+from cookhouse.errors import InputError, UnknownNameError
+
+VOCAB_SIZE = 64
+END_TOKEN = 0
+MAX_CONTEXT_TOKENS = 128
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class _Model:
+    base_model: str
+    lora: LoraSpec
+    bias_V: Floats = field(default_factory=lambda: np.zeros(VOCAB_SIZE))
+    gradient_V: Floats = field(default_factory=lambda: np.zeros(VOCAB_SIZE))
+    moment1_V: Floats = field(default_factory=lambda: np.zeros(VOCAB_SIZE))
+    moment2_V: Floats = field(default_factory=lambda: np.zeros(VOCAB_SIZE))
+    num_steps: int = 0
+
+
+@dataclass
+class _Running:
+    request: SampleRequest
+    bias_V: Floats
+    tokens: list[list[int]]
+    logprobs: list[list[float]]
+    stopped: list[bool]
+
+
+class FakeEngine:
+    """Does what the contract says, at once. `calls` records the methods that change something, in order."""
+
+    def __init__(self, base_models: Sequence[str] = ("cookhouse/tiny",)) -> None:
+        self._base_models = list(base_models)
+        self._models: dict[str, _Model] = {}
+        self._snapshots: dict[str, Floats] = {}
+        self._running: list[_Running] = []
+        self._bigrams_VV = np.random.default_rng(7).normal(size=(VOCAB_SIZE, VOCAB_SIZE))
+        self.calls: list[tuple[str, Any]] = []
+
+    def base_models(self) -> Sequence[BaseModelInfo]:
+        return [self.load_base_model(name) for name in self._base_models]
+
+    def load_base_model(self, name: str) -> BaseModelInfo:
+        if name not in self._base_models:
+            raise UnknownNameError("base model", name, self._base_models)
+        return BaseModelInfo(
+            name=name,
+            tokenizer_id=name,
+            architecture="fake",
+            vocab_size=VOCAB_SIZE,
+            max_context_tokens=MAX_CONTEXT_TOKENS,
+        )
+
+    def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
+        self.calls.append(("create_model", model_id))
+        self._models[model_id] = _Model(base_model, lora)
+
+    def delete_model(self, model_id: str) -> None:
+        self.calls.append(("delete_model", model_id))
+        del self._models[model_id]
+
+    def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | InputError]:
+        self.calls.append(("forward_backward", [request.model_id for request in requests]))
+        outputs: list[ForwardBackwardOutput | InputError] = []
+        for request in requests:
+            try:
+                outputs.append(self._pass(request))
+            except InputError as error:
+                outputs.append(error)
+        return outputs
+
+    def _pass(self, request: ForwardBackward) -> ForwardBackwardOutput:
+        model = self._model(request.model_id)
+        if request.loss_fn != "cross_entropy":
+            raise UnknownNameError("loss", request.loss_fn, ["cross_entropy"])
+        for index, datum in enumerate(request.data_D):
+            _check(datum, index)
+        gradient_V = np.zeros(VOCAB_SIZE)
+        loss = 0.0
+        logprobs_D = []
+        for datum in request.data_D:
+            targets = datum.loss_fn_inputs["target_tokens"].astype(np.int64)
+            weights = datum.loss_fn_inputs.get("weights", np.ones(targets.shape, dtype=np.float32))
+            logprobs_TV = self._score(datum.tokens_T, model.bias_V)
+            columns = targets.reshape(len(targets), -1)
+            logprobs = np.take_along_axis(logprobs_TV, columns, axis=1).reshape(targets.shape)
+            loss -= float((weights * logprobs).sum())
+            weights_T = weights.reshape(len(targets), -1).sum(axis=1)
+            gradient_V += (weights_T[:, None] * np.exp(logprobs_TV)).sum(axis=0)
+            np.subtract.at(gradient_V, targets.ravel(), weights.ravel())
+            logprobs_D.append(logprobs.astype(np.float32))
+        if not request.forward_only:
+            model.gradient_V += gradient_V
+        return ForwardBackwardOutput(logprobs_D=logprobs_D, metrics={"loss:sum": loss})
+
+    def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
+        self.calls.append(("optim_step", model_id))
+        model = self._model(model_id)
+        norm = float(np.linalg.norm(model.gradient_V))
+        model.num_steps += 1
+        model.moment1_V = step.beta1 * model.moment1_V + (1 - step.beta1) * model.gradient_V
+        model.moment2_V = step.beta2 * model.moment2_V + (1 - step.beta2) * model.gradient_V**2
+        mean = model.moment1_V / (1 - step.beta1**model.num_steps)
+        square = model.moment2_V / (1 - step.beta2**model.num_steps)
+        model.bias_V = model.bias_V - step.learning_rate * mean / (np.sqrt(square) + step.eps)
+        model.gradient_V = np.zeros(VOCAB_SIZE)
+        return {"grad_norm": norm}
+
+    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
+        self.calls.append(("save_state", model_id))
+        model = self._model(model_id)
+        folder.mkdir()
+        arrays = {"bias": model.bias_V.tolist()}
+        if with_optimizer:
+            arrays |= {"moment1": model.moment1_V.tolist(), "moment2": model.moment2_V.tolist()}
+        content = {"lora": asdict(model.lora), "num_steps": model.num_steps, **arrays}
+        (folder / "state.json").write_text(json.dumps(content))
+
+    def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
+        self.calls.append(("load_state", model_id))
+        content = json.loads((folder / "state.json").read_text())
+        model = _Model(base_model, lora, bias_V=np.array(content["bias"]))
+        if with_optimizer:
+            model.moment1_V, model.moment2_V = np.array(content["moment1"]), np.array(content["moment2"])
+            model.num_steps = content["num_steps"]
+        self._models[model_id] = model
+
+    def snapshot(self, model_id: str, snapshot_id: str) -> None:
+        self.calls.append(("snapshot", snapshot_id))
+        self._snapshots[snapshot_id] = self._model(model_id).bias_V.copy()
+
+    def save_snapshot(self, snapshot_id: str, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "state.json").write_text(json.dumps({"bias": self._snapshots[snapshot_id].tolist()}))
+
+    def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:  # noqa: ARG002
+        self.calls.append(("load_snapshot", snapshot_id))
+        self._snapshots[snapshot_id] = np.array(json.loads((folder / "state.json").read_text())["bias"])
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        self.calls.append(("delete_snapshot", snapshot_id))
+        del self._snapshots[snapshot_id]
+
+    def submit_sample(self, request: SampleRequest) -> None:
+        if int(request.prompt_T.max()) >= VOCAB_SIZE:
+            raise InputError(f"token {request.prompt_T.max()} is outside the vocabulary of {VOCAB_SIZE}")
+        if len(request.prompt_T) >= MAX_CONTEXT_TOKENS:
+            raise InputError(f"a prompt of {len(request.prompt_T)} tokens does not fit {MAX_CONTEXT_TOKENS}")
+        bias_V = np.zeros(VOCAB_SIZE) if request.snapshot_id is None else self._snapshots[request.snapshot_id]
+        empty = range(request.num_samples)
+        self._running.append(
+            _Running(request, bias_V, [[] for _ in empty], [[] for _ in empty], [False for _ in empty])
+        )
+
+    def cancel_sample(self, request_id: str) -> None:
+        self.calls.append(("cancel_sample", request_id))
+        self._running = [running for running in self._running if running.request.request_id != request_id]
+
+    def has_samples(self) -> bool:
+        return bool(self._running)
+
+    def step_samples(self) -> Sequence[SampleOutput]:
+        outputs = []
+        for running in list(self._running):
+            if not any(self._advance(running, index) for index in range(running.request.num_samples)):
+                self._running.remove(running)
+                outputs.append(self._output(running))
+        return outputs
+
+    def _advance(self, running: _Running, index: int) -> bool:
+        """Draw one token; False if the sequence is at its end."""
+        request, tokens = running.request, running.tokens[index]
+        room = MAX_CONTEXT_TOKENS - len(request.prompt_T)
+        limit = room if request.max_tokens is None else min(room, request.max_tokens)
+        if running.stopped[index] or len(tokens) >= limit:
+            return False
+        last = tokens[-1] if tokens else int(request.prompt_T[-1])
+        logprobs_V = self._score(np.array([last]), running.bias_V)[0]
+        if request.temperature == 0:
+            token = int(logprobs_V.argmax())
+        else:
+            seed = secrets.randbits(63) if request.seed is None else request.seed
+            scores_V = logprobs_V / request.temperature
+            if request.top_k > 0:
+                scores_V[np.argsort(scores_V)[: -request.top_k]] = -np.inf
+            noise_V = np.random.default_rng([seed, index, len(tokens)]).gumbel(size=VOCAB_SIZE)
+            token = int((scores_V + noise_V).argmax())
+        tokens.append(token)
+        running.logprobs[index].append(float(logprobs_V[token]))
+        running.stopped[index] = _is_stop(request.stop, tokens)
+        return True
+
+    def _output(self, running: _Running) -> SampleOutput:
+        request = running.request
+        sequences = [
+            SampledSequence(
+                tokens_T=np.array(tokens, dtype=np.int32),
+                logprobs_T=np.array(logprobs, dtype=np.float32),
+                is_stopped=stopped,
+            )
+            for tokens, logprobs, stopped in zip(running.tokens, running.logprobs, running.stopped, strict=True)
+        ]
+        logprobs_TV = self._score(request.prompt_T[:-1], running.bias_V)
+        prompt_logprobs_T = topk_tokens_TK = topk_logprobs_TK = None
+        if request.prompt_logprobs:
+            chosen = logprobs_TV[np.arange(len(logprobs_TV)), request.prompt_T[1:]]
+            prompt_logprobs_T = np.concatenate([[np.nan], chosen]).astype(np.float32)
+        if k := request.topk_prompt_logprobs:
+            best = np.argsort(-logprobs_TV, axis=1)[:, :k]
+            topk_tokens_TK = np.concatenate([np.zeros((1, k)), best]).astype(np.int32)
+            values = np.take_along_axis(logprobs_TV, best, axis=1)
+            topk_logprobs_TK = np.concatenate([np.full((1, k), -99999.0), values]).astype(np.float32)
+        return SampleOutput(
+            request_id=request.request_id,
+            sequences=sequences,
+            prompt_logprobs_T=prompt_logprobs_T,
+            topk_prompt_tokens_TK=topk_tokens_TK,
+            topk_prompt_logprobs_TK=topk_logprobs_TK,
+        )
+
+    def _score(self, tokens_T: NDArray[np.int64], bias_V: Floats) -> Floats:
+        logits_TV: Floats = self._bigrams_VV[tokens_T] + bias_V
+        normalizers_T1: Floats = np.log(np.exp(logits_TV).sum(axis=1, keepdims=True))
+        return logits_TV - normalizers_T1
+
+    def _model(self, model_id: str) -> _Model:
+        if model_id not in self._models:
+            raise UnknownNameError("model", model_id, self._models)
+        return self._models[model_id]
+
+
+def _check(datum: TrainingDatum, index: int) -> None:
+    targets = datum.loss_fn_inputs.get("target_tokens")
+    if targets is None:
+        raise InputError(f"datum {index}: target_tokens is missing")
+    if len(targets) != len(datum.tokens_T):
+        raise InputError(f"datum {index}: {len(datum.tokens_T)} tokens, but target_tokens of shape {targets.shape}")
+    for tokens in (datum.tokens_T, targets):
+        if tokens.size and not (tokens.min() >= 0 and tokens.max() < VOCAB_SIZE):
+            raise InputError(f"datum {index}: token {tokens.max()} is outside the vocabulary of {VOCAB_SIZE}")
+    weights = datum.loss_fn_inputs.get("weights")
+    if weights is not None and weights.shape != targets.shape:
+        raise InputError(f"datum {index}: weights of shape {weights.shape}, target_tokens of {targets.shape}")
+    if weights is not None and not np.isfinite(weights).all():
+        raise InputError(f"datum {index}: weights must be finite")
+
+
+def _is_stop(stop: Sequence[str] | Sequence[int] | None, tokens: Sequence[int]) -> bool:
+    """Token t reads as the character after t blanks of the ASCII table."""
+    if stop is None:
+        return tokens[-1] == END_TOKEN
+    text = "".join(chr(32 + token) for token in tokens)
+    return any(text.endswith(one) if isinstance(one, str) else tokens[-1] == one for one in stop)
