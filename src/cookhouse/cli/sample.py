@@ -7,6 +7,7 @@ import sys
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,10 +111,14 @@ def _target_of_run(folder: Path) -> _Target:
 
 
 async def _sample(target: _Target, draw: _Draw, system: str | None, prompt: str | None) -> None:
-    from cookhouse.training import service_errors
-
     async with AsyncExitStack() as stack:
-        address = await _open_service(target, stack)
+        loading = asyncio.create_task(asyncio.to_thread(_load_libraries))
+        try:
+            address = await _open_service(target, stack)
+        finally:
+            await loading
+        from cookhouse.training import service_errors
+
         with service_errors("sampling"):
             client = await _open_sampler(target, address)
             base_model: str = await asyncio.to_thread(client.get_base_model)
@@ -123,6 +128,12 @@ async def _sample(target: _Target, draw: _Draw, system: str | None, prompt: str 
                 typer.echo((await _answer(client, renderer, draw, [*history, {"role": "user", "content": prompt}]))[1])
                 return
             await _converse(client, renderer, draw, history)
+
+
+def _load_libraries() -> None:
+    """Import what takes seconds to import, while the server does the same in its process."""
+    import_module("cookhouse.training")
+    import_module("transformers")
 
 
 async def _converse(client: Any, renderer: "Renderer", draw: _Draw, history: "list[Message]") -> None:
