@@ -81,8 +81,14 @@ def test_trained_text_stands_out_with_and_without_color() -> None:
     plain, colored = console(), console(color=True)
     print_previews(plain, [pieces])
     print_previews(colored, [pieces])
-    assert "user: hi\n«hello»" in text_of(plain)
+    assert "user: hi\n⟦hello⟧" in text_of(plain)
     assert "\x1b[1;32mhello\x1b[0m" in text_of(colored)
+
+
+def test_a_long_example_is_cut() -> None:
+    out = console()
+    print_previews(out, [[("u" * 400, False), ("a" * 400, True), ("z", False)]])
+    assert text_of(out).splitlines()[-1] == "u" * 400 + "⟦" + "a" * 200 + "…⟧"
 
 
 def test_a_plan_names_its_figures() -> None:

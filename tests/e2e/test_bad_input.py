@@ -127,7 +127,7 @@ def test_a_dry_run_shows_the_plan_and_makes_nothing(folder: Path, capsys: pytest
     assert "batch_size = 16" in out
     assert "5 in all" in out
     assert "qwen3_instruct" in out
-    assert "«" in out, "the preview marks what is trained on"
+    assert "⟦" in out, "the preview marks what is trained on"
     assert not list(folder.iterdir())
 
 

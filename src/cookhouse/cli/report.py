@@ -1,10 +1,11 @@
 """What a run says to a person: the plan before it, the summary after it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from cookhouse.evals import preview_plain, preview_rich
 from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
 _ANSWER_CHARACTERS = 100
@@ -36,22 +37,23 @@ def print_plan(console: Console, plan: DryRunReport) -> None:
 
 
 def print_previews(console: Console, previews: Sequence[Sequence[tuple[str, bool]]]) -> None:
-    """The first examples: what is trained on is green and, where there is no color, stands in «»."""
+    """The first examples: what is trained on is green and, where there is no color, stands in ⟦⟧."""
+    has_color = console.color_system is not None
     for number, pieces in enumerate(previews, start=1):
-        console.print(f"\nexample {number}, trained on what is " + ("green" if console.color_system else "in «»"))
-        console.print(_preview(pieces, has_color=console.color_system is not None))
+        console.print(f"\nexample {number}, trained on what is " + ("green" if has_color else "in ⟦⟧"))
+        shown = list(_first_characters(pieces))
+        console.print(preview_rich(shown) if has_color else preview_plain(shown))
 
 
-def _preview(pieces: Sequence[tuple[str, bool]], *, has_color: bool) -> Text:
-    text = Text()
-    for piece, is_trained in pieces:
-        if is_trained:
-            text.append(piece if has_color else f"«{piece}»", style="bold green")
-        else:
-            text.append(piece, style="dim")
-    if len(text) > _PREVIEW_CHARACTERS:
-        text.truncate(_PREVIEW_CHARACTERS, overflow="ellipsis")
-    return text
+def _first_characters(pieces: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
+    """Pieces up to the length of a preview, the last one cut."""
+    left = _PREVIEW_CHARACTERS
+    for text, is_trained in pieces:
+        if len(text) > left:
+            yield text[:left] + "…", is_trained
+            return
+        left -= len(text)
+        yield text, is_trained
 
 
 def _adapter(plan: DryRunReport) -> str:

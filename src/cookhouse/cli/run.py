@@ -63,13 +63,13 @@ def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> No
         ServiceError: the training service failed.
         typer.Exit: the run was interrupted and saved.
     """
-    from rich.console import Console
-
-    from cookhouse.cli import report
-
-    console = Console(highlight=False, markup=False, soft_wrap=True)
     config = parse_config(recipe, assignments)
     config = recipe.resolve(config)
+    from rich.console import Console
+
+    from cookhouse.cli import report  # loads the SDK: two seconds, not for a misspelled setting
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     if dry_run:
         report.print_plan(console, recipes.dry_run(recipe, config))
         return
