@@ -1,9 +1,11 @@
 """Which service is chosen from the environment."""
 
+import asyncio
+
 import pytest
 
-from cookhouse.cli.service import ServiceAddress, configured_service
-from cookhouse.errors import InputError
+from cookhouse.cli.service import ServiceAddress, check_reachable, configured_service
+from cookhouse.errors import InputError, ServiceError
 
 
 def test_nothing_configured_means_the_embedded_service() -> None:
@@ -32,3 +34,23 @@ def test_a_flag_beats_the_environment() -> None:
 def test_settings_that_cannot_work_are_refused(environ: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         configured_service(environ)
+
+
+@pytest.mark.anyio
+async def test_reaching_a_service_that_listens_and_one_that_does_not() -> None:
+    listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    address = ServiceAddress(base_url=f"http://127.0.0.1:{port}/prefix", api_key="tml-k")
+    async with listening:
+        await check_reachable(address)
+    with pytest.raises(
+        ServiceError,
+        match=rf"no service answers at http://127.0.0.1:{port}/prefix: Connection refused; see that it runs",
+    ):
+        await check_reachable(address)
+
+
+@pytest.mark.anyio
+async def test_a_proxy_is_not_second_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    await check_reachable(ServiceAddress(base_url="https://service.invalid", api_key="tml-k"))

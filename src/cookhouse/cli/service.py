@@ -1,6 +1,7 @@
 """Which training service a command uses: one that the user configured, or the embedded one."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -60,8 +61,10 @@ async def check_reachable(address: ServiceAddress, patience_seconds: float = 5.0
     try:
         async with asyncio.timeout(patience_seconds):
             _, writer = await asyncio.open_connection(parts.hostname, port)
-    except (OSError, TimeoutError) as error:
-        reason = str(error) or f"no answer in {patience_seconds:.0f} s"
-        raise ServiceError(f"no service answers at {address.base_url}: {reason}") from error
+    except TimeoutError as error:
+        raise ServiceError(f"no service answers at {address.base_url} in {patience_seconds:.0f} s") from error
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        raise ServiceError(f"no service answers at {address.base_url}: {reason}; see that it runs") from error
     writer.close()
     await writer.wait_closed()

@@ -1,0 +1,51 @@
+"""What `cookhouse sample` decides before it starts anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cookhouse.cli.sample import _find_target
+from cookhouse.errors import InputError
+
+
+def run_folder(folder: Path, *sampler_paths: str | None) -> Path:
+    """A run folder with one checkpoint for each path."""
+    config = {"recipe": "supervised", "config": {"model_name": "M", "renderer_name": "role_colon"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    for step, path in enumerate(sampler_paths):
+        place: dict[str, Any] = {"name": f"{step}", "epoch": 0, "batch": step, "step": step, "final": False}
+        with (folder / "checkpoints.jsonl").open("a") as file:
+            file.write(json.dumps({**place, "state_path": "tinker://s", "sampler_path": path}) + "\n")
+    return folder
+
+
+def test_a_run_gives_its_last_sampler_weights_model_renderer_and_service(tmp_path: Path) -> None:
+    target = _find_target(run_folder(tmp_path, "tinker://a", "tinker://b", None), None, None, None)
+    assert (target.sampler_path, target.model_name, target.renderer_name) == ("tinker://b", "M", "role_colon")
+    assert target.state_dir == tmp_path / "service"
+
+
+def test_flags_override_the_run(tmp_path: Path) -> None:
+    target = _find_target(run_folder(tmp_path, "tinker://a"), "tinker://c", "N", "qwen3")
+    assert (target.sampler_path, target.model_name, target.renderer_name) == ("tinker://c", "N", "qwen3")
+    assert target.state_dir == tmp_path / "service"
+
+
+def test_a_checkpoint_alone_leaves_the_model_to_the_service() -> None:
+    assert _find_target(None, "tinker://c", None, None).model_name is None
+
+
+def test_nothing_named_means_the_embedded_model() -> None:
+    target = _find_target(None, None, None, None)
+    assert (target.sampler_path, target.model_name) == (None, "cookhouse/tiny")
+
+
+def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is not a run folder: it has no config\.json"):
+        _find_target(tmp_path, None, None, None)
+    with pytest.raises(InputError, match="has saved no weights to sample from yet"):
+        _find_target(run_folder(tmp_path, None), None, None, None)
+    with pytest.raises(InputError, match="it starts with tinker://"):
+        _find_target(None, "weights/final", None, None)
