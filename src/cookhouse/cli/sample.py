@@ -139,18 +139,24 @@ def _load_libraries() -> None:
 async def _converse(client: Any, renderer: "Renderer", draw: _Draw, history: "list[Message]") -> None:
     """Take turns with the user until an empty line or the end of the input."""
     typer.echo("ask something; an empty line ends the conversation", err=True)
-    while question := (await asyncio.to_thread(_read_line)).strip():
+    while question := (await _read_line()).strip():
         history = [*history, {"role": "user", "content": question}]
         message, text = await _answer(client, renderer, draw, history)
         typer.echo(text)
         history = [*history, message]
 
 
-def _read_line() -> str:
+async def _read_line() -> str:
+    """The next line typed, empty at the end of the input. No thread waits in `input`: Ctrl-C could not end that."""
+    typer.echo("> ", nl=False, err=True)
+    loop = asyncio.get_running_loop()
+    is_typed = asyncio.Event()
+    loop.add_reader(sys.stdin, is_typed.set)
     try:
-        return input("> ")
-    except EOFError:
-        return ""
+        await is_typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return sys.stdin.readline()
 
 
 async def _answer(
