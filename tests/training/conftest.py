@@ -135,7 +135,7 @@ class CountingEvaluation:
     def __init__(self) -> None:
         self.steps: list[int] = []
 
-    def submit(self, client: Any, step: int) -> Any:
+    async def begin(self, client: Any, step: int) -> Any:
         self.steps.append(step)
         return self._finish(client.save_weights_and_get_sampling_client(), step)
 

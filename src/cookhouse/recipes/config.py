@@ -27,8 +27,10 @@ class ConfigField:
 def config_fields(recipe: Recipe) -> tuple[ConfigField, ...]:
     """The settings of a recipe in the order of their declaration."""
     hints = get_type_hints(recipe.config_class)
+    defaults = recipe.config_class()
     return tuple(
-        ConfigField(name=name, type=hints[name], default=field._default, doc=field._doc)
+        # chz has no public way to read a field's doc.
+        ConfigField(name=name, type=hints[name], default=getattr(defaults, name), doc=field._doc)
         for name, field in chz.chz_fields(recipe.config_class).items()
     )
 

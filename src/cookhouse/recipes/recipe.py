@@ -17,7 +17,7 @@ class Recipe:
     aliases: tuple[str, ...]
     description: str
     module: str
-    """Holds `Config`, `resolve(config)`, `build(config)` and `dry_run(config)`; importing it loads no SDK."""
+    """Holds `Config`, `resolve`, `workflow`, `execute` and `dry_run`; importing it loads no SDK."""
 
     @property
     def config_class(self) -> type[Any]:
@@ -30,9 +30,14 @@ class Recipe:
         return import_module(self.module).resolve  # type: ignore[no-any-return]
 
     @property
-    def build(self) -> Callable[..., Any]:
-        """Makes the workflow and its initial state from a resolved config; loads the SDK."""
-        return import_module(self.module).build  # type: ignore[no-any-return]
+    def workflow(self) -> Any:
+        """The stages, as a `cookhouse.workflows.Workflow`; loads the SDK."""
+        return import_module(self.module).workflow()
+
+    @property
+    def execute(self) -> Callable[..., Any]:
+        """Runs a resolved config; `cookhouse.recipes.run` calls it."""
+        return import_module(self.module).execute  # type: ignore[no-any-return]
 
     @property
     def dry_run(self) -> Callable[[Any], Any]:

@@ -41,11 +41,28 @@ async def run(
         InputError: something in the config or the data cannot be used; nothing half-made is left behind.
         ServiceError: the training service failed.
     """
-    raise NotImplementedError
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Interrupt, connect_to
+
+    chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
+    settled = chosen.resolve(chosen.config_class() if config is None else config)
+    with Telemetry(sinks) as telemetry:
+        interrupt = Interrupt(on_request=lambda: telemetry.event("run.interrupt"))
+        with interrupt.on_sigint():
+            result: RunResult = await chosen.execute(
+                settled,
+                connect=connect or connect_to(settled.base_url),
+                telemetry=telemetry,
+                interrupt=interrupt,
+                ask=ask,
+            )
+            return result
 
 
 def dry_run(recipe: Recipe | str, config: Any = None) -> DryRunReport:
     """What a run would do: paths, tokens, truncation, steps, memory. Makes no request and no folder.
+
+    It blocks, and is not to be called inside an event loop.
 
     Raises:
         InputError: as `run` would.

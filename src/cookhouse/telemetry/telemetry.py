@@ -18,6 +18,10 @@ class Telemetry:
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
         self._sinks = list(sinks)
 
+    def add(self, sink: Sink) -> None:
+        """Send to one more sink from here on."""
+        self._sinks.append(sink)
+
     def event(
         self, name: str, *, step: int | None = None, metrics: Mapping[str, float] | None = None, **text: str
     ) -> None:

@@ -14,7 +14,7 @@ from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop import Evaluation, FinishedStep, LoopOutcome, LoopSlots, SlotNames, TrainingLoop
 from cookhouse.training.objective import CrossEntropy, Objective
 from cookhouse.training.optimizer import AdamSchedule
-from cookhouse.training.session import Session, SessionSpec, open_session, service_errors
+from cookhouse.training.session import Session, SessionSpec, SessionStatus, open_session, service_errors
 from cookhouse.training.source import Batches, Source, SupervisedSource
 from cookhouse.training.step_log import StepLog
 from cookhouse.training.work import Cursor, Work
@@ -43,6 +43,7 @@ __all__ = [
     "Service",
     "Session",
     "SessionSpec",
+    "SessionStatus",
     "SlotNames",
     "Source",
     "StepLog",

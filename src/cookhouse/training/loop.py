@@ -37,8 +37,10 @@ _T = TypeVar("_T")
 class Evaluation(Protocol):
     """Measures the weights at one point of the run."""
 
-    def submit(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float]]:
-        """Request what must see the present weights, at once; the coroutine waits for it and returns metrics."""
+    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float]]:
+        """Request all that must see the present weights; no step is submitted meanwhile. The coroutine returned here
+        then runs beside the steps that follow, and returns metrics.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +161,8 @@ class TrainingLoop:
         while not self._interrupt.is_requested and (work := await self._get_work()) is not None:
             if self._interrupt.is_requested:
                 break
-            self._in_flight.append(self._submit(work))
+            evaluation = await self._begin_evaluation(work.cursor.step)
+            self._in_flight.append(self._submit(work, evaluation))
             while len(self._in_flight) > self._lookahead:
                 await self._finish_oldest()
         while self._in_flight:
@@ -170,14 +173,17 @@ class TrainingLoop:
         with self._telemetry.span(name, step=step):
             return await self._patience.wait(self._slots.get_work.next_work(), f"{name} of step {step}", step=step)
 
-    def _submit(self, work: Work) -> _InFlight:
-        step = work.cursor.step
-        evaluation = None
-        if self._slots.evaluate is not None and self._cadence.is_eval_due(step):
-            pending = self._slots.evaluate.submit(self._client, step)
-            evaluation = asyncio.create_task(pending, name=f"evaluate before step {step}")
-            self._evaluations.append(evaluation)
-        adam = self._slots.optim_step.params(step)
+    async def _begin_evaluation(self, step: int) -> asyncio.Task[Mapping[str, float]] | None:
+        if self._slots.evaluate is None or not self._cadence.is_eval_due(step):
+            return None
+        name = f"{self._names.evaluate} of step {step}"
+        with service_errors(name):
+            finish = await self._patience.wait(self._slots.evaluate.begin(self._client, step), name, step=step)
+        self._evaluations.append(asyncio.create_task(finish, name=name))
+        return self._evaluations[-1]
+
+    def _submit(self, work: Work, evaluation: asyncio.Task[Mapping[str, float]] | None) -> _InFlight:
+        adam = self._slots.optim_step.params(work.cursor.step)
         start_seconds = time.perf_counter()
         forward_backward = self._slots.forward_backward.submit(self._client, work)
         optim_step = self._client.optim_step(adam)

@@ -1,5 +1,37 @@
 """Workflows: named stages over a run's state, with one training loop among them."""
 
+from cookhouse.workflows.evaluation import HeldOutEvaluation
+from cookhouse.workflows.folder import FolderChoice, FolderSpec, RecordedAnswer, RunFolder, choose_folder, open_folder
 from cookhouse.workflows.result import AnswerSample, DryRunReport, RunResult, RunSummary
+from cookhouse.workflows.runner import RunState, StageError, run_workflow
+from cookhouse.workflows.stage import SlotStage, Stage, stage
+from cookhouse.workflows.supervised import SUPERVISED, SupervisedPlan, SupervisedState
+from cookhouse.workflows.supervised_report import dry_run_supervised, supervised_result
+from cookhouse.workflows.workflow import LoopStages, Workflow
 
-__all__ = ["AnswerSample", "DryRunReport", "RunResult", "RunSummary"]
+__all__ = [
+    "SUPERVISED",
+    "AnswerSample",
+    "DryRunReport",
+    "FolderChoice",
+    "FolderSpec",
+    "HeldOutEvaluation",
+    "LoopStages",
+    "RecordedAnswer",
+    "RunFolder",
+    "RunResult",
+    "RunState",
+    "RunSummary",
+    "SlotStage",
+    "Stage",
+    "StageError",
+    "SupervisedPlan",
+    "SupervisedState",
+    "Workflow",
+    "choose_folder",
+    "dry_run_supervised",
+    "open_folder",
+    "run_workflow",
+    "stage",
+    "supervised_result",
+]

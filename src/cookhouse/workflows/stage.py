@@ -1,0 +1,42 @@
+"""A stage: a named async function over a run's state that says what it reads and writes, and which ports it needs."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(Generic[S]):
+    """One named step of a workflow. `reads` and `writes` name fields of the state."""
+
+    name: str
+    run: Callable[[S], Awaitable[None]]
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Ports, such as `service`, that have to be there before anything runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotStage(Generic[S]):
+    """What fills one slot of the training loop, made from the state when the loop begins."""
+
+    name: str
+    make: Callable[[S], Any]
+    reads: tuple[str, ...] = ()
+    is_optional: bool = False
+    """Whether it runs at some steps only."""
+
+
+def stage(
+    *, reads: tuple[str, ...] = (), writes: tuple[str, ...] = (), needs: tuple[str, ...] = ()
+) -> Callable[[Callable[[S], Awaitable[None]]], Stage[S]]:
+    """Makes a stage of an async function, under the function's name."""
+
+    def wrap(function: Callable[[S], Awaitable[None]]) -> Stage[S]:
+        name = function.__name__
+        return Stage(name=name, run=function, reads=reads, writes=writes, needs=needs)
+
+    return wrap
