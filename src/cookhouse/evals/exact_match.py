@@ -29,8 +29,8 @@ class Answer:
 class ExactMatchEvaluator:
     """Share of conversations whose last assistant message the model, asked greedily, writes letter by letter.
 
-    Whitespace around it does not count. At most `concurrency` requests are in flight; a failing one fails the evaluation.
-    `answers` holds those of the last call, in the order of the conversations.
+    Whitespace around it does not count. At most `concurrency` requests are in flight; a failing one fails the
+    evaluation. `answers` holds those of the last call, in the order of the conversations.
 
     Raises:
         InputError: there are no conversations, or one does not end in an assistant message with text before it.

@@ -13,8 +13,9 @@ Averaging = Literal["macro", "micro", "weighted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classification:
-    """Precision, recall and F1 averaged over the classes that occur, and accuracy. A class nobody predicted has
-    precision 0.
+    """Accuracy, and precision, recall and F1 averaged over the classes that occur.
+
+    A class that was never predicted has precision 0, one that is never right recall 0.
     """
 
     n: int
