@@ -56,6 +56,14 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "next         .venv/bin/cookhouse sample --run runs/x 'hi'" in lines
 
 
+def test_an_answer_cannot_play_with_the_terminal() -> None:
+    out = console()
+    odd = (AnswerSample(prompt="p", expected="e", before="\x1b[2J\x07hi", after="  "),)
+    print_summary(out, summary(samples=odd), "cookhouse")
+    assert "before    \\x1b[2J\\x07hi\n" in text_of(out)
+    assert "after     (nothing)\n" in text_of(out)
+
+
 def test_what_was_not_measured_is_no_zero() -> None:
     out = console()
     nothing = dict.fromkeys(("exact_match_before", "exact_match_after", "loss_before", "loss_after"))

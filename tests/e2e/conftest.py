@@ -99,7 +99,8 @@ class Cookhouse:
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TINKER_", "COOKHOUSE_"))}
-        return {**kept, "TINKER_TELEMETRY": "0", "HF_HUB_OFFLINE": "1", **(env or {})}
+        # Batches this small gain nothing from a second thread, and lose much on a busy machine.
+        return {**kept, "TINKER_TELEMETRY": "0", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **(env or {})}
 
 
 def losses(run_folder: Path) -> dict[int, float]:

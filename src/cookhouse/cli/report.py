@@ -99,8 +99,10 @@ def _print_sample(console: Console, sample: AnswerSample) -> None:
 
 
 def _one_line(text: str) -> str:
+    """Text on one line, cut to a readable length; what a model says must not move the cursor or ring the bell."""
     line = " ⏎ ".join(text.strip().splitlines())
-    return line if len(line) <= _ANSWER_CHARACTERS else line[: _ANSWER_CHARACTERS - 1] + "…"
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return line[: _ANSWER_CHARACTERS - 1] + "…" if len(line) > _ANSWER_CHARACTERS else line or "(nothing)"
 
 
 def _number(value: float | None) -> str | None:
