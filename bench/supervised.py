@@ -1,0 +1,333 @@
+"""Trained tokens per second of supervised LoRA: cookhouse over the wire against TRL's SFTTrainer with PEFT.
+
+Same model, conversations, order, batch, rank, adapted layers and precision, one after the other in one run, each in a
+process of its own; the first steps are left out. A trained token is one that carries loss. Both sides see the rendered
+tokens, so no tokenizing is timed.
+
+    python bench/supervised.py                              # cookhouse/tiny in fp32
+    python bench/supervised.py --precision bfloat16 --peer-precision float32
+    python bench/supervised.py --model random:512x8 --batch-size 8 --max-length 256
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+LORA_ALPHA = 32
+ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One measurement's settings; `batches[i][j]` is (tokens, weights) of an example, one entry per token."""
+
+    model: str
+    batches: list[list[tuple[list[int], list[float]]]]
+    rank: int
+    learning_rate: float
+    num_warmup: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Seconds of the timed steps, their trained tokens, and the mean loss (nats per trained token) of each step."""
+
+    seconds: float
+    num_trained: int
+    num_tokens: int
+    losses: list[float]
+    peak_bytes: int
+
+    @property
+    def rate(self) -> float:
+        """Trained tokens per second."""
+        return self.num_trained / self.seconds
+
+
+def make_case(options: argparse.Namespace, folder: Path) -> Case:
+    """Render the bundled conversations with the model's renderer into batches."""
+    from cookhouse.assets import data_file, resolve_model
+    from cookhouse.chat import TrainOnWhat, get_renderer
+    from cookhouse.data import read_conversations
+    from cookhouse.tokenizers import get_tokenizer
+
+    model = resolve_model(options.model)
+    if options.model.startswith("random:"):
+        model = make_random_model(options.model.removeprefix("random:"), folder)
+    renderer = get_renderer("qwen3_instruct", get_tokenizer(model))
+    examples = []
+    for conversation in read_conversations(data_file("conversations/train.jsonl")):
+        model_input, weights = renderer.build_supervised_example(
+            conversation.messages, TrainOnWhat.ALL_ASSISTANT_MESSAGES
+        )
+        examples.append((model_input.to_ints(), [float(w) for w in weights]))
+    num_steps, size = options.warmup + options.steps, options.batch_size
+    if options.join > 1:
+        examples = [join(examples[i : i + options.join]) for i in range(0, len(examples), options.join)]
+    examples = [(t[: options.max_length], w[: options.max_length]) for t, w in examples]
+    while len(examples) < num_steps * size:
+        examples += examples
+    batches = [examples[i * size : (i + 1) * size] for i in range(num_steps)]
+    return Case(
+        model=model, batches=batches, rank=options.rank, learning_rate=options.learning_rate, num_warmup=options.warmup
+    )
+
+
+def join(examples: Sequence[tuple[list[int], list[float]]]) -> tuple[list[int], list[float]]:
+    """Several conversations as one long example."""
+    return [t for tokens, _ in examples for t in tokens], [w for _, weights in examples for w in weights]
+
+
+def make_random_model(shape: str, folder: Path) -> str:
+    """A random Qwen3 of HIDDENxLAYERS beside the embedded tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
+    from cookhouse.assets import TINY_MODEL, resolve_model
+
+    hidden, layers = (int(part) for part in shape.split("x"))
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(TINY_MODEL))
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=8192,
+        hidden_size=hidden,
+        intermediate_size=hidden * 3,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64,
+        num_key_value_heads=max(1, hidden // 128),
+        head_dim=64,
+        tie_word_embeddings=True,
+        max_position_embeddings=4096,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def run_cookhouse(case: Case, precision: str) -> Measurement:
+    """Train through the unmodified SDK against a server in its own process, two batches in flight."""
+    os.environ["TINKER_TELEMETRY"] = "0"
+    key = "tml-bench"
+    with tempfile.TemporaryDirectory() as state:
+        command = [sys.executable, "-m", "cookhouse.server", "--json", "--watch-stdin", "--state-dir", state]
+        process = subprocess.Popen(
+            [*command, "--base-model", case.model, "--precision", precision],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"COOKHOUSE_API_KEYS": key},
+        )
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        measurement = _train_over_the_wire(case, url, key, process.pid)
+        process.communicate("")
+    return measurement
+
+
+def _train_over_the_wire(case: Case, url: str, key: str, server_pid: int) -> Measurement:
+    import tinker
+    from tinker import types
+
+    client = tinker.ServiceClient(base_url=url, api_key=key)
+    training = client.create_lora_training_client(case.model, rank=case.rank, seed=0)
+    adam = types.AdamParams(learning_rate=case.learning_rate, beta2=0.95, eps=1e-8)
+    clock = Clock(case)
+    losses: list[float] = []
+    pending: list[tuple[Any, Any]] = []
+
+    def finish() -> None:
+        index = len(losses)
+        forward, step = pending.pop(0)
+        total = forward.result().metrics["loss:sum"]
+        step.result()
+        losses.append(total / clock.num_trained(index))
+        clock.step_done(index)
+
+    for batch in case.batches:
+        datums = [
+            types.Datum(
+                model_input=types.ModelInput.from_ints(tokens[:-1]),
+                loss_fn_inputs={"target_tokens": tokens[1:], "weights": weights[1:]},  # type: ignore[dict-item]
+            )
+            for tokens, weights in batch
+        ]
+        pending.append((training.forward_backward(datums, "cross_entropy"), training.optim_step(adam)))
+        if len(pending) == 2:
+            finish()
+    while pending:
+        finish()
+    return clock.measurement(losses, peak_bytes(server_pid))
+
+
+def run_trl(case: Case, precision: str) -> Measurement:
+    """Train with SFTTrainer on the same tokens; its loss is the mean over the trained tokens of a batch."""
+    import datasets
+    import torch
+    from peft import LoraConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+    from trl import SFTConfig, SFTTrainer
+
+    model = AutoModelForCausalLM.from_pretrained(case.model, dtype=torch.float32)
+    rows = [
+        {"input_ids": tokens, "completion_mask": [int(w > 0) for w in weights]}
+        for batch in case.batches
+        for tokens, weights in batch
+    ]
+    clock = Clock(case)
+
+    class StepClock(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            del args, control
+            clock.step_done(state.global_step - 1)
+
+    class InOrder(SFTTrainer):  # type: ignore[misc]
+        def _get_train_sampler(self, *_: Any) -> Any:
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = InOrder(
+            model=model,
+            args=SFTConfig(
+                output_dir=folder,
+                per_device_train_batch_size=len(case.batches[0]),
+                max_steps=len(case.batches),
+                learning_rate=case.learning_rate,
+                lr_scheduler_type="constant",
+                adam_beta2=0.95,
+                weight_decay=0.0,
+                max_grad_norm=0.0,
+                bf16=precision == "bfloat16",
+                use_cpu=True,
+                gradient_checkpointing=False,
+                max_length=None,
+                completion_only_loss=True,
+                dataset_kwargs={"skip_prepare_dataset": True},
+                remove_unused_columns=False,
+                logging_steps=1,
+                save_strategy="no",
+                report_to=[],
+                disable_tqdm=True,
+                dataloader_pin_memory=False,
+            ),
+            train_dataset=datasets.Dataset.from_list(rows),
+            processing_class=AutoTokenizer.from_pretrained(case.model),
+            peft_config=LoraConfig(r=case.rank, lora_alpha=LORA_ALPHA, target_modules=ADAPTED),
+            callbacks=[StepClock()],
+        )
+        trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return clock.measurement(losses, peak_bytes(os.getpid()))
+
+
+class Clock:
+    """Times the steps after the warm-up."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._start = time.perf_counter()
+        self._end = self._start
+
+    def num_trained(self, step: int) -> int:
+        """Tokens of a step that carry loss."""
+        return sum(int(w > 0) for _, weights in self._case.batches[step] for w in weights[1:])
+
+    def step_done(self, step: int) -> None:
+        """Note that a step is over."""
+        self._end = time.perf_counter()
+        if step == self._case.num_warmup - 1:
+            self._start = self._end
+
+    def measurement(self, losses: list[float], peak: int) -> Measurement:
+        """What the timed steps came to."""
+        timed = range(self._case.num_warmup, len(self._case.batches))
+        return Measurement(
+            seconds=self._end - self._start,
+            num_trained=sum(self.num_trained(step) for step in timed),
+            num_tokens=sum(len(tokens) for step in timed for tokens, _ in self._case.batches[step]),
+            losses=losses,
+            peak_bytes=peak,
+        )
+
+
+def peak_bytes(pid: int) -> int:
+    """Largest resident size that a process has had."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def isolated(function: Callable[[Case, str], Measurement], case: Case, precision: str) -> Measurement:
+    """Run one side in a fresh process, so that neither's libraries, threads or memory meet the other's."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, case, precision).result()
+
+
+def main() -> None:
+    """Measure both sides and print the ratio."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
+    parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--peer-precision", choices=["float32", "bfloat16"], help="default: the same")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--join", type=int, default=1, help="conversations per example")
+    parser.add_argument("--max-length", type=int, default=1024)
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1, help="repeat both sides in turn and keep the medians")
+    parser.add_argument("--save", action="store_true", help="write bench/results/supervised-*.json")
+    options = parser.parse_args()
+    peer_precision = options.peer_precision or options.precision
+    with tempfile.TemporaryDirectory() as folder:
+        case = make_case(options, Path(folder) / "model")
+        ours, peers = [], []
+        for _ in range(options.rounds):
+            ours.append(isolated(run_cookhouse, case, options.precision))
+            peers.append(isolated(run_trl, case, peer_precision))
+    report(options, peer_precision, median(ours), median(peers))
+
+
+def median(measurements: list[Measurement]) -> Measurement:
+    """The one of middle speed."""
+    return sorted(measurements, key=lambda m: m.rate)[len(measurements) // 2]
+
+
+def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, peer: Measurement) -> None:
+    """Print both rates, the ratio, and how far the losses are apart."""
+    drift = max(abs(a - b) for a, b in zip(ours.losses[:10], peer.losses[:10], strict=True))
+    for name, precision, m in (("cookhouse", options.precision, ours), ("TRL + PEFT", peer_precision, peer)):
+        print(
+            f"{name:11} {precision:9} {m.rate:9.0f} trained tokens/s {m.num_tokens / m.seconds:9.0f} tokens/s "
+            f"{m.peak_bytes / 2**20:7.0f} MiB  loss {m.losses[0]:.4f} -> {m.losses[-1]:.4f}"
+        )
+    print(f"ratio {ours.rate / peer.rate:.2f}; largest difference of the first ten losses {drift:.1e}")
+    if options.save:
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+        record = {
+            "options": vars(options),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "commit": commit.stdout.strip(),
+            "cookhouse_trained_tokens_per_second": ours.rate,
+            "trl_trained_tokens_per_second": peer.rate,
+            "ratio": ours.rate / peer.rate,
+        }
+        name = (
+            f"supervised-{options.model.replace('/', '-').replace(':', '-')}-{options.precision}-{peer_precision}.json"
+        )
+        (RESULTS / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
