@@ -20,7 +20,7 @@ ROLES = ("system", "user", "assistant", "user", "assistant", "tool", "assistant"
     ],
 )
 def test_each_mode_trains_its_messages(mode: str, expected: str) -> None:
-    messages: list[Message] = [{"role": role, "content": "x"} for role in ROLES]  # type: ignore[misc]
+    messages: list[Message] = [{"role": role, "content": "x"} for role in ROLES]  # type: ignore[typeddict-item]
     trained = trained_messages(messages, TrainOnWhat(mode))
     assert "".join("x" if is_trained else "." for is_trained in trained) == expected
 

@@ -173,6 +173,8 @@ class _Rendered:
 
     def extends(self, shorter: "_Rendered") -> bool:
         num = len(shorter.headers)
+        if shorter.end:  # written after the shorter one only, and perhaps trained there
+            return False
         return self.headers[:num] == shorter.headers and self.outputs[:num] == shorter.outputs
 
     def example(self, targets: _Targets) -> SupervisedExample:

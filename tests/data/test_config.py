@@ -1,0 +1,107 @@
+"""From a file to batches: the embedded data, and conversations that people wrote."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cookhouse.chat import supported_renderers
+from cookhouse.data import ConversationsConfig, build_renderer, parse_train_on_what
+from cookhouse.errors import InputError, UnknownNameError
+
+
+def config(**settings: Any) -> ConversationsConfig:
+    return ConversationsConfig(**settings)
+
+
+@pytest.fixture(scope="module")
+def real_file(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Instructions of self-instruct and dialogs of Taskmaster-4, as a user would hand them in."""
+    path = tmp_path_factory.mktemp("data") / "conversations.jsonl"
+    with path.open("w", encoding="utf-8") as out:
+        for line in (shared / "data/self_instruct/seed_tasks.jsonl").read_text().strip().split("\n"):
+            task = json.loads(line)
+            for instance in task["instances"]:
+                row = {"instruction": task["instruction"], **instance}
+                out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        for line in (shared / "data/taskmaster4/dialogs_600.jsonl").read_text().strip().split("\n"):
+            dialog = json.loads(line)
+            messages = [{"role": turn["speaker"], "content": turn["text"]} for turn in dialog["utterances"]]
+            out.write(json.dumps({"messages": messages, "vertical": dialog["vertical"]}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("renderer", supported_renderers())
+def test_real_conversations_become_batches_with_every_renderer(real_file: Path, renderer: str) -> None:
+    seen: list[tuple[int, int]] = []
+    dataset = config(dataset_path=str(real_file), renderer_name=renderer, batch_size=64).build(
+        lambda done, total: seen.append((done, total))
+    )
+    num_rows = len(real_file.read_text(encoding="utf-8").strip().split("\n"))
+    statistics = dataset.statistics
+    assert num_rows > 750
+    assert statistics.num_examples >= num_rows
+    assert 0.1 < statistics.trained_share < 0.9
+    assert seen[-1] == (num_rows, num_rows)
+    assert len(seen) <= 120
+    dataset.set_epoch(0)
+    for index in range(len(dataset)):
+        for datum in dataset.get_batch(index):
+            weights = datum.loss_fn_inputs["weights"].to_numpy()
+            assert datum.model_input.length == weights.size
+            assert weights.sum() > 0
+
+
+def test_cutting_is_counted_and_rows_left_without_target_are_named(real_file: Path) -> None:
+    cut = config(dataset_path=str(real_file), batch_size=16, max_length=40)
+    dataset = cut.build()
+    statistics = dataset.statistics
+    assert statistics.num_truncated > statistics.num_untrained > 0
+    assert statistics.longest_tokens == 40
+    assert dataset.left_out is not None
+    assert f"the first is {real_file}:" in dataset.left_out
+
+
+def test_the_bundled_conversations_are_the_default() -> None:
+    dataset = config(n_train_samples=64).build()
+    assert (dataset.statistics.num_examples, len(dataset)) == (64, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"train_on_what": "all_assistant_mesages"}, "unknown train_on_what.*did you mean all_assistant_messages"),
+        ({"renderer_name": "qwen3_instrukt"}, "unknown renderer.*did you mean qwen3_instruct"),
+        ({"model_name": "Qwen/Qwen3-8B", "renderer_name": "role_colon"}, "does not fit"),
+        ({"model_name": "someone/model"}, "not in the model table"),
+        ({"max_length": 1}, "max_length is 1"),
+        ({"n_train_samples": 0}, "n_train_samples is 0"),
+        ({"n_train_samples": 5}, "batch_size is 32 and there are only 5 examples"),
+        ({"train_on_what": "customized"}, r"train\.jsonl:1: message 1 lacks trainable"),
+        ({"dataset_path": "no-such.jsonl"}, r"no-such\.jsonl does not exist"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        config(**settings).build()
+
+
+def test_a_row_that_the_renderer_refuses_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"input": "q", "output": "a"}\n{"input": "q", "output": "<think>x</think>a"}\n')
+    with pytest.raises(InputError, match=r"rows\.jsonl:2: this renderer trains no thinking"):
+        config(dataset_path=str(path), batch_size=1).build()
+
+
+def test_a_renderer_that_does_not_fit_can_be_forced(shared: Path) -> None:
+    model = str(shared / "tokenizers/llama3")
+    with pytest.raises(InputError, match=r"holds no config\.json"):
+        build_renderer(model, "role_colon")
+    assert build_renderer(model, "role_colon", force=True).begin() == [128000]
+
+
+def test_modes_have_their_names() -> None:
+    assert parse_train_on_what("all_tokens") == "all_tokens"
+    with pytest.raises(UnknownNameError, match="unknown train_on_what 'everything'"):
+        parse_train_on_what("everything")

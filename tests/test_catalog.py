@@ -1,0 +1,106 @@
+"""The model table: families, and which renderer fits which model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cookhouse.catalog import FAMILIES, check_renderer, default_renderer, family_of, hidden_size, renderer_names
+from cookhouse.chat import supported_renderers
+from cookhouse.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("model", "family", "renderer"),
+    [
+        ("cookhouse/tiny", "qwen3", "qwen3_instruct"),
+        ("Qwen/Qwen3-8B", "qwen3", "qwen3"),
+        ("Qwen/Qwen3-0.6B", "qwen3", "qwen3"),
+        ("Qwen/Qwen3-30B-A3B", "qwen3", "qwen3"),
+        ("Qwen/Qwen3-8B-Base", "qwen3", "role_colon"),
+        ("Qwen/Qwen3-4B-Instruct-2507", "qwen3", "qwen3_instruct"),
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5", "qwen3_instruct"),
+        ("Qwen/Qwen2.5-0.5B", "qwen2.5", "role_colon"),
+        ("meta-llama/Llama-3.1-8B", "llama3", "role_colon"),
+        ("meta-llama/Llama-3.2-1B", "llama3", "role_colon"),
+    ],
+)
+def test_known_models(model: str, family: str, renderer: str) -> None:
+    assert (family_of(model), default_renderer(model)) == (family, renderer)
+    check_renderer(model, renderer)
+
+
+def test_the_table_names_only_renderers_that_exist() -> None:
+    named = {name for family in FAMILIES.values() for name in family.renderers}
+    assert named == set(supported_renderers())
+
+
+def test_models_that_look_alike_are_not_taken_for_each_other() -> None:
+    for model in (
+        "Qwen/Qwen3-VL-8B-Instruct",
+        "Qwen/Qwen3-8B-Thinking-2507",
+        "Qwen/Qwen3-8B-GGUF",
+        "mistralai/Mistral-7B",
+    ):
+        with pytest.raises(InputError, match=r"not in the model table.*name the renderer and force it"):
+            default_renderer(model)
+
+
+def test_a_mismatch_is_refused_unless_forced() -> None:
+    with pytest.raises(InputError, match=r"'role_colon' does not fit 'Qwen/Qwen3-8B'.*use qwen3 or qwen3_dis"):
+        check_renderer("Qwen/Qwen3-8B", "role_colon")
+    check_renderer("Qwen/Qwen3-8B", "role_colon", force=True)
+    check_renderer("mistralai/Mistral-7B", "role_colon", force=True)
+
+
+def test_a_chat_model_without_a_renderer_says_so() -> None:
+    assert renderer_names("meta-llama/Llama-3.1-8B-Instruct") == ()
+    with pytest.raises(InputError, match="no renderer yet for the chat format"):
+        default_renderer("meta-llama/Llama-3.1-8B-Instruct")
+    with pytest.raises(InputError, match="none fits yet"):
+        check_renderer("meta-llama/Llama-3.1-8B-Instruct", "role_colon")
+
+
+def make_folder(folder: Path, model_type: str, template: str | None) -> str:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type, "hidden_size": 64}))
+    if template is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "template", "expected"),
+    [
+        ("qwen3", "<|im_start|> enable_thinking", "qwen3"),
+        ("qwen3", "<|im_start|>", "qwen3_instruct"),
+        ("qwen3", None, "role_colon"),
+        ("qwen2", "<|im_start|>", "qwen3_instruct"),
+        ("llama", None, "role_colon"),
+    ],
+)
+def test_a_folder_is_known_by_its_config_and_chat_template(
+    tmp_path: Path, model_type: str, template: str | None, expected: str
+) -> None:
+    model = make_folder(tmp_path / "mine", model_type, template)
+    assert default_renderer(model) == expected
+    assert hidden_size(model) == 64
+
+
+def test_a_folder_with_a_known_name_is_that_model(tmp_path: Path) -> None:
+    model = make_folder(tmp_path / "Qwen3-4B-Instruct-2507", "qwen3", "<|im_start|> enable_thinking")
+    assert renderer_names(model) == ("qwen3_instruct",)
+
+
+def test_a_name_does_not_outweigh_the_config(tmp_path: Path) -> None:
+    assert family_of(make_folder(tmp_path / "Qwen3-8B", "llama", None)) == "llama3"
+
+
+def test_a_folder_that_is_no_known_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no config\.json"):
+        family_of(str(tmp_path))
+    with pytest.raises(InputError, match="model_type 'mamba' is in no family"):
+        family_of(make_folder(tmp_path / "m", "mamba", None))
+    (tmp_path / "m/config.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        family_of(str(tmp_path / "m"))
