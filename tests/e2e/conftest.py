@@ -74,17 +74,18 @@ class Cookhouse:
         """Start a small run in the folder `name`, send it a signal after some steps, and return what it printed."""
         process = self.start("run", "supervised", *SETTINGS, f"log_path={name}")
         wait_until(lambda: len(losses(self.folder / name)) >= after_steps or process.poll() is not None)
+        assert self.servers(), "it runs on no server of its own"
         process.send_signal(sent)
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
         return output
 
     def servers(self) -> list[int]:
-        """Ids of the servers that keep state somewhere in this folder."""
+        """Ids of the servers that were started from this folder."""
         found = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"cookhouse.server" in words and any(str(self.folder).encode() in word for word in words):
+                if b"cookhouse.server" in words and (entry / "cwd").resolve() == self.folder.resolve():
                     found.append(int(entry.name))
         return found
 
