@@ -23,6 +23,7 @@ PROGRESS_BATCH: Final = "progress/batch"
 PROGRESS_DONE: Final = "progress/done_frac"
 """Steps finished over all steps, in [0, 1]."""
 STEP_SECONDS: Final = "time/step_seconds"
-"""Wall-clock time since the step before it finished or, for the first, since it was submitted."""
+"""Wall-clock time since the step before it finished or, for the first, since it was submitted, without the time spent
+waiting for an evaluation."""
 TOKENS_PER_SECOND: Final = "time/tokens_per_second"
 """Input tokens of the step over `time/step_seconds`."""

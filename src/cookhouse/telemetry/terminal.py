@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from cookhouse.telemetry.keys import TEST_COUNT, TEST_EXACT_MATCH, TEST_NLL, TOKENS_PER_SECOND, TRAIN_LOSS
+from cookhouse.telemetry.keys import STEP_SECONDS, TEST_COUNT, TEST_EXACT_MATCH, TEST_NLL, TRAIN_LOSS, TRAIN_TOKENS
 from cookhouse.telemetry.record import Event, Record
 
 _RECENT_STEPS = 20
@@ -36,6 +36,8 @@ class TerminalSink:
     def write(self, record: Record) -> None:
         if not isinstance(record, Event):
             return
+        if self._progress is not None:
+            self._progress.start()  # again and again: it does nothing once it runs
         match record.name:
             case "run.start":
                 self._start(record)
@@ -59,8 +61,6 @@ class TerminalSink:
             self._progress.stop()
 
     def _start(self, record: Event) -> None:
-        if self._progress is not None:
-            self._progress.start()
         self._say(f"{record.text['recipe']} of {record.text['model']} in {record.text['folder']}")
 
     def _stage(self, stage: str) -> None:
@@ -74,15 +74,16 @@ class TerminalSink:
         assert record.step is not None
         total_steps = int(record.metrics["total_steps"])
         now = time.monotonic()
-        self._pace.add(record.step, now)
+        self._pace.add(record.metrics[TRAIN_TOKENS], record.metrics[STEP_SECONDS])
         line = (
             f"step {record.step}/{total_steps}  loss {record.metrics[TRAIN_LOSS]:.4f}  "
-            f"{record.metrics[TOKENS_PER_SECOND]:,.0f} tokens/s  {self._pace.time_left(total_steps - record.step)}"
+            f"{self._pace.tokens_per_second:,.0f} tokens/s  {self._pace.time_left(total_steps - record.step)} left"
         )
         if self._progress is not None:
             assert self._task is not None
             self._progress.update(self._task, description=line, completed=record.step, total=total_steps)
-        elif record.step == total_steps or now - self._printed_at >= _QUIET_SECONDS:
+        is_due = self._progress is None and now - self._printed_at >= _QUIET_SECONDS
+        if is_due or record.step == total_steps:
             self._printed_at = now
             self._say(line)
 
@@ -91,19 +92,20 @@ class TerminalSink:
 
 
 class _Pace:
-    """Seconds per step over the last few steps."""
+    """Means over the last few steps: a single one finishes at once when it waited behind another, or after minutes."""
 
     def __init__(self) -> None:
-        self._finished: deque[tuple[int, float]] = deque(maxlen=_RECENT_STEPS + 1)
+        self._steps: deque[tuple[float, float]] = deque(maxlen=_RECENT_STEPS)
 
-    def add(self, step: int, now_seconds: float) -> None:
-        self._finished.append((step, now_seconds))
+    def add(self, num_tokens: float, seconds: float) -> None:
+        self._steps.append((num_tokens, seconds))
+
+    @property
+    def tokens_per_second(self) -> float:
+        return sum(tokens for tokens, _ in self._steps) / sum(seconds for _, seconds in self._steps)
 
     def time_left(self, num_steps: int) -> str:
-        (first_step, first), (last_step, last) = self._finished[0], self._finished[-1]
-        if first_step == last_step:
-            return "time left unknown yet"
-        return f"{_clock((last - first) / (last_step - first_step) * num_steps)} left"
+        return _clock(sum(seconds for _, seconds in self._steps) / len(self._steps) * num_steps)
 
 
 def _clock(seconds: float) -> str:

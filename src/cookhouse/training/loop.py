@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import tinker
 
-from cookhouse.telemetry import Telemetry
+from cookhouse.telemetry import Telemetry, keys
 from cookhouse.training.cadence import Cadence
 from cookhouse.training.checkpoints import Checkpoint, CheckpointFile, PendingCheckpoint
 from cookhouse.training.client import TrainingClient
@@ -51,7 +51,7 @@ class FinishedStep:
     metrics: Mapping[str, float]
     """Of the objective, the optimizer, and the evaluation of the weights before the step, if one was due."""
     seconds: float
-    """Since the step before it finished or, for the first, since it was submitted."""
+    """Since the step before it finished or, for the first, since it was submitted; waiting for evaluations left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,23 +204,19 @@ class TrainingLoop:
         names, step = self._names, flight.work.cursor.step
         output = await self._answer(flight.forward_backward, names.forward_backward, step, flight.start_seconds)
         optim = await self._answer(flight.optim_step, names.optim_step, step, flight.start_seconds)
+        seconds = time.perf_counter() - (self._finished_at or flight.start_seconds)
         metrics = {
             **self._slots.forward_backward.finish(flight.work, output),
-            "optim/lr": flight.learning_rate,
+            keys.LEARNING_RATE: flight.learning_rate,
             **{f"optim/{name}": value for name, value in (optim.metrics or {}).items()},
         }
         if flight.evaluation is not None:
             metrics |= await self._answer(flight.evaluation, names.evaluate, step, flight.start_seconds)
-        self._log(flight, metrics)
+        self._finished_at, self._metrics = time.perf_counter(), metrics
+        with self._telemetry.span(names.log, step=step):
+            self._slots.log(FinishedStep(work=flight.work, metrics=metrics, seconds=seconds))
         if flight.checkpoint is not None:
             await self._record(flight.checkpoint)
-
-    def _log(self, flight: _InFlight, metrics: Mapping[str, float]) -> None:
-        now = time.perf_counter()
-        seconds = now - (self._finished_at or flight.start_seconds)
-        self._finished_at, self._metrics = now, metrics
-        with self._telemetry.span(self._names.log, step=flight.work.cursor.step):
-            self._slots.log(FinishedStep(work=flight.work, metrics=metrics, seconds=seconds))
 
     async def _answer(self, request: Awaitable[_T], name: str, step: int, start_seconds: float) -> _T:
         with service_errors(f"{name} of step {step}"):

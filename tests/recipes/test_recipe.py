@@ -1,0 +1,71 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.recipes import RECIPES, config_fields, find_recipe, parse_config
+
+
+@pytest.mark.parametrize("name", ["supervised", ":supervised", "sl_basic", "sl_basic_v2"])
+def test_recipe_is_found_by_name_and_alias(name: str) -> None:
+    assert find_recipe(name) is RECIPES["supervised"]
+
+
+def test_unknown_recipe_lists_near_matches() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean supervised"):
+        find_recipe("supervized")
+
+
+def test_table_and_configs_load_nothing_heavy() -> None:
+    code = (
+        "import sys, cookhouse.recipes as r\n"
+        "for recipe in r.RECIPES.values(): recipe.resolve(recipe.config_class()); r.config_fields(recipe)\n"
+        "print([m for m in ('tinker', 'torch', 'transformers', 'fastapi', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_texts_become_values() -> None:
+    recipe = RECIPES["supervised"]
+    config = parse_config(recipe, {"batch_size": "4", "learning_rate": "1e-3", "dataset_path": "a=b.jsonl"})
+    assert (config.batch_size, config.learning_rate, config.dataset_path) == (4, 1e-3, "a=b.jsonl")
+    assert config.lora_rank == 32
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("batch_siz", "4", "unknown setting of recipe supervised 'batch_siz'; did you mean batch_size"),
+        ("batch_size", "four", "batch_size='four' does not fit; batch_size takes int"),
+        ("behavior_if_log_dir_exists", "overwrite", "'ask', 'delete', 'raise', 'resume'"),
+    ],
+)
+def test_what_does_not_fit_is_named(key: str, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_config(RECIPES["supervised"], {key: text})
+
+
+def test_resume_starts_from_the_recorded_config(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"config": {"batch_size": 7, "save_every": 3, "log_path": "elsewhere"}}')
+    named = {"log_path": str(tmp_path), "save_every": "9"}
+    recipe = RECIPES["supervised"]
+    config = parse_config(recipe, {**named, "behavior_if_log_dir_exists": "resume"})
+    assert (config.batch_size, config.save_every, config.log_path) == (7, 9, str(tmp_path))
+    assert parse_config(recipe, named).batch_size is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"config": 3}', '{"config": {"no_such_field": 1}}'])
+def test_recorded_config_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(InputError, match=r"config\.json"):
+        parse_config(RECIPES["supervised"], {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"})
+
+
+def test_fields_come_in_order_with_their_docs() -> None:
+    fields = config_fields(RECIPES["supervised"])
+    assert [field.name for field in fields[:3]] == ["model_name", "dataset_path", "test_path"]
+    assert fields[0].default == "cookhouse/tiny"
+    assert fields[0].doc.startswith("Base model")

@@ -1,0 +1,252 @@
+"""The supervised recipe from config to result, over the fake service."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import chz
+import pytest
+import tinker
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.recipes import dry_run, find_recipe, run
+from cookhouse.recipes.supervised import SupervisedConfig, resolve
+from cookhouse.telemetry import Event, Record, read_metrics
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import CheckpointFile, FakeService
+
+pytestmark = pytest.mark.anyio
+
+MakeConfig = Callable[..., SupervisedConfig]
+
+
+def parrot(theta: Any, prompt_T: Sequence[int]) -> Sequence[int]:
+    """Answers as the data does once the fake model has been trained at all, and with nothing before."""
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    asked = tokenizer.decode(prompt_T).rpartition("say ")[2].split("<")[0]
+    answer = f"{asked} is said" if abs(theta).max() > 0.5 else "what?"
+    return [*tokenizer.encode(answer, add_special_tokens=False), tokenizer.convert_tokens_to_ids("<|im_end|>")]
+
+
+def losses(folder: Path) -> list[tuple[float, float]]:
+    return [(row["step"], row["train/loss"]) for row in read_metrics(folder / "metrics.jsonl") if "train/loss" in row]
+
+
+class Events:
+    def __init__(self, on: Callable[[Event], None] = lambda _: None) -> None:
+        self.names: list[str] = []
+        self._on = on
+
+    def write(self, record: Record) -> None:
+        if isinstance(record, Event):
+            self.names.append(record.name)
+            self._on(record)
+
+    def close(self) -> None: ...
+
+
+async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: MakeConfig) -> None:
+    service = FakeService(answer=parrot)
+    events = Events()
+    result = await run("supervised", make_config(learning_rate=0.5), connect=service.connect, sinks=[events])
+    summary, folder = result.summary, result.summary.folder
+    assert (summary.num_steps, summary.total_steps, summary.is_interrupted) == (6, 6, False)
+    assert summary.loss_before is not None
+    assert summary.loss_after is not None
+    assert summary.loss_after < summary.loss_before
+    assert (summary.exact_match_before, summary.exact_match_after) == (0.0, 1.0)
+    assert [(s.prompt, s.expected, s.before, s.after) for s in summary.samples] == [
+        ("say 0", "0 is said", "what?", "0 is said"),
+        ("say 2", "2 is said", "what?", "2 is said"),
+    ]
+    assert summary.next_command == f"cookhouse sample --run {folder}"
+    assert service.closed_with == "success"
+    assert service.states.keys() >= {summary.state_path, summary.sampler_path}
+
+    rows = read_metrics(folder / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(7))
+    assert rows[0]["test/nll"] == summary.loss_before
+    assert rows[6]["test/nll"] == summary.loss_after
+    assert [point.name for point in CheckpointFile(folder / "checkpoints.jsonl").read()] == [
+        "000002",
+        "000004",
+        "final",
+    ]
+    record = json.loads((folder / "config.json").read_text())
+    assert record["config"]["renderer_name"] == "qwen3_instruct"
+    assert (folder / "logs.log").read_text().count("training.step") == 6
+    assert {"run.start", "training.step", "training.checkpoint", "eval.complete", "run.end"} <= set(events.names)
+    assert {"folder", "metrics", "checkpoints", "state_path", "sampler_path"} <= set(result.artifacts)
+    assert result.state.eval_results["test/exact_match"] == 1.0
+
+
+async def test_run_without_held_out_conversations_measures_nothing(make_config: MakeConfig) -> None:
+    result = await run("supervised", make_config(test_path=None), connect=FakeService().connect)
+    assert (result.summary.loss_before, result.summary.exact_match_after) == (None, None)
+    assert result.summary.samples == []
+
+
+async def test_ctrl_c_saves_and_resuming_gives_the_same_losses(make_config: MakeConfig, tmp_path: Path) -> None:
+    whole = await run("supervised", make_config(log_path=str(tmp_path / "whole")), connect=FakeService().connect)
+
+    def press(event: Event) -> None:
+        if event.name == "training.step" and event.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    service = FakeService()
+    interrupted = await run("supervised", make_config(), connect=service.connect, sinks=[Events(press)])
+    summary = interrupted.summary
+    assert summary.is_interrupted
+    assert 3 <= summary.num_steps < 6
+    assert (
+        summary.next_command == f"cookhouse run supervised log_path={summary.folder} behavior_if_log_dir_exists=resume"
+    )
+    assert service.closed_with == "interrupted"
+    assert summary.loss_before is not None
+    assert summary.loss_after is None
+
+    later = FakeService(states=service.states)
+    config = make_config(behavior_if_log_dir_exists="resume")
+    resumed = await run("supervised", config, connect=later.connect)
+    assert losses(summary.folder) == losses(whole.summary.folder)
+    assert resumed.summary.loss_before == whole.summary.loss_before
+    assert resumed.summary.loss_after == whole.summary.loss_after
+    assert [s.before for s in resumed.summary.samples] == [s.before for s in whole.summary.samples]
+
+
+async def test_killed_run_is_done_again_from_its_last_checkpoint(make_config: MakeConfig, tmp_path: Path) -> None:
+    # What kill -9 leaves: rows after the last checkpoint, and a torn line.
+    whole = await run("supervised", make_config(log_path=str(tmp_path / "whole")), connect=FakeService().connect)
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward_backward", 3):
+            raise tinker.RequestFailedError("killed", "r", tinker.types.RequestErrorCategory.Server)
+
+    service = FakeService(gate=gate)
+    with pytest.raises(ServiceError, match="killed"):
+        await run("supervised", make_config(), connect=service.connect)
+    folder = tmp_path / "run"
+    assert len(losses(folder)) == 3
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "train/l')
+    config = make_config(behavior_if_log_dir_exists="resume")
+    await run("supervised", config, connect=FakeService(states=service.states).connect)
+    assert losses(folder) == losses(whole.summary.folder)
+
+
+async def test_finished_run_can_be_resumed_without_training(make_config: MakeConfig) -> None:
+    service = FakeService()
+    done = await run("supervised", make_config(), connect=service.connect)
+    rows = read_metrics(done.summary.folder / "metrics.jsonl")
+    again = FakeService(states=service.states)
+    config = make_config(behavior_if_log_dir_exists="resume")
+    result = await run("supervised", config, connect=again.connect)
+    assert not [call for call in again.calls if call.kind in ("optim_step", "save_state")]
+    assert result.summary.loss_after == done.summary.loss_after
+    assert read_metrics(result.summary.folder / "metrics.jsonl") == rows
+
+
+async def test_second_ctrl_c_stops_at_once_and_leaves_no_task(make_config: MakeConfig) -> None:
+    async def gate(kind: str, _: int) -> None:
+        if kind == "optim_step":
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.02)
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    service = FakeService(gate=gate)
+    with pytest.raises(KeyboardInterrupt):
+        await run("supervised", make_config(), connect=service.connect)
+    assert asyncio.all_tasks() == before
+    assert service.closed_with == "interrupted"
+
+
+async def test_refused_session_leaves_no_folder(make_config: MakeConfig, tmp_path: Path) -> None:
+    async def gate(kind: str, _: int) -> None:
+        if kind == "create_model":
+            raise tinker.RequestFailedError("no such model", "r", tinker.types.RequestErrorCategory.User)
+
+    config = make_config(log_path=str(tmp_path / "runs" / "a"))
+    with pytest.raises(InputError, match="no such model"):
+        await run("supervised", config, connect=FakeService(gate=gate).connect)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dataset_path": "missing.jsonl"}, "missing.jsonl does not exist"),
+        ({"batch_size": 13}, "batch_size is 13"),
+        ({"train_on_what": "all_asistant_messages"}, "did you mean all_assistant_messages"),
+        ({"renderer_name": "qwen3_instuct"}, "did you mean qwen3_instruct"),
+        ({"max_length": 1}, "max_length is 1"),
+        ({"lr_schedule": "warmup_linear", "warmup_steps": 6}, "warmup_steps is 6"),
+    ],
+)
+async def test_bad_input_connects_to_nothing_and_leaves_nothing(
+    make_config: MakeConfig, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    service = FakeService()
+    before = os.listdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        await run("supervised", make_config(**settings), connect=service.connect)
+    assert service.calls == []
+    assert os.listdir(tmp_path) == before
+
+
+async def test_existing_folder_is_refused_before_anything_is_read(make_config: MakeConfig) -> None:
+    await run("supervised", make_config(), connect=FakeService().connect)
+    config = make_config(dataset_path="missing.jsonl")
+    with pytest.raises(InputError, match="there is no terminal to ask on"):
+        await run("supervised", config, connect=FakeService().connect)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"lr_schedule": "lineer"}, "did you mean linear"),
+        ({"load_checkpoint_path": "weights"}, "tinker://"),
+        ({"model_name": "cookhouse/tinny"}, "did you mean cookhouse/tiny"),
+        ({"ttl_seconds": 60}, "ttl_seconds is 60; it must be at least 3600"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        resolve(SupervisedConfig(**settings))
+
+
+@pytest.mark.parametrize(
+    ("model", "batch_size", "learning_rate"),
+    [("cookhouse/tiny", 32, 2e-3), ("meta-llama/Llama-3.1-8B", 128, 2e-4)],
+)
+def test_defaults_are_those_of_the_vetted_run(model: str, batch_size: int, learning_rate: float) -> None:
+    config = resolve(find_recipe("supervised").config_class(model_name=model))
+    assert (config.batch_size, config.learning_rate, config.lr_schedule) == (batch_size, learning_rate, "linear")
+    assert (config.max_length, config.lora_rank, config.num_epochs) == (32768, 32, 1)
+    assert (config.save_every, config.eval_every) == (20, 0)
+    assert resolve(config) == config
+
+
+def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    report = dry_run("sl_basic", make_config())
+    assert (report.num_conversations, report.num_test_conversations) == (12, 4)
+    assert (report.steps_per_epoch, report.total_steps) == (3, 6)
+    assert 0 < report.num_trained_tokens < report.num_tokens
+    assert report.adapter_parameters is not None
+    assert report.adapter_bytes == 16 * report.adapter_parameters
+    assert [text for text, is_trained in report.previews[0] if is_trained] == ["0 is said<|im_end|>"]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_every_field_is_documented() -> None:
+    config = find_recipe("supervised").config_class
+    assert all(field._doc for field in chz.chz_fields(config).values())

@@ -1,0 +1,14 @@
+import logging
+from pathlib import Path
+
+from cookhouse.telemetry import Event, LogSink, log_file
+
+
+def test_log_file_takes_events_and_gives_the_loggers_back(tmp_path: Path) -> None:
+    cookhouse = logging.getLogger("cookhouse")
+    before = (cookhouse.level, list(cookhouse.handlers))
+    with log_file(tmp_path / "logs.log"):
+        LogSink().write(Event(name="training.step", step=3, metrics={"train/loss": 0.5}, text={"why": "x"}))
+    LogSink().write(Event(name="too.late"))
+    assert (tmp_path / "logs.log").read_text().endswith("training.step step=3 why=x train/loss=0.5\n")
+    assert (cookhouse.level, list(cookhouse.handlers)) == before

@@ -1,0 +1,65 @@
+import io
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console
+
+from cookhouse.telemetry import Event, Record, TerminalSink
+
+
+def step(number: int, *, seconds: float, total: int = 10) -> Event:
+    return Event(
+        name="training.step",
+        step=number,
+        metrics={"train/loss": 1.25, "train/num_tokens": 300.0, "time/step_seconds": seconds, "total_steps": total},
+    )
+
+
+def printed(records: Sequence[Record], *, is_terminal: bool) -> str:
+    out = io.StringIO()
+    sink = TerminalSink(Console(file=out, force_terminal=is_terminal, width=100))
+    for record in records:
+        sink.write(record)
+    sink.close()
+    return out.getvalue()
+
+
+START = Event(name="run.start", text={"recipe": "supervised", "model": "m", "folder": "runs/[x]"})
+
+
+def test_step_shows_loss_pace_and_time_left() -> None:
+    out = printed([START, step(1, seconds=1.0), step(10, seconds=2.0)], is_terminal=False)
+    assert "supervised of m in runs/[x]" in out
+    assert "step 1/10  loss 1.2500  300 tokens/s  0:09 left" in out
+    assert "step 10/10  loss 1.2500  200 tokens/s  0:00 left" in out
+
+
+def test_terminal_shows_the_same_on_a_line_that_it_redraws() -> None:
+    # 600 tokens in 4 s, two steps: 150 tokens/s, and 8 more steps at 2 s each.
+    out = printed([START, step(1, seconds=1.0), step(2, seconds=3.0)], is_terminal=True)
+    assert "supervised of m in runs/[x]" in out
+    assert "step 2/10  loss 1.2500  150 tokens/s  0:16 left" in out
+    assert "\x1b[2K" in out
+
+
+def test_pipe_gets_plain_lines() -> None:
+    out = printed([START, *(step(number, seconds=0.01) for number in range(1, 11))], is_terminal=False)
+    assert "\x1b" not in out
+    assert "\r" not in out
+    # Steps that follow one another within two seconds are not all printed; the first and the last are.
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("step")] == ["1/10", "10/10"]
+
+
+def test_what_a_run_waits_for_is_a_line() -> None:
+    waiting = Event(name="run.waiting", metrics={"seconds": 30.2}, text={"what": "optim_step of step 4"})
+    assert "still waiting for optim_step of step 4 (30 s)" in printed([START, waiting], is_terminal=False)
+
+
+def test_figures_that_were_not_measured_are_not_shown() -> None:
+    evaluation = Event(name="eval.complete", step=0, metrics={"test/nll": 2.5})
+    assert "evaluation after step 0: held-out loss 2.5000\n" in printed([START, evaluation], is_terminal=False)
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(59.6, "1:00"), (3700, "1:01:40")])
+def test_time_left_reads_as_a_clock(seconds: float, shown: str) -> None:
+    assert f"{shown} left" in printed([START, step(9, seconds=seconds)], is_terminal=False)

@@ -1,0 +1,135 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cookhouse.errors import InputError
+from cookhouse.training import Checkpoint
+from cookhouse.workflows import FolderChoice, FolderSpec, RecordedAnswer, RunFolder, choose_folder, open_folder
+
+
+def spec(path: Path, behavior: str = "raise", **others: Any) -> FolderSpec:
+    settings: dict[str, Any] = {
+        "path": path,
+        "recipe": "supervised",
+        "config": {"batch_size": 4, "save_every": 2},
+        "seed": 5,
+        "behavior": behavior,
+        "free_fields": {"save_every"},
+    }
+    return FolderSpec(**(settings | others))
+
+
+def opened(of: FolderSpec) -> RunFolder:
+    folder = open_folder(of, choose_folder(of))
+    folder.close()
+    return folder
+
+
+def checkpoint(step: int) -> Checkpoint:
+    return Checkpoint(
+        name=f"{step:06d}", epoch=0, batch=step, step=step, final=False, state_path="tinker://s", sampler_path=None
+    )
+
+
+def test_new_folder_records_config_revision_and_seed(tmp_path: Path) -> None:
+    folder = opened(spec(tmp_path / "a" / "run"))
+    record = json.loads((folder.path / "config.json").read_text())
+    assert record["config"] == {"batch_size": 4, "save_every": 2}
+    assert record["seed"] == 5
+    assert {"recipe", "version", "revision"} <= set(record)
+    assert folder.resume is None
+
+
+@pytest.mark.parametrize(
+    ("behavior", "message"),
+    [("raise", "choose another log_path"), ("ask", "no terminal to ask on"), ("overwrite", "allowed: delete, resume")],
+)
+def test_folder_of_a_run_is_not_touched_unless_told(tmp_path: Path, behavior: str, message: str) -> None:
+    folder = opened(spec(tmp_path / "run"))
+    before = {path.name: path.read_bytes() for path in folder.path.iterdir()}
+    with pytest.raises(InputError, match=message):
+        choose_folder(spec(folder.path, behavior))
+    assert {path.name: path.read_bytes() for path in folder.path.iterdir()} == before
+
+
+def test_user_is_asked(tmp_path: Path) -> None:
+    folder = opened(spec(tmp_path / "run"))
+    assert choose_folder(spec(folder.path, "ask", ask=lambda _: "delete")) is FolderChoice.DELETE
+    with pytest.raises(InputError, match="choose another log_path"):
+        choose_folder(spec(folder.path, "ask", ask=lambda _: "raise"))
+
+
+@pytest.mark.parametrize("behavior", ["delete", "resume"])
+def test_folder_that_is_no_run_is_never_deleted_or_resumed(tmp_path: Path, behavior: str) -> None:
+    # Catches log_path=~ with behavior delete.
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="holds files but no run"):
+        choose_folder(spec(tmp_path, behavior))
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+def test_delete_starts_over(tmp_path: Path) -> None:
+    folder = opened(spec(tmp_path / "run"))
+    folder.checkpoints.append(checkpoint(2))
+    folder.metrics.write_text('{"step": 0}\n')
+    again = opened(spec(folder.path, "delete"))
+    assert again.resume is None
+    assert not again.metrics.exists()
+
+
+def test_resume_goes_on_after_the_last_checkpoint(tmp_path: Path) -> None:
+    folder = opened(spec(tmp_path / "run"))
+    folder.checkpoints.append(checkpoint(2))
+    folder.metrics.write_text('{"step": 0}\n{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    again = opened(spec(folder.path, "resume", config={"batch_size": 4, "save_every": 9}))
+    assert again.resume == checkpoint(2)
+    assert again.metrics.read_text() == '{"step": 0}\n{"step": 1}\n'
+
+
+def test_resume_of_another_run_is_refused(tmp_path: Path) -> None:
+    folder = opened(spec(tmp_path / "run"))
+    with pytest.raises(InputError, match=r"batch_size=8, but the run .* was started with 4"):
+        choose_folder(spec(folder.path, "resume", config={"batch_size": 8, "save_every": 2}))
+    with pytest.raises(InputError, match="holds a run of supervised, not of dpo"):
+        choose_folder(spec(folder.path, "resume", recipe="dpo"))
+
+
+def test_resume_without_a_folder_starts_one(tmp_path: Path) -> None:
+    assert opened(spec(tmp_path / "run", "resume")).path.is_dir()
+
+
+def test_path_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        choose_folder(spec(tmp_path / "run"))
+    with pytest.raises(InputError, match="cannot write"):
+        opened(spec(tmp_path / "run" / "below"))
+
+
+def test_discard_takes_only_what_this_run_made(tmp_path: Path) -> None:
+    folder = opened(spec(tmp_path / "runs" / "a"))
+    folder.discard()
+    assert not (tmp_path / "runs").exists()
+
+    (tmp_path / "mine").mkdir()
+    opened(spec(tmp_path / "mine" / "a")).discard()
+    assert (tmp_path / "mine").is_dir()
+
+    trained = opened(spec(tmp_path / "trained"))
+    trained.metrics.write_text('{"step": 0}\n')
+    trained.discard()
+    assert trained.path.exists()
+
+    resumed = opened(spec(trained.path, "resume"))
+    resumed.discard()
+    assert resumed.path.exists()
+
+
+def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
+    folder = opened(spec(tmp_path / "run"))
+    answers = [RecordedAnswer(prompt="2 + 2?", expected="4", answer="vier ⅘", is_correct=False)]
+    assert folder.read_answers(7) == []
+    folder.write_answers(7, answers)
+    assert folder.read_answers(7) == answers
