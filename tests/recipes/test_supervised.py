@@ -36,6 +36,10 @@ def losses(folder: Path) -> list[tuple[float, float]]:
     return [(row["step"], row["train/loss"]) for row in read_metrics(folder / "metrics.jsonl") if "train/loss" in row]
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 class Events:
     def __init__(self, on: Callable[[Event], None] = lambda _: None) -> None:
         self.names: list[str] = []
@@ -192,11 +196,11 @@ async def test_bad_input_connects_to_nothing_and_leaves_nothing(
     make_config: MakeConfig, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     service = FakeService()
-    before = os.listdir(tmp_path)
+    before = names_in(tmp_path)
     with pytest.raises(InputError, match=message):
         await run("supervised", make_config(**settings), connect=service.connect)
     assert service.calls == []
-    assert os.listdir(tmp_path) == before
+    assert names_in(tmp_path) == before
 
 
 async def test_existing_folder_is_refused_before_anything_is_read(make_config: MakeConfig) -> None:
