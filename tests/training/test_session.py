@@ -63,6 +63,11 @@ def _status_error(kind: type[tinker.APIStatusError], status: int, body: object) 
     return kind(f"Error code: {status}", response=response, body=body)
 
 
+def _failed(message: str, category: str) -> tinker.RequestFailedError:
+    wrapped = f"Request failed: {message} for self.request_id='r' and expected type self.model_cls=<class 'x'>"
+    return tinker.RequestFailedError(wrapped, "r", tinker.types.RequestErrorCategory[category])
+
+
 @pytest.mark.parametrize(
     ("raised", "expected", "message"),
     [
@@ -72,6 +77,9 @@ def _status_error(kind: type[tinker.APIStatusError], status: int, body: object) 
             r"no model x \(while trying\)",
         ),
         (_status_error(tinker.AuthenticationError, 401, {"detail": "bad key"}), InputError, "TINKER_API_KEY"),
+        (_failed("token 9999", "User"), InputError, r"^token 9999 \(while trying\)$"),
+        (_failed("gpu is gone", "Server"), ServiceError, r"^gpu is gone \(while trying\)$"),
+        (_failed("x: No space left on device (os error 28)", "Server"), InputError, "No space left on device"),
         (_status_error(tinker.InternalServerError, 500, None), ServiceError, "Error code: 500"),
         (
             tinker.APIConnectionError(request=httpx.Request("GET", "http://host:1/")),

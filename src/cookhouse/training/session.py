@@ -1,7 +1,10 @@
 """A session with a training service: opened by making a training client, closed with how it ended."""
 
 import asyncio
+import errno
 import logging
+import os
+import re
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,8 +88,10 @@ def service_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except tinker.RequestFailedError as error:
-        blame = InputError if error.category == tinker.types.RequestErrorCategory.User else ServiceError
-        raise blame(f"{error.message} (while {doing})") from error
+        reason = _reason(error)
+        # A full disk is the caller's to mend, wherever the service keeps its checkpoints; only text says that it is one.
+        is_callers = error.category == tinker.types.RequestErrorCategory.User or os.strerror(errno.ENOSPC) in reason
+        raise (InputError if is_callers else ServiceError)(f"{reason} (while {doing})") from error
     except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
         raise InputError(
             f"the training service refused the API key: {_detail(error)} (while {doing}); "
@@ -101,6 +106,11 @@ def service_errors(doing: str) -> Iterator[None]:
         ) from error
     except tinker.TinkerError as error:
         raise ServiceError(f"the training service failed: {error} (while {doing})") from error
+
+
+def _reason(error: tinker.RequestFailedError) -> str:
+    """What the service said, without the SDK's own words around it."""
+    return re.sub(r"^Request failed: (.*) for self\.request_id=.*$", r"\1", error.message, flags=re.DOTALL)
 
 
 def _detail(error: tinker.APIStatusError) -> str:
