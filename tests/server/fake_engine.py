@@ -262,8 +262,9 @@ def _check(datum: TrainingDatum, index: int) -> None:
     if len(targets) != len(datum.tokens_T):
         raise InputError(f"datum {index}: {len(datum.tokens_T)} tokens, but target_tokens of shape {targets.shape}")
     for tokens in (datum.tokens_T, targets):
-        if tokens.size and not (tokens.min() >= 0 and tokens.max() < VOCAB_SIZE):
-            raise InputError(f"datum {index}: token {tokens.max()} is outside the vocabulary of {VOCAB_SIZE}")
+        outside = tokens[(tokens < 0) | (tokens >= VOCAB_SIZE)]
+        if outside.size:
+            raise InputError(f"datum {index}: token {outside[0]} is outside the vocabulary of {VOCAB_SIZE}")
     weights = datum.loss_fn_inputs.get("weights")
     if weights is not None and weights.shape != targets.shape:
         raise InputError(f"datum {index}: weights of shape {weights.shape}, target_tokens of {targets.shape}")

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
-from cookhouse.server.refusals import BusyError, status_of
+from cookhouse.server.refusals import BusyError, UnauthorizedError, status_of
 from cookhouse.server.routes import ROUTERS
 from cookhouse.server.service import Service
 
@@ -41,7 +41,11 @@ def create_app(service: Service) -> FastAPI:
 
 
 async def _refuse(_request: Request, error: Exception) -> JSONResponse:
-    headers = {"Retry-After": "1"} if isinstance(error, BusyError) else None
+    headers = {}
+    if isinstance(error, BusyError):
+        headers["Retry-After"] = "1"
+    elif isinstance(error, UnauthorizedError):
+        headers["Connection"] = "close"
     return JSONResponse({"detail": str(error)}, status_code=status_of(error), headers=headers)
 
 

@@ -26,7 +26,9 @@ async def client_config(request: Request, service: ServiceOf, _owner: Owner) -> 
             "fwdbwd_max_chunk_bytes_count": settings.fwdbwd_max_chunk_bytes,
             "proto_compress_fwdbwd": settings.compress_remote_bodies and not _is_loopback(request),
             "sample_use_retrieve_futures": settings.use_retrieve_futures,
-        }
+        },
+        # The SDK asks over a connection that it never uses again, nor closes.
+        headers={"Connection": "close"},
     )
 
 
