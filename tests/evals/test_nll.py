@@ -72,6 +72,12 @@ async def test_weights_weigh_the_mean_but_not_the_bits() -> None:
     assert metrics["bits_per_byte"] == pytest.approx((2 + 3) / math.log(2))
 
 
+async def test_a_first_token_is_predicted_by_nothing_and_counts_no_bytes() -> None:
+    metrics = await evaluator([example("7 2<|im_end|>", [1.0, 1.0, 1.0, 1.0])])(Client())
+    assert metrics["nll_tokens"] == 3
+    assert metrics["bits_per_byte"] == pytest.approx((1 + 2 + 3) / math.log(2) / len(" 2"))
+
+
 async def test_all_chunks_are_submitted_before_the_first_is_awaited() -> None:
     client = Client()
     await evaluator([example("7<|im_end|>", [0.0, 1.0])] * 5, chunk_size=2)(client)
