@@ -89,7 +89,7 @@ def service_errors(doing: str) -> Iterator[None]:
         yield
     except tinker.RequestFailedError as error:
         reason = _reason(error)
-        # A full disk is the caller's to mend, wherever the service keeps its checkpoints; only text says that it is one.
+        # A full disk is the caller's to mend, wherever the service keeps its checkpoints; only the text tells it.
         is_callers = error.category == tinker.types.RequestErrorCategory.User or os.strerror(errno.ENOSPC) in reason
         raise (InputError if is_callers else ServiceError)(f"{reason} (while {doing})") from error
     except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
