@@ -21,12 +21,9 @@ def recipes() -> None:
 
 def describe(recipe: Annotated[str, typer.Argument(help="Name of a recipe, such as supervised.")]) -> None:
     """Show a recipe's stages, in the order they run, and its settings."""
-    from rich.console import Console
-    from rich.tree import Tree
-
     chosen = find_recipe(recipe)
-    tree = Tree(f"{chosen.name}: {chosen.description}")
-    settings = tree.add("settings")
+    typer.echo(f"{chosen.name}: {chosen.description}\n")
+    typer.echo(chosen.workflow.describe())
+    typer.echo("\nsettings")
     for field in config_fields(chosen):
-        settings.add(f"{field.name} = {field.default}")
-    Console(highlight=False, markup=False, soft_wrap=True).print(tree)
+        typer.echo(f"  {field.name} = {field.default}")
