@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _exit(code: int) -> NoReturn:
+def exit_with(code: int) -> NoReturn:
     """End at once: the engine's thread may be inside a long pass, which an orderly shutdown of Python would await."""
     logging.shutdown()
     sys.stdout.flush()
@@ -74,4 +74,4 @@ def _exit(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _exit(main())
+    exit_with(main())

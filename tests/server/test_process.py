@@ -1,0 +1,124 @@
+"""The server as a process: how it starts, and that it always ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from tests.server.hosting import KEY
+from tinker.proto import tinker_public_pb2 as pb
+
+SCRIPT = Path(__file__).with_name("serve_fake.py")
+LIMIT_SECONDS = 10.0
+"""A long poll is held 25 s and the busy engine 60 s; an orderly end takes well under 3 s on an idle machine."""
+
+
+@contextmanager
+def process(arguments: Sequence[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def ready(running: subprocess.Popen[str]) -> httpx.Client:
+    assert running.stdout is not None
+    url = running.stdout.readline().strip()
+    return httpx.Client(base_url=f"{url}/api/v1", headers={"X-API-Key": KEY}, timeout=30, trust_env=False)
+
+
+def start_pass(http: httpx.Client) -> str:
+    """Submit a pass, and return its request id."""
+    session_id = http.post("/create_session", json={"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}).json()[
+        "session_id"
+    ]
+    created = http.post(
+        "/create_model", json={"session_id": session_id, "model_seq_id": 0, "base_model": "cookhouse/tiny"}
+    ).json()
+    message = pb.ForwardBackwardRequest(model_id=created["model_id"], seq_id=1, loss_fn="cross_entropy")
+    datum = message.data.add()
+    datum.model_input.add().encoded_text.tokens = np.array([1, 2], dtype="<i4").tobytes()
+    targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.array([2, 3], dtype="<i8").tobytes())
+    datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
+    return str(http.post("/forward_backward", content=message.SerializeToString()).json()["request_id"])
+
+
+@pytest.mark.parametrize("ending", ["stdin", "SIGTERM", "SIGINT"])
+def test_a_busy_server_ends_when_told(tmp_path: Path, ending: str) -> None:
+    """Would catch a process that outlives its client, or waits for its engine or for open long polls."""
+    with process([str(SCRIPT), str(tmp_path), "--watch-stdin", "--busy"]) as running, ready(running) as http:
+        request_id = start_pass(http)
+        answers: list[int] = []
+
+        def poll() -> None:
+            answers.append(http.post("/retrieve_future", json={"request_id": request_id}).status_code)
+
+        polling = threading.Thread(target=poll)
+        polling.start()
+        time.sleep(0.3)
+        assert not answers
+        started_at = time.monotonic()
+        if ending == "stdin":
+            assert running.stdin is not None
+            running.stdin.close()
+        else:
+            running.send_signal(signal.Signals[ending])
+        assert running.wait(LIMIT_SECONDS) == 0
+        assert time.monotonic() - started_at < LIMIT_SECONDS
+        polling.join(5)
+        assert answers == [408]
+
+
+def test_stdin_is_ignored_unless_asked(tmp_path: Path) -> None:
+    """Would catch a server started in the background that ends at once for want of a stdin; and a folder used twice."""
+    with process([str(SCRIPT), str(tmp_path)]) as running, ready(running) as http:
+        assert running.stdin is not None
+        running.stdin.close()
+        time.sleep(0.3)
+        assert http.get("/healthz").json() == {"status": "ok"}
+        with process([str(SCRIPT), str(tmp_path)]) as second:
+            assert second.wait(30) != 0
+            assert second.stderr is not None
+            assert "in use by another server" in second.stderr.read()
+
+
+def test_a_port_in_use_is_told_at_once(tmp_path: Path) -> None:
+    """Would catch a traceback, or the seconds that torch takes to load before it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        arguments = ["-m", "cookhouse.server", "--port", str(port), "--state-dir", str(tmp_path / "state")]
+        with process(arguments) as running:
+            _, errors = running.communicate(timeout=30)
+    assert running.returncode == 2
+    assert errors == (
+        f"error: port {port} on 127.0.0.1 is in use; stop the process that holds it, "
+        "or pass another port (0 takes a free one)\n"
+    )
+    assert not (tmp_path / "state").exists()
+
+
+def test_an_unusable_key_is_told(tmp_path: Path) -> None:
+    """Would catch a server that starts with a key which no SDK would send."""
+    arguments = ["-m", "cookhouse.server", "--state-dir", str(tmp_path)]
+    with process(arguments, COOKHOUSE_API_KEYS="secret-key-0001") as running:
+        output, errors = running.communicate(timeout=30)
+    assert running.returncode == 2
+    assert "'tml-'" in errors
+    assert "secret-key" not in output + errors

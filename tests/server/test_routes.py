@@ -1,0 +1,251 @@
+"""The protocol below the SDK: duplicates, ends of sessions, and requests no SDK would send."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
+from tinker.proto import tinker_public_pb2 as pb
+
+from cookhouse.server.settings import Settings
+
+SETTINGS = Settings(max_body_bytes=100_000, long_poll_seconds=2.0, session_seconds=1.0, sweep_seconds=0.2)
+
+
+class Server:
+    """A hosted server and one tenant's connection to it."""
+
+    def __init__(self, host: Host, engine: FakeEngine, key: str = KEY) -> None:
+        self.host, self.engine = host, engine
+        self.http = httpx.Client(base_url=f"{host.url}/api/v1", headers={"X-API-Key": key}, timeout=30, trust_env=False)
+
+    def post(self, path: str, **content: Any) -> Any:
+        answer = self.http.post(path, json=content)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def session(self) -> str:
+        return str(self.post("/create_session", tags=[], user_metadata=None, sdk_version="0.38.0")["session_id"])
+
+    def model(self, session_id: str) -> str:
+        created = self.post("/create_model", session_id=session_id, model_seq_id=0, base_model="cookhouse/tiny")
+        assert self.result(created["request_id"]).json()["model_id"] == created["model_id"]
+        return str(created["model_id"])
+
+    def result(self, request_id: str) -> httpx.Response:
+        return self.http.post("/retrieve_future", json={"request_id": request_id})
+
+    def forward_backward(self, model_id: str, seq_id: int) -> httpx.Response:
+        message = pb.ForwardBackwardRequest(model_id=model_id, seq_id=seq_id, loss_fn="cross_entropy")
+        datum = message.data.add()
+        datum.model_input.add().encoded_text.tokens = np.array([1, 2], dtype="<i4").tobytes()
+        targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.array([2, 3], dtype="<i8").tobytes())
+        datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
+        return self.http.post("/forward_backward", content=message.SerializeToString())
+
+    def grad_norm(self, model_id: str, seq_id: int) -> float:
+        accepted = self.post("/optim_step", model_id=model_id, seq_id=seq_id, adam_params={"learning_rate": 0.0})
+        return float(self.result(accepted["request_id"]).json()["metrics"]["grad_norm"])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    engine = FakeEngine()
+    with hosted(tmp_path, lambda: engine, SETTINGS) as host:
+        server = Server(host, engine)
+        yield server
+        server.http.close()
+
+
+def test_duplicates_run_once(server: Server) -> None:
+    """Would catch a retried request that doubles a gradient, makes two models, or two checkpoints."""
+    session_id = server.session()
+    first = server.post("/create_model", session_id=session_id, model_seq_id=0, base_model="cookhouse/tiny")
+    again = server.post("/create_model", session_id=session_id, model_seq_id=0, base_model="cookhouse/tiny")
+    assert first == again
+    model_id = first["model_id"]
+    accepted = [server.forward_backward(model_id, 1).json() for _ in range(3)]
+    assert accepted[0] == accepted[1] == accepted[2]
+    once = server.grad_norm(model_id, 2)
+    server.forward_backward(model_id, 3)
+    assert server.grad_norm(model_id, 4) == once
+    saves = [server.post("/save_weights", model_id=model_id, seq_id=5, path="a") for _ in range(2)]
+    assert saves[0] == saves[1]
+    assert server.result(saves[0]["request_id"]).json()["path"].endswith("/weights/a")
+    assert [name for name, _ in server.engine.calls].count("forward_backward") == 2
+    assert [name for name, _ in server.engine.calls].count("create_model") == 1
+
+
+def test_duplicate_samples_run_once(server: Server) -> None:
+    """Would catch a retried sample that is drawn twice; clones' ids are near 10**18."""
+    session_id = server.session()
+    request = {"session_id": session_id, "sampling_session_seq_id": 0, "base_model": "cookhouse/tiny"}
+    sampler_id = server.post("/create_sampling_session", **request)["sampling_session_id"]
+    assert server.post("/create_sampling_session", **request)["sampling_session_id"] == sampler_id
+    sample = {
+        "sampling_session_id": sampler_id,
+        "seq_id": 10**18 - 1,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1]}]},
+        "sampling_params": {"max_tokens": 1},
+        "num_samples": 2,
+    }
+    first, again = server.post("/asample", **sample), server.post("/asample", **sample)
+    assert first == again
+    assert len(first["sample_sequence_ids"]) == 2
+
+
+def test_session_keys_repeat(server: Server) -> None:
+    """Would catch a retried create_session that leaves a second session behind."""
+    content = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+    ids = {
+        server.http.post("/create_session", json=content, headers={"X-Idempotency-Key": key}).json()["session_id"]
+        for key in ("a", "a", "b")
+    }
+    assert len(ids) == 2
+
+
+def test_results_may_be_fetched_again_and_polls_time_out(server: Server) -> None:
+    """Would catch a result consumed by its first fetch, and a 408 without the body that the SDK reads."""
+    model_id = server.model(server.session())
+    accepted = server.forward_backward(model_id, 2).json()  # id 1 is missing, so it waits a second
+    answers = [server.result(accepted["request_id"]) for _ in range(2)]
+    assert answers[0].content == answers[1].content
+    assert answers[0].headers["content-type"] == "application/x-protobuf"
+    future = server.host.service.futures.create(owner=server.host.service.keys.owner_of(KEY), session_id="s")
+    waiting = server.result(future.request_id)
+    assert waiting.status_code == 408
+    assert waiting.json() == {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}
+
+
+def test_a_finished_session_frees_its_models(server: Server) -> None:
+    """Would catch adapters and snapshots that stay in memory after their client said it is done."""
+    session_id = server.session()
+    model_id = server.model(session_id)
+    saved = server.post(
+        "/save_weights_for_sampler", model_id=model_id, seq_id=1, sampling_session_seq_id=0, kind="snapshot"
+    )
+    sampler_id = server.result(saved["request_id"]).json()["sampling_session_id"]
+    assert server.http.get(f"/samplers/{sampler_id}").json()["base_model"] == "cookhouse/tiny"
+    server.post(f"/sessions/{session_id}/finish", reason={"type": "success"})
+    server.post(f"/sessions/{session_id}/finish", reason={"type": "success"})
+    assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
+    assert server.forward_backward(model_id, 2).status_code == 404
+    assert server.http.get(f"/samplers/{sampler_id}").status_code == 404
+    _wait_until(lambda: {"delete_model", "delete_snapshot"} <= {name for name, _ in server.engine.calls})
+
+
+def test_a_silent_session_ends(server: Server) -> None:
+    """Would catch memory held for a client that died, and a session that ends although it beats."""
+    silent, beating = server.session(), server.session()
+    silent_model, beating_model = server.model(silent), server.model(beating)
+    for _ in range(16):
+        time.sleep(0.1)
+        server.post("/session_heartbeat", session_id=beating)
+    _wait_until(lambda: ("delete_model", silent_model) in server.engine.calls)
+    assert ("delete_model", beating_model) not in server.engine.calls
+
+
+def test_waiting_work_of_an_ended_session_fails(server: Server) -> None:
+    """Would catch a future that nobody will ever finish."""
+    session_id = server.session()
+    model_id = server.model(session_id)
+    waiting = server.forward_backward(model_id, 9).json()["request_id"]  # waits for the ids before it
+    server.post(f"/sessions/{session_id}/finish", reason={"type": "errored"})
+    assert "has ended" in server.result(waiting).json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "named"),
+    [
+        ("/create_model", b"{", 400, "body"),
+        ("/create_model", b'{"session_id": "x", "model_seq_id": "y", "base_model": 3}', 400, "model_seq_id"),
+        ("/create_model", b'{"session_id": "x", "model_seq_id": 0, "base_model": "cookhouse/tiny"}', 410, "session"),
+        ("/optim_step", b'{"model_id": "x", "adam_params": {}}', 404, "model 'x'"),
+        ("/forward_backward", b"\xff\xff\xff", 400, "protobuf"),
+        ("/forward_backward", b"", 404, "model ''"),
+        ("/forward_backward", bytes(200_000), 413, "at most 100000"),
+        ("/retrieve_future", b'{"request_id": "train-0"}', 404, "unknown request"),
+        ("/retrieve_future", b'{"request_id": "sample-0"}', 410, "again"),
+        ("/cancel_future", b'{"request_id": "sample-0"}', 200, ""),
+        ("/copy_weights", b"{}", 404, "POST /api/v1/copy_weights"),
+        ("/get_info", b'{"model_id": "' + b"x" * 10 + b'"}', 404, "not loaded"),
+    ],
+)
+def test_bad_requests_are_named(server: Server, path: str, body: bytes, status: int, named: str) -> None:
+    """Would catch a 5xx or a 409, which the SDK retries for minutes, and an answer without a JSON body."""
+    answer = server.http.post(path, content=body)
+    assert answer.status_code == status, answer.text
+    assert named in answer.json().get("detail", "")
+
+
+def test_a_body_without_a_length_is_bounded(server: Server) -> None:
+    """Would catch a limit that only looks at the declared length."""
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(1000):
+            yield bytes(10_000)
+
+    answer = server.http.post("/forward_backward", content=endless())
+    assert answer.status_code == 413
+    assert server.http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("key", [None, "", "tml-", "tml-test-key-00010", KEY[:-1]])
+def test_every_route_asks_for_the_key(server: Server, key: str | None) -> None:
+    """Would catch a route without the check, and keys compared by their beginning."""
+    headers = {} if key is None else {"X-API-Key": key}
+    stranger = httpx.Client(base_url=server.http.base_url, headers=headers, trust_env=False)
+    with stranger:
+        for route in ("/checkpoints", "/sessions", "/training_runs", "/get_server_capabilities"):
+            assert stranger.get(route).status_code == 401
+        for route in ("/create_session", "/retrieve_future", "/forward_backward", "/asample", "/client/config"):
+            assert stranger.post(route, content=b"{}").status_code == 401
+
+
+def test_another_tenants_requests_are_unknown(server: Server) -> None:
+    """Would catch ids that work for whoever has them."""
+    model_id = server.model(server.session())
+    accepted = server.forward_backward(model_id, 1).json()
+    other = Server(server.host, server.engine, OTHER_KEY)
+    assert other.result(accepted["request_id"]).status_code == 404
+    assert other.forward_backward(model_id, 2).status_code == 404
+    assert other.http.post("/get_info", json={"model_id": model_id}).status_code == 404
+    session_id = model_id.split(":")[0]
+    assert other.http.get(f"/sessions/{session_id}").status_code == 404
+    other.post(f"/sessions/{session_id}/finish", reason={"type": "success"})
+    assert server.forward_backward(model_id, 2).status_code == 200
+    other.http.close()
+
+
+def test_full_queues_answer_429(tmp_path: Path) -> None:
+    """Would catch queues without a bound, and a refusal that does not say when to come back."""
+    engine = FakeEngine()
+    settings = Settings(max_queued_requests=2, max_queued_samples=0, gap_seconds=60.0)
+    with hosted(tmp_path, lambda: engine, settings) as host:
+        server = Server(host, engine)
+        session_id = server.session()
+        model_id = server.model(session_id)
+        answers = [server.forward_backward(model_id, seq_id) for seq_id in (5, 6, 7)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert answers[2].headers["retry-after"] == "1"
+        sampler = {"session_id": session_id, "sampling_session_seq_id": 0, "base_model": "cookhouse/tiny"}
+        sampler_id = server.post("/create_sampling_session", **sampler)["sampling_session_id"]
+        sample = {
+            "sampling_session_id": sampler_id,
+            "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1]}]},
+            "sampling_params": {},
+        }
+        assert server.http.post("/asample", json=sample).status_code == 429
+        server.http.close()
+
+
+def _wait_until(condition: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
