@@ -5,8 +5,8 @@ Position t of a datum predicts `target_tokens`[t]. lp is the log-probability of 
 trained (temperature 1, fp32).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,8 +16,21 @@ from torch import Tensor
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
 from cookhouse.errors import InputError, UnknownNameError
 
-LossFunction = Callable[[Tensor, Mapping[str, Tensor], Mapping[str, float]], Tensor]
-"""(lp, inputs, config) to the elementwise loss; all tensors are fp32 in the shape of a datum's target tokens."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossInputs:
+    """What a loss reads beside lp: float inputs by name, options, and which datum each target belongs to.
+
+    Tensors hold the M targets of several datums end to end, fp32; `datum_M` counts from 0 and never decreases.
+    """
+
+    values: Mapping[str, Tensor]
+    config: Mapping[str, float]
+    datum_M: Tensor
+
+
+LossFunction = Callable[[Tensor, LossInputs], Tensor]
+"""(lp_M, inputs) to the elementwise loss_M."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,20 +40,19 @@ class Loss:
     function: LossFunction
     inputs: frozenset[str]
     """Names of float inputs beside `target_tokens`; all are required unless they have a default."""
-    defaults: Mapping[str, float]
+    defaults: Mapping[str, float] = field(default_factory=dict)
     """Inputs that may be absent, with the value that then stands at every position."""
-    config: Mapping[str, float]
+    config: Mapping[str, float] = field(default_factory=dict)
     """Options and their defaults."""
 
 
-def cross_entropy(lp: Tensor, inputs: Mapping[str, Tensor], config: Mapping[str, float]) -> Tensor:
+def cross_entropy(lp_M: Tensor, inputs: LossInputs) -> Tensor:
     """−w · lp. Absent weights count as one."""
-    del config
-    return -inputs["weights"] * lp
+    return -inputs.values["weights"] * lp_M
 
 
 LOSSES: Mapping[str, Loss] = {
-    "cross_entropy": Loss(function=cross_entropy, inputs=frozenset({"weights"}), defaults={"weights": 1.0}, config={}),
+    "cross_entropy": Loss(function=cross_entropy, inputs=frozenset({"weights"}), defaults={"weights": 1.0}),
 }
 
 
@@ -107,18 +119,24 @@ def check_tokens(name: str, tokens: NDArray[np.generic], vocab_size: int) -> Non
         )
 
 
-def loss_inputs(request: ForwardBackward, datum: TrainingDatum, device: torch.device) -> dict[str, Tensor]:
-    """Float inputs of a checked datum as fp32 tensors in the shape of its target tokens, defaults filled in."""
+def loss_inputs(request: ForwardBackward, data_D: Sequence[TrainingDatum], device: torch.device) -> LossInputs:
+    """Inputs of some checked datums of a request, end to end, defaults filled in."""
     loss = LOSSES[request.loss_fn]
-    shape = datum.loss_fn_inputs["target_tokens"].shape
-    tensors = {}
-    for key in loss.inputs:
-        values = datum.loss_fn_inputs.get(key)
-        array = np.full(shape, loss.defaults[key], np.float32) if values is None else values.astype(np.float32)
-        tensors[key] = torch.from_numpy(array).to(device)
-    return tensors
-
-
-def loss_config(request: ForwardBackward) -> dict[str, float]:
-    """Options of a checked request, defaults filled in."""
-    return {**LOSSES[request.loss_fn].config, **{key: float(value) for key, value in request.loss_fn_config.items()}}
+    shapes = [datum.loss_fn_inputs["target_tokens"].shape for datum in data_D]
+    values = {}
+    for key in sorted(loss.inputs):
+        arrays = [
+            np.full(shape, loss.defaults[key], np.float32)
+            if key not in datum.loss_fn_inputs
+            else datum.loss_fn_inputs[key]
+            for datum, shape in zip(data_D, shapes, strict=True)
+        ]
+        values[key] = torch.from_numpy(np.concatenate([array.reshape(-1).astype(np.float32) for array in arrays])).to(
+            device
+        )
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    return LossInputs(
+        values=values,
+        config={**loss.config, **{key: float(value) for key, value in request.loss_fn_config.items()}},
+        datum_M=torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)).to(device),
+    )

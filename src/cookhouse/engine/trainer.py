@@ -3,6 +3,7 @@
 Legend: N packed positions of a pass, M targets of a pass, D datums.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, TrainingDatum
 from cookhouse.engine.head import Targets
 from cookhouse.engine.lora import Segment, Weights
-from cookhouse.engine.losses import LOSSES, loss_config, loss_inputs
+from cookhouse.engine.losses import LOSSES, loss_inputs
 from cookhouse.engine.packing import pack, positions
 from cookhouse.errors import InputError
 
@@ -45,6 +46,14 @@ class _Job:
             request.data_D
         )
         self.loss = 0.0
+
+    def keep_logprobs(self, members: Sequence[_Item], shapes: Sequence[tuple[int, ...]], logprobs_M: Tensor) -> None:
+        """Store the outputs of the datums of one pass."""
+        flat = logprobs_M.cpu().numpy()
+        start = 0
+        for item, shape in zip(members, shapes, strict=True):
+            self.logprobs_D[item.datum] = flat[start : start + math.prod(shape)].reshape(shape)
+            start += math.prod(shape)
 
     def finish(self) -> ForwardBackwardOutput | InputError:
         """Add the gradient to the adapter's and return the outputs, or leave no trace of a loss that is not finite."""
@@ -99,18 +108,18 @@ def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor
     """Store each datum's log-probabilities and add its loss to its job; return the sum to differentiate."""
     total = logprobs_M.new_zeros(())
     start = 0
-    for item in items:
-        job = jobs[item.request]
-        datum = job.request.data_D[item.datum]
-        shape = datum.loss_fn_inputs["target_tokens"].shape
-        lp = logprobs_M[start : start + math.prod(shape)].view(shape)
-        start += math.prod(shape)
-        job.logprobs_D[item.datum] = lp.detach().cpu().numpy()
-        inputs = loss_inputs(job.request, datum, logprobs_M.device)
-        loss = LOSSES[job.request.loss_fn].function(lp, inputs, loss_config(job.request)).sum()
+    for request, group in itertools.groupby(items, key=lambda item: item.request):
+        job, members = jobs[request], list(group)
+        data_D = [job.request.data_D[item.datum] for item in members]
+        shapes = [datum.loss_fn_inputs["target_tokens"].shape for datum in data_D]
+        stop = start + sum(math.prod(shape) for shape in shapes)
+        inputs = loss_inputs(job.request, data_D, logprobs_M.device)
+        loss = LOSSES[job.request.loss_fn].function(logprobs_M[start:stop], inputs).sum()
         job.loss += float(loss.detach())
         if job.gradient is not None:
             total = total + loss
+        job.keep_logprobs(members, shapes, logprobs_M[start:stop].detach())
+        start = stop
     return total
 
 
