@@ -64,6 +64,26 @@ class Cookhouse:
         self._started.append(process)
         return process
 
+    def run_in_terminal(self, *arguments: str) -> tuple[int, str]:
+        """Run a command to its end on a terminal of its own; the exit code, and all that was drawn."""
+        leader, follower = os.openpty()
+        process = subprocess.Popen(
+            self._command(arguments),
+            cwd=self.folder,
+            env=self._environment({"TERM": "xterm-256color", "COLUMNS": "120"}),
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
+        )
+        os.close(follower)
+        drawn = bytearray()
+        with contextlib.suppress(OSError):  # what a terminal gives when its last program has gone
+            while part := os.read(leader, 65536):
+                drawn += part
+        os.close(leader)
+        return process.wait(timeout=PATIENCE_SECONDS), drawn.decode()
+
     def supervised(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """A small supervised run that has to succeed."""
         done = self.run("run", "supervised", *SETTINGS, *arguments, env=env)

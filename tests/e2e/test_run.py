@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 
@@ -44,8 +45,13 @@ def test_loss_falls(reference: Reference) -> None:
     assert sum(values[-5:]) < sum(values[:5])
 
 
-def test_the_same_seed_gives_the_same_losses_to_the_bit(cookhouse: Cookhouse, reference: Reference) -> None:
-    cookhouse.supervised("log_path=again")
+def test_the_same_seed_gives_the_same_losses_to_the_bit_on_a_terminal(
+    cookhouse: Cookhouse, reference: Reference
+) -> None:
+    code, drawn = cookhouse.run_in_terminal("run", "supervised", *SETTINGS, "log_path=again")
+    assert code == 0, drawn
+    assert re.search(r"step \d+/24  loss \d+\.\d+  [\d,]+ tokens/s  \d+:\d\d left", drawn)
+    assert "\x1b[" in drawn, "a terminal gets a line that is redrawn"
     assert losses(cookhouse.folder / "again") == reference.losses
 
 

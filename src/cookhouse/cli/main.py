@@ -75,7 +75,7 @@ def _verdict(error: Exception) -> tuple[str | None, int]:
         case InputError():
             return " ".join(str(error).split()), EXIT_BAD_INPUT
         case CookhouseError():
-            return str(error), EXIT_FAILURE
+            return "\n".join([str(error), *getattr(error, "__notes__", ())]), EXIT_FAILURE
         case typer.TyperException():
             return _usage_message(error), EXIT_BAD_INPUT
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):

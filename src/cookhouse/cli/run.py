@@ -77,8 +77,12 @@ def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> No
         result = asyncio.run(_execute(recipe, config, console))
     except InputError:
         raise
-    except BaseException:
-        _tell_how_to_resume(recipe, Path(config.log_path))
+    except KeyboardInterrupt:
+        typer.echo("\n".join(["stopped at once", *_how_to_resume(recipe, Path(config.log_path))]), err=True)
+        raise
+    except Exception as error:
+        for note in _how_to_resume(recipe, Path(config.log_path)):
+            error.add_note(note)
         raise
     report.print_summary(console, result.summary, program())
     if result.summary.is_interrupted:
@@ -127,12 +131,13 @@ def program() -> str:
     return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
-def _tell_how_to_resume(recipe: Recipe, folder: Path) -> None:
-    """Print the command that continues a run that broke, if it has saved anything."""
+def _how_to_resume(recipe: Recipe, folder: Path) -> list[str]:
+    """The command that continues a run that broke, if it has saved anything."""
     checkpoints = folder / "checkpoints.jsonl"
-    if checkpoints.exists() and checkpoints.stat().st_size:
-        settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
-        typer.echo(f"its last checkpoint is kept; continue with:\n  {program()} run {recipe.name} {settings}", err=True)
+    if not checkpoints.exists() or not checkpoints.stat().st_size:
+        return []
+    settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
+    return [f"its last checkpoint is kept; continue with:\n  {program()} run {recipe.name} {settings}"]
 
 
 def _has_user() -> bool:
