@@ -24,8 +24,8 @@ class Server:
         self.host, self.engine = host, engine
         self.http = httpx.Client(base_url=f"{host.url}/api/v1", headers={"X-API-Key": key}, timeout=30, trust_env=False)
 
-    def post(self, path: str, **content: Any) -> Any:
-        answer = self.http.post(path, json=content)
+    def post(self, route: str, /, **content: Any) -> Any:
+        answer = self.http.post(route, json=content)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -101,7 +101,7 @@ def test_duplicate_samples_run_once(server: Server) -> None:
 
 def test_session_keys_repeat(server: Server) -> None:
     """Would catch a retried create_session that leaves a second session behind."""
-    content = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+    content: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
     ids = {
         server.http.post("/create_session", json=content, headers={"X-Idempotency-Key": key}).json()["session_id"]
         for key in ("a", "a", "b")

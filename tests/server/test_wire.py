@@ -243,4 +243,5 @@ def test_samples_reach_the_sdk_whole() -> None:
     assert rows is not None
     assert rows[:2] == [None, None]
     assert rows[2] is not None
-    assert rows[2][0] == (8, pytest.approx(-0.2))
+    assert rows[2][0][0] == 8
+    assert rows[2][0][1] == pytest.approx(-0.2)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
+from cookhouse.server.auth import KeyRing
+from cookhouse.server.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
     from cookhouse.engine.contract import Engine
@@ -46,8 +48,9 @@ def run_server(
     stopped: ConcurrentFuture[None] = ConcurrentFuture()
     if watch_stdin:
         threading.Thread(target=_wait_for_eof, args=(stopped,), name="stdin", daemon=True).start()
-    with contextlib.closing(bind(host, port)) as listener:
-        # Imported here: a port in use is told at once, before torch is loaded.
+    KeyRing(api_keys)
+    with bind(host, port) as listener, lock_state_dir(state_dir):
+        # Imported here: what cannot be used is told at once, before torch is loaded.
         from cookhouse.server.service import Service
         from cookhouse.server.settings import Settings
 

@@ -1,14 +1,13 @@
 """A whole server but for HTTP: its parts, and the life of sessions."""
 
 import asyncio
-import fcntl
 import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import InputError
@@ -38,14 +37,13 @@ class Service:
     """
 
     def __init__(self, *, api_keys: Sequence[str], state_dir: Path, settings: Settings) -> None:
-        """Open the state folder.
+        """Open the state folder, which the caller has locked.
 
         Raises:
-            InputError: no usable key, or the folder is another server's or cannot be used.
+            InputError: no usable key, or the folder cannot be used.
         """
         self.settings = settings
         self.keys = KeyRing(api_keys)
-        self._lock = _lock(state_dir)
         self.store = Store(state_dir / "server.db")
         self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store)
         self.sessions = Sessions()
@@ -83,6 +81,7 @@ class Service:
             store=self.store,
         )
         self._sweeper: asyncio.Task[None] | None = None
+        self._is_shut_down = False
 
     async def open(self) -> None:
         self.futures.open()
@@ -104,14 +103,14 @@ class Service:
 
     def shut_down(self) -> None:
         """Stop the threads and close the files; blocking, at most about a second. Again does nothing."""
-        if self._lock.closed:
+        if self._is_shut_down:
             return
+        self._is_shut_down = True
         self._writer.shutdown(wait=False, cancel_futures=True)
         self.store.touch_runs(self.intake.taken_times())
         # An engine that is busy for longer may still be saving; its store ends with the process.
         if self.sequencer.stop(seconds=1.0):
             self.store.close()
-        self._lock.close()
 
     async def begin_session(
         self,
@@ -191,18 +190,3 @@ def _free_model(model: Model, engine: Engine) -> None:
 def _free_snapshot(sampler: Sampler, engine: Engine) -> None:
     if sampler.snapshot is not None and sampler.snapshot.is_made:
         engine.delete_snapshot(sampler.snapshot.snapshot_id)
-
-
-def _lock(state_dir: Path) -> IO[bytes]:
-    """Hold a state folder for this process alone."""
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-        lock = (state_dir / "server.lock").open("ab")
-    except OSError as error:
-        raise InputError(f"the state folder {state_dir} cannot be used: {error.strerror}; choose another") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        raise InputError(f"{state_dir} is in use by another server; stop it, or choose another folder") from error
-    return lock
