@@ -17,7 +17,7 @@ from tinker import types
 
 BASE_MODEL = os.environ.get("BASE_MODEL", "cookhouse/tiny")
 SEQUENCE = list(range(10, 40, 3))
-NUM_STEPS = 25
+NUM_STEPS = 60
 
 
 def main() -> None:
@@ -31,12 +31,11 @@ def main() -> None:
                 "weights": types.TensorData(data=[1.0 / len(SEQUENCE[1:])] * len(SEQUENCE[1:]), dtype="float32"),
             },
         )
-        steps = []
+        passes = []
         for _ in range(NUM_STEPS):  # all submitted before the first result is read
-            loss = trainer.forward_backward([datum], "cross_entropy")
-            trainer.optim_step(types.AdamParams(learning_rate=1e-2, eps=1e-8))
-            steps.append(loss)
-        losses = [step.result().metrics["loss:sum"] for step in steps]
+            passes.append(trainer.forward_backward([datum], "cross_entropy"))
+            trainer.optim_step(types.AdamParams(learning_rate=2e-2, eps=1e-8))
+        losses = [one.result().metrics["loss:sum"] for one in passes]
         for number, loss in enumerate(losses):
             print(f"step {number:2d}  loss {loss:.4f}")
 

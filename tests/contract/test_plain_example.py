@@ -2,7 +2,6 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-
 from tests.server.hosting import KEY, Host
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "plain_tinker.py"
