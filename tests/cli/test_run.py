@@ -1,13 +1,18 @@
-"""How the run command speaks of itself, and asks."""
+"""The run command over a made-up service: what it prints and how it ends; how it speaks of itself, and asks."""
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cookhouse.cli import run
+from cookhouse.cli import main, run
+from cookhouse.errors import ServiceError
+from cookhouse.training import FakeService
+from cookhouse.training.fake import Gate
 
 
 def test_the_program_is_named_as_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +56,76 @@ def test_asking_goes_on_until_the_answer_is_clear(
 ) -> None:
     typed(monkeypatch, *answers)
     assert run._ask("runs/x exists; what now?") == chosen
+
+
+SETTINGS = ("max_steps=8", "batch_size=4", "save_every=2", "num_eval=4", "log_path=mine")
+
+
+def run_supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gate: Gate | None = None) -> int:
+    """The exit code of a small run over a fake service, in a folder of its own."""
+    service = FakeService() if gate is None else FakeService(gate=gate)
+
+    async def connect(*_: object) -> FakeService:
+        return service
+
+    monkeypatch.setattr(run, "_connect", connect)
+    monkeypatch.chdir(tmp_path)
+    for name in ("TINKER_API_KEY", "TINKER_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "supervised", *SETTINGS])
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def signalling(at: dict[tuple[str, int], signal.Signals]) -> Gate:
+    """Sends this process a signal while an answer is awaited."""
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) in at:
+            signal.raise_signal(at[kind, number])
+            await asyncio.sleep(0.01)
+
+    return gate
+
+
+def test_a_whole_run_ends_with_its_summary(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_supervised(monkeypatch, tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "supervised of cookhouse/tiny: done after 8 of 8 steps" in out
+    assert "cookhouse sample --run mine" in out.splitlines()[-1]
+    assert not (tmp_path / "mine" / "service").exists(), "a server was started that nobody asked for"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_prints_the_command_that_continues(
+    sent: signal.Signals, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_supervised(monkeypatch, tmp_path, signalling({("forward_backward", 3): sent})) == 130
+    out = capsys.readouterr().out
+    assert "interrupted and saved after" in out
+    assert out.endswith("run supervised log_path=mine behavior_if_log_dir_exists=resume\n")
+
+
+def test_a_second_signal_stops_and_names_the_last_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gate = signalling({("forward_backward", 3): signal.SIGINT, ("forward_backward", 4): signal.SIGINT})
+    assert run_supervised(monkeypatch, tmp_path, gate) == 130
+    err = capsys.readouterr().err
+    assert err.startswith("stopped\nits last checkpoint is kept; continue with:\n")
+
+
+def test_a_failing_service_is_exit_1_with_the_command_that_continues(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward_backward", 5):
+            raise ServiceError("the accelerator is on fire")
+
+    assert run_supervised(monkeypatch, tmp_path, gate) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: the accelerator is on fire\n")
+    assert "run supervised log_path=mine behavior_if_log_dir_exists=resume" in err

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shlex
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,7 @@ def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> No
     except InputError:
         raise
     except KeyboardInterrupt:
-        typer.echo("\n".join(["stopped at once", *_how_to_resume(recipe, Path(config.log_path))]), err=True)
+        typer.echo("\n".join(["stopped", *_how_to_resume(recipe, Path(config.log_path))]), err=True)
         raise
     except Exception as error:
         for note in _how_to_resume(recipe, Path(config.log_path)):
@@ -99,6 +100,8 @@ async def _execute(recipe: Recipe, config: Any, console: "Console") -> "RunResul
     async def connect() -> "Service":
         return await _connect(address, embedded, console)
 
+    # What stops services and containers is to save as Ctrl-C does.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     async with embedded:
         running = recipes.run(
             recipe, config, connect=connect, sinks=[TerminalSink(console)], ask=_ask if _has_user() else None
