@@ -34,7 +34,7 @@ def main() -> None:
         passes = []
         for _ in range(NUM_STEPS):  # all submitted before the first result is read
             passes.append(trainer.forward_backward([datum], "cross_entropy"))
-            trainer.optim_step(types.AdamParams(learning_rate=2e-2, eps=1e-8))
+            trainer.optim_step(types.AdamParams(learning_rate=2e-3, eps=1e-8))
         losses = [one.result().metrics["loss:sum"] for one in passes]
         for number, loss in enumerate(losses):
             print(f"step {number:2d}  loss {loss:.4f}")
