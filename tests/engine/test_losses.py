@@ -50,6 +50,8 @@ def test_good_requests_pass_with_and_without_weights_and_with_several_targets() 
         ({"inputs": {"weights": np.array([1, 1, np.inf], np.float32)}}, "weights holds NaN or infinity at position 2"),
         ({"inputs": {"advantages": np.ones(3, np.float32)}}, "does not take advantages"),
         ({"loss_fn": "cross_entropi"}, "did you mean cross_entropy"),
+        ({"loss_fn": "stable_reinforce"}, "its objective is not published"),
+        ({"loss_fn": "ppo"}, "ppo lacks advantages, logprobs"),
     ],
 )
 def test_bad_requests_are_refused_by_name(changes: dict[str, Any], message: str) -> None:

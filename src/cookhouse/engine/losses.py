@@ -2,7 +2,9 @@
 
 Every loss is summed over tokens and datums, never averaged: callers put denominators into weights or advantages.
 Position t of a datum predicts `target_tokens`[t]. lp is the log-probability of the target under the weights being
-trained (temperature 1, fp32).
+trained (temperature 1, fp32), q the input `logprobs` recorded when the target was sampled, A the `advantages`.
+
+The losses and their options are the hosted service's (https://tinker-docs.thinkingmachines.ai/losses).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +53,80 @@ def cross_entropy(lp_M: Tensor, inputs: LossInputs) -> Tensor:
     return -inputs.values["weights"] * lp_M
 
 
+def importance_sampling(lp_M: Tensor, inputs: LossInputs) -> Tensor:
+    """−ρ · A with ρ = exp(lp − q): the policy gradient, corrected for the policy that sampled."""
+    return -_ratio(lp_M, inputs) * inputs.values["advantages"]
+
+
+def ppo(lp_M: Tensor, inputs: LossInputs) -> Tensor:
+    """−min(ρ · A, clip(ρ) · A); thresholds bound the ratio itself (https://arxiv.org/abs/1707.06347, equation 7)."""
+    return _clipped(_ratio(lp_M, inputs), inputs)
+
+
+def cispo(lp_M: Tensor, inputs: LossInputs) -> Tensor:
+    """−sg(clip(ρ)) · lp · A: a clipped ratio still lets every token teach (https://arxiv.org/abs/2506.13585, eq. 4)."""
+    weight_M = _clip(_ratio(lp_M, inputs).detach(), inputs)
+    return -weight_M * lp_M * inputs.values["advantages"]
+
+
+def dro(lp_M: Tensor, inputs: LossInputs) -> Tensor:
+    """−(lp · A − ½ β (lp − q)²): the policy term of direct reward optimization (https://arxiv.org/abs/2405.19107)."""
+    deviation_M = lp_M - inputs.values["logprobs"]
+    return -(lp_M * inputs.values["advantages"] - 0.5 * inputs.config["beta"] * deviation_M.square())
+
+
+def gspo(lp_M: Tensor, inputs: LossInputs) -> Tensor:
+    """PPO's objective with one ratio per datum, the token variant (https://arxiv.org/abs/2507.18071, section 4.3).
+
+    s = exp(mean of lp − q over the datum's positions where `sequence_ratio_mask` is not 0); each position takes the
+    value of s and the gradient of its own lp. A datum with no such position has s = 1.
+    """
+    is_counted_M = (inputs.values["sequence_ratio_mask"] != 0).to(lp_M.dtype)
+    num_datums = int(inputs.datum_M[-1]) + 1
+    log_ratio_M = (lp_M.detach() - inputs.values["logprobs"]) * is_counted_M
+    total_D = lp_M.new_zeros(num_datums).index_add_(0, inputs.datum_M, log_ratio_M)
+    count_D = lp_M.new_zeros(num_datums).index_add_(0, inputs.datum_M, is_counted_M)
+    sequence_ratio_M = torch.exp(total_D / count_D.clamp(min=1.0))[inputs.datum_M]
+    return _clipped(sequence_ratio_M * torch.exp(lp_M - lp_M.detach()), inputs)
+
+
+def _ratio(lp_M: Tensor, inputs: LossInputs) -> Tensor:
+    """exp(lp − q), and 1 where the advantage is 0: there a huge ratio would make NaN of what counts for nothing."""
+    is_used_M = inputs.values["advantages"] != 0
+    return torch.exp(torch.where(is_used_M, lp_M - inputs.values["logprobs"], 0.0))
+
+
+def _clip(ratio_M: Tensor, inputs: LossInputs) -> Tensor:
+    return ratio_M.clamp(inputs.config["clip_low_threshold"], inputs.config["clip_high_threshold"])
+
+
+def _clipped(ratio_M: Tensor, inputs: LossInputs) -> Tensor:
+    advantages_M = inputs.values["advantages"]
+    return -torch.minimum(ratio_M * advantages_M, _clip(ratio_M, inputs) * advantages_M)
+
+
+_POLICY_INPUTS = frozenset({"logprobs", "advantages"})
+
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": Loss(function=cross_entropy, inputs=frozenset({"weights"}), defaults={"weights": 1.0}),
+    "importance_sampling": Loss(function=importance_sampling, inputs=_POLICY_INPUTS),
+    "ppo": Loss(function=ppo, inputs=_POLICY_INPUTS, config={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
+    "cispo": Loss(
+        function=cispo, inputs=_POLICY_INPUTS, config={"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+    ),
+    # The hosted service publishes no default; 0.05 is the one of its examples.
+    "dro": Loss(function=dro, inputs=_POLICY_INPUTS, config={"beta": 0.05}),
+    # The hosted service publishes no defaults; these are the paper's (section 5.1).
+    "gspo": Loss(
+        function=gspo,
+        inputs=_POLICY_INPUTS | {"sequence_ratio_mask"},
+        config={"clip_low_threshold": 1 - 3e-4, "clip_high_threshold": 1 + 4e-4},
+    ),
+}
+
+_REFUSED = {
+    "stable_reinforce": "its objective is not published",
+    "custom": "losses traced on the client are not run here; pass forward_backward_custom a plain function",
 }
 
 
@@ -63,6 +137,8 @@ def check_request(request: ForwardBackward, vocab_size: int, max_tokens: int) ->
         InputError: unknown loss or option, or a datum whose inputs are missing, extra, misshapen, outside the
             vocabulary, not finite, or longer than `max_tokens`.
     """
+    if request.loss_fn in _REFUSED:
+        raise InputError(f"loss {request.loss_fn!r} is refused: {_REFUSED[request.loss_fn]}; use {', '.join(LOSSES)}")
     if request.loss_fn not in LOSSES:
         raise UnknownNameError("loss", request.loss_fn, LOSSES)
     loss = LOSSES[request.loss_fn]
