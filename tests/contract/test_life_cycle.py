@@ -9,6 +9,7 @@ import torch
 from tests.contract.calls import ADAM, BASE_MODEL, DATA, datum, gradient_norm, new_trainer, train
 from tests.server.hosting import KEY, Host
 from tinker import types
+from transformers import AutoTokenizer
 
 PROMPT = types.ModelInput.from_ints([3, 17, 4, 9])
 
@@ -208,6 +209,22 @@ def test_stop_token_ends_and_is_kept(client: tinker.ServiceClient) -> None:
     stopped = sampler.sample(PROMPT, 1, greedy(8, stop=[whole[2]])).result().sequences[0]
     assert list(stopped.tokens) == whole[: whole.index(whole[2]) + 1]
     assert stopped.stop_reason == "stop"
+
+
+def test_stop_string_ends_and_is_kept(host: Host, client: tinker.ServiceClient) -> None:
+    """Would catch a stop string compared with tokens, found late, or cut off."""
+    info = next(iter(host.service.base_models))
+    tokenizer = None if info.architecture == "fake" else AutoTokenizer.from_pretrained(info.tokenizer_id)
+
+    def text(tokens: list[int]) -> str:
+        return "".join(chr(32 + one) for one in tokens) if tokenizer is None else str(tokenizer.decode(tokens))
+
+    sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
+    whole = list(sampler.sample(PROMPT, 1, greedy(8)).result().sequences[0].tokens)
+    wanted = text(whole[2:4])
+    expected = next(whole[:end] for end in range(1, 9) if wanted in text(whole[:end]))
+    stopped = sampler.sample(PROMPT, 1, greedy(8, stop=[wanted])).result().sequences[0]
+    assert (list(stopped.tokens), stopped.stop_reason) == (expected, "stop")
 
 
 def test_top_k_of_one_is_greedy(client: tinker.ServiceClient) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted
 from tinker import types
 
+from cookhouse.engine.contract import SampleOutput
 from cookhouse.server.settings import Settings
 
 PROMPT = types.ModelInput.from_ints([3, 17, 4, 9])
@@ -219,3 +220,26 @@ def test_a_fault_of_the_engine_fails_one_future(tmp_path: Path) -> None:
             trainer.optim_step(types.AdamParams()).result()
         assert caught.value.category == "server"
         assert np.isfinite(train(trainer, 2)).all()
+
+
+def test_a_fault_while_sampling_fails_what_was_running(tmp_path: Path) -> None:
+    """Would catch samples that wait for ever, and an engine that is stepped again and again with the same fault."""
+
+    class FaultyEngine(FakeEngine):
+        num_faults = 1
+
+        def step_samples(self) -> Sequence[SampleOutput]:
+            if self.num_faults:
+                self.num_faults -= 1
+                raise ZeroDivisionError("a bug")
+            return super().step_samples()
+
+    with (
+        hosted(tmp_path, FaultyEngine) as host,
+        tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
+    ):
+        sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
+        with soon(), pytest.raises(tinker.RequestFailedError, match="ZeroDivisionError: a bug") as caught:
+            sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1)).result()
+        assert caught.value.category == "server"
+        assert len(sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1)).result().sequences) == 1

@@ -56,9 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cookhouse.server", description=__doc__, allow_abbrev=False)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
-    parser.add_argument(
-        "--state-dir", type=Path, default=Path.home() / ".cookhouse" / "server", help="folder of checkpoints and store"
-    )
+    parser.add_argument("--state-dir", type=Path, required=True, help="folder of checkpoints and database")
     parser.add_argument("--base-model", action="append", help="name, hub id or folder; repeatable")
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")

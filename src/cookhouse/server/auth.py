@@ -17,10 +17,10 @@ class KeyRing:
         if not api_keys:
             raise InputError("a server needs at least one API key; give one that starts with 'tml-'")
         for key in api_keys:
-            if not key.startswith(KEY_PREFIX) or len(key) < 12:
+            if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
                 raise InputError(
-                    f"the API key {key[:4]!r}... cannot be used; a key starts with {KEY_PREFIX!r} (the SDK refuses any "
-                    "other) and has at least 12 characters"
+                    f"an API key that starts with {key[:4]!r} cannot be used; a key starts with {KEY_PREFIX!r}, since "
+                    "the SDK sends no other"
                 )
         self._digests = [_digest(key) for key in api_keys]
 

@@ -58,6 +58,8 @@ def run_server(
         service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings or Settings())
         try:
             service.sequencer.start(make_engine or (lambda: _torch_engine(base_models)))
+            import cookhouse.server.app  # noqa: F401  loads FastAPI while the engine loads its model
+
             _wait_for_either(service.sequencer.ready, stopped)
             if not stopped.done():
                 service.base_models.fill(service.sequencer.ready.result())

@@ -160,8 +160,8 @@ class Training:
             self._store.add_run(row)
             return Result.of_json({**content, "model_id": model.model_id})
 
-        self._sessions.add_model(model, model_seq_id)
         model.creation = self._intake.accept(model, None, run)
+        self._sessions.add_model(model, model_seq_id)
         return model
 
     def _load(self, engine: Engine, model: Model, checkpoint: CheckpointRow, *, with_optimizer: bool) -> None:
