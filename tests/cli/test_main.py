@@ -104,3 +104,19 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert call() == 0
     out = capsys.readouterr().out
     assert all(f"\n  {name} " in out for name in ("run", "serve", "sample", "recipes", "describe"))
+
+
+def test_a_recipe_is_a_module_to_run() -> None:
+    words = [sys.executable, "-W", "error", "-m", "cookhouse.recipes.supervised", "batchsize=3"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: unknown setting of recipe supervised 'batchsize'; did you mean batch_size")
+
+
+def test_a_logged_warning_is_one_line_and_a_logged_exception_is_left_to_its_error() -> None:
+    code = (
+        "import logging\nfrom cookhouse.cli.main import _show_warnings\n_show_warnings()\n"
+        "log = logging.getLogger('x')\nlog.warning('slow')\nlog.info('quiet')\ntry: 1 / 0\nexcept ZeroDivisionError: log.exception('broken')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "warning: slow\n"

@@ -5,6 +5,7 @@ Exit codes: 0 it worked; 1 the service or the run failed; 2 the input was bad (o
 """
 
 import errno
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -55,6 +56,7 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line on `arguments` (default: those of the process) and exit with its code."""
+    _show_warnings()
     try:
         code = app(args=arguments, prog_name="cookhouse", standalone_mode=False)
     except typer.Abort:
@@ -67,6 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             raise
         typer.echo(f"error: {message}", err=True)
     sys.exit(code or 0)
+
+
+def _show_warnings() -> None:
+    """Logged warnings go to stderr, a line each; what is logged with an exception is told as the error it becomes."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    handler.addFilter(lambda record: record.exc_info is None)
+    logging.basicConfig(handlers=[handler])
 
 
 def _verdict(error: Exception) -> tuple[str | None, int]:

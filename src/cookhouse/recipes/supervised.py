@@ -1,9 +1,12 @@
 """Supervised fine-tuning on conversations: config, its defaults, and how they become a workflow."""
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
+from itertools import count
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,7 +128,9 @@ def _default(value: Any, otherwise: Any) -> Any:
 
 
 def _new_log_path() -> str:
-    return f"runs/supervised-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    stem = f"runs/supervised-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    free = (path for number in count(1) if not Path(path := stem if number == 1 else f"{stem}-{number}").exists())
+    return next(free)
 
 
 def _check(config: SupervisedConfig) -> None:
@@ -231,3 +236,8 @@ def _test_path(config: SupervisedConfig) -> Path | None:
     if config.test_path is not None:
         return Path(config.test_path)
     return data_file("conversations/test.jsonl") if config.dataset_path is None else None
+
+
+if __name__ == "__main__":
+    # By name: the command line stands above the recipes, which import nothing of it.
+    import_module("cookhouse.cli").main(["run", "supervised", *sys.argv[1:]])
