@@ -5,8 +5,8 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
-from itertools import count
 from importlib import import_module
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -128,9 +128,9 @@ def _default(value: Any, otherwise: Any) -> Any:
 
 
 def _new_log_path() -> str:
-    stem = f"runs/supervised-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
-    free = (path for number in count(1) if not Path(path := stem if number == 1 else f"{stem}-{number}").exists())
-    return next(free)
+    first = f"runs/supervised-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    candidates = chain([first], (f"{first}-{number}" for number in count(2)))
+    return next(path for path in candidates if not Path(path).exists())
 
 
 def _check(config: SupervisedConfig) -> None:

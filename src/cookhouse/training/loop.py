@@ -176,6 +176,7 @@ class TrainingLoop:
     async def _begin_evaluation(self, step: int) -> asyncio.Task[Mapping[str, float]] | None:
         if self._slots.evaluate is None or not self._cadence.is_eval_due(step):
             return None
+        self._telemetry.event("stage.start", step=step, stage=self._names.evaluate)
         name = f"{self._names.evaluate} of step {step}"
         with service_errors(name):
             finish = await self._patience.wait(self._slots.evaluate.begin(self._client, step), name, step=step)
