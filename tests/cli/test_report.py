@@ -1,12 +1,14 @@
 """What a person reads of a run."""
 
 import io
+import json
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 
-from cookhouse.cli.report import print_plan, print_previews, print_summary
+from cookhouse.cli.report import PreviewSink, print_plan, print_previews, print_summary
+from cookhouse.telemetry import Event
 from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
 
@@ -97,6 +99,14 @@ def test_a_long_example_is_cut() -> None:
     out = console()
     print_previews(out, [[("u" * 400, False), ("a" * 400, True), ("z", False)]])
     assert text_of(out).splitlines()[-1] == "u" * 400 + "⟦" + "a" * 200 + "…⟧"
+
+
+def test_a_run_shows_the_examples_that_it_announces() -> None:
+    out = console()
+    sink = PreviewSink(out)
+    sink.write(Event(name="data.preview", text={"pieces": json.dumps([("user: hi\n", False), ("hello", True)])}))
+    sink.write(Event(name="stage.start", text={"stage": "init_session"}))
+    assert text_of(out) == "\nan example, trained on what is in ⟦⟧\nuser: hi\n⟦hello⟧\n"
 
 
 def test_a_plan_names_its_figures() -> None:

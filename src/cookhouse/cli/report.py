@@ -1,11 +1,13 @@
 """What a run says to a person: the plan before it, the summary after it."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from cookhouse.evals import preview_plain, preview_rich
+from cookhouse.telemetry import Event, Record
 from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
 _ANSWER_CHARACTERS = 100
@@ -36,13 +38,27 @@ def print_plan(console: Console, plan: DryRunReport) -> None:
     print_previews(console, plan.previews)
 
 
-def print_previews(console: Console, previews: Sequence[Sequence[tuple[str, bool]]]) -> None:
+def print_previews(console: Console, previews: Iterable[Sequence[tuple[str, bool]]]) -> None:
     """The first examples: what is trained on is green and, where there is no color, stands in ⟦⟧."""
     has_color = console.color_system is not None
-    for number, pieces in enumerate(previews, start=1):
-        console.print(f"\nexample {number}, trained on what is " + ("green" if has_color else "in ⟦⟧"))
+    for pieces in previews:
+        console.print("\nan example, trained on what is " + ("green" if has_color else "in ⟦⟧"))
         shown = list(_first_characters(pieces))
         console.print(preview_rich(shown) if has_color else preview_plain(shown))
+
+
+class PreviewSink:
+    """Prints each example that a run shows before it trains: event `data.preview`, `pieces` a JSON list of pairs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def write(self, record: Record) -> None:
+        if isinstance(record, Event) and record.name == "data.preview":
+            print_previews(self._console, [json.loads(record.text["pieces"])])
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def _first_characters(pieces: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:

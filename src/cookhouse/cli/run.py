@@ -91,6 +91,7 @@ def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> No
 
 
 async def _execute(recipe: Recipe, config: Any, console: "Console") -> "RunResult":
+    from cookhouse.cli.report import PreviewSink
     from cookhouse.local import EmbeddedService, local_server
     from cookhouse.telemetry import TerminalSink
 
@@ -104,7 +105,11 @@ async def _execute(recipe: Recipe, config: Any, console: "Console") -> "RunResul
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     async with embedded:
         running = recipes.run(
-            recipe, config, connect=connect, sinks=[TerminalSink(console)], ask=_ask if _has_user() else None
+            recipe,
+            config,
+            connect=connect,
+            sinks=[TerminalSink(console), PreviewSink(console)],
+            ask=_ask if _has_user() else None,
         )
         return await embedded.guard(running)
 
