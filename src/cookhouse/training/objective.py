@@ -1,9 +1,9 @@
 """What is asked of the service for a piece of work, and what its answer says."""
 
-import math
 from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
+import numpy as np
 import tinker
 
 from cookhouse.telemetry import keys
@@ -29,17 +29,18 @@ class CrossEntropy:
 
     def finish(self, work: Work, output: tinker.ForwardBackwardOutput) -> Mapping[str, float]:
         """Mean negative log-likelihood over the batch, −Σ weight·logprob / Σ weight, and token counts."""
-        weights_D = [datum.loss_fn_inputs["weights"].to_numpy().ravel() for datum in work.data_D]
-        logprobs_D = [fields["logprobs"].to_numpy().ravel() for fields in output.loss_fn_outputs]
-        products = [
-            float(weight) * float(logprob)
-            for weights, logprobs in zip(weights_D, logprobs_D, strict=True)
-            for weight, logprob in zip(weights, logprobs, strict=True)
-            if weight != 0
-        ]
-        total_weight = math.fsum(float(weight) for weights in weights_D for weight in weights)
+        # Sums, not dot products: those may differ in the last bit from one machine, or one day, to the next.
+        loss = total_weight = 0.0
+        num_trained = 0
+        for datum, fields in zip(work.data_D, output.loss_fn_outputs, strict=True):
+            weights = datum.loss_fn_inputs["weights"].to_numpy().astype(np.float64)
+            logprobs = fields["logprobs"].to_numpy().astype(np.float64)
+            trained = weights != 0
+            loss -= float(np.sum(weights[trained] * logprobs[trained]))
+            total_weight += float(np.sum(weights))
+            num_trained += int(np.count_nonzero(trained))
         return {
-            keys.TRAIN_LOSS: -math.fsum(products) / total_weight,
+            keys.TRAIN_LOSS: loss / total_weight,
             keys.TRAIN_TOKENS: float(sum(datum.model_input.length for datum in work.data_D)),
-            keys.TRAIN_TRAINED_TOKENS: float(len(products)),
+            keys.TRAIN_TRAINED_TOKENS: float(num_trained),
         }

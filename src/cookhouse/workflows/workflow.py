@@ -65,9 +65,15 @@ class Workflow(Generic[S]):
 
     def describe(self) -> str:
         """The stages as a tree; `?` marks those that run at some steps only."""
-        lines = [self.name, *_branch("setup", [stage.name for stage in self.setup])]
-        lines += _branch("loop", [slot.name + "?" * slot.is_optional for slot in self.loop])
-        lines += _branch("final", [*(stage.name for stage in self.final), self.cleanup.name])
+        parts = {
+            "setup": [stage.name for stage in self.setup],
+            "loop": [slot.name + "?" * slot.is_optional for slot in self.loop],
+            "final": [*(stage.name for stage in self.final), self.cleanup.name],
+        }
+        lines = [self.name]
+        for (title, names), (edge, indent) in zip(parts.items(), _edges(len(parts)), strict=True):
+            lines.append(edge + title)
+            lines += [indent + inner + name for name, (inner, _) in zip(names, _edges(len(names)), strict=True)]
         return "\n".join(lines)
 
     def _refuse(self, stage: str, verb: str, missing: set[str], allowed: set[str]) -> None:
@@ -78,5 +84,6 @@ class Workflow(Generic[S]):
             )
 
 
-def _branch(title: str, names: list[str]) -> list[str]:
-    return [f"├── {title}", *(f"│   ├── {name}" for name in names)]
+def _edges(count: int) -> list[tuple[str, str]]:
+    """What stands before each of `count` branches, and before what hangs on it."""
+    return [("├── ", "│   ")] * (count - 1) + [("└── ", "    ")]
