@@ -46,8 +46,8 @@ async def test_closing_sends_waiters_away() -> None:
     waiting = asyncio.create_task(futures.wait(new(futures), 60))
     await asyncio.sleep(0.01)
     futures.close()
-    assert await waiting is None
-    assert await futures.wait(new(futures), 60) is None
+    assert await asyncio.wait_for(waiting, 5) is None
+    assert await asyncio.wait_for(futures.wait(new(futures), 60), 5) is None
 
 
 async def test_results_survive_being_fetched() -> None:
