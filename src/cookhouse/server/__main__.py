@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             api_keys=keys or [str(new_key)],
             state_dir=options.state_dir,
             base_models=options.base_model or [TINY_MODEL],
+            device=options.device,
+            precision=options.precision,
             watch_stdin=options.watch_stdin,
             on_ready=lambda url: _announce(url, new_key, as_json=options.json),
         )
@@ -58,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, required=True, help="folder of checkpoints and database")
     parser.add_argument("--base-model", action="append", help="name, hub id or folder; repeatable")
+    parser.add_argument("--device", help="cpu, cuda or cuda:N; default: cuda where there is one")
+    parser.add_argument("--precision", help="float32 or bfloat16, of base model and activations; default: by device")
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
     return parser

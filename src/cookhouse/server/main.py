@@ -33,6 +33,8 @@ def run_server(
     api_keys: Sequence[str],
     state_dir: Path,
     base_models: Sequence[str],
+    device: str | None = None,
+    precision: str | None = None,
     make_engine: "Callable[[], Engine] | None" = None,
     settings: "Settings | None" = None,
     watch_stdin: bool = False,
@@ -43,7 +45,7 @@ def run_server(
     `port` 0 takes a free one. Connections made before the engine is ready wait for it. Call it in the main thread.
 
     Raises:
-        InputError: the address, the keys, the state folder or a base model cannot be used.
+        InputError: the address, the keys, the state folder, the device, the precision or a base model cannot be used.
     """
     stopped: ConcurrentFuture[None] = ConcurrentFuture()
     if watch_stdin:
@@ -57,7 +59,7 @@ def run_server(
         _raise_descriptor_limit()
         service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings or Settings())
         try:
-            service.sequencer.start(make_engine or (lambda: _torch_engine(base_models)))
+            service.sequencer.start(make_engine or (lambda: _torch_engine(base_models, device, precision)))
             import cookhouse.server.app  # noqa: F401  loads FastAPI while the engine loads its model
 
             _wait_for_either(service.sequencer.ready, stopped)
@@ -145,10 +147,10 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(call)
 
 
-def _torch_engine(base_models: Sequence[str]) -> "Engine":
+def _torch_engine(base_models: Sequence[str], device: str | None, precision: str | None) -> "Engine":
     from cookhouse.engine import TorchEngine
 
-    return TorchEngine(base_models=base_models)
+    return TorchEngine(base_models=base_models, device=device, precision=precision)
 
 
 def _wait_for_eof(ended: "ConcurrentFuture[None]") -> None:
