@@ -45,7 +45,8 @@ class BaseModel:
         self.routing = Routing()
         self._model = model.requires_grad_(False).eval()
         self._sites = tuple(_adapt(model, self.routing))
-        self._decoder: nn.Module = model.get_decoder()
+        self.decoder: nn.Module = model.get_decoder()
+        self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         output = model.get_output_embeddings()
         output_name = next(name for name, module in model.named_modules() if module is output)
         self.head = Head(output, output_name)
@@ -136,7 +137,7 @@ class BaseModel:
         if torch.is_grad_enabled():
             embeddings_1NH = embeddings_1NH.detach().requires_grad_()
         with self.routing.use(segments):
-            output = self._decoder(
+            output = self.decoder(
                 inputs_embeds=embeddings_1NH, position_ids=positions_N.unsqueeze(0), use_cache=False, layout=layout
             )
         hidden_NH: Tensor = output.last_hidden_state[0]

@@ -38,9 +38,10 @@ class Head:
 
     def __init__(self, projection: nn.Module, name: str) -> None:
         assert isinstance(projection, LoraLinear | nn.Linear)
+        self.projection = projection
+        self.name = name
         self._weight_VH = projection.weight
         self._bias_V = projection.bias
-        self._name = name
 
     @property
     def vocab_size(self) -> int:
@@ -56,7 +57,7 @@ class Head:
         """Logits (C, V) in fp32; segments index the rows of `hidden_CH`."""
         logits_CV = nn.functional.linear(hidden_CH, self._weight_VH, self._bias_V)
         for segment, rows in self._adapted(segments):
-            a_RH, b_VR = segment.weights.views[self._name]
+            a_RH, b_VR = segment.weights.views[self.name]
             logits_CV[rows].addmm_(hidden_CH[rows] @ a_RH.T, b_VR.T, alpha=segment.weights.layout.scaling)
         return logits_CV.float()
 
@@ -70,10 +71,8 @@ class Head:
         return torch.cat(parts)
 
     def rows(self, hidden_NH: Tensor, rows_B: Tensor, segments: Sequence[Segment]) -> Tensor:
-        """Logits (B, V) in fp32 at packed rows that never decrease; equal rows are computed once."""
-        unique_C, index_B = torch.unique_consecutive(rows_B, return_inverse=True)
-        logits_CV = self.logits(hidden_NH[unique_C], _clip(segments, unique_C))
-        return logits_CV if len(unique_C) == len(rows_B) else logits_CV[index_B]
+        """Logits (B, V) in fp32 at ascending packed rows."""
+        return self.logits(hidden_NH[rows_B], _clip(segments, rows_B))
 
     def topk_logprobs(
         self, hidden_NH: Tensor, rows_C: Tensor, k: int, segments: Sequence[Segment]
@@ -107,14 +106,14 @@ class Head:
             dlogits_CV = dlogits_CV.to(hidden_NH.dtype)
             dhidden_CH = dlogits_CV @ self._weight_VH
             for segment, rows in self._adapted(chunk.segments):
-                low_CR = hidden_CH[rows] @ segment.weights.views[self._name][0].T
-                backward_segment(segment, self._name, hidden_CH[rows], low_CR, dlogits_CV[rows], dhidden_CH[rows])
+                low_CR = hidden_CH[rows] @ segment.weights.views[self.name][0].T
+                backward_segment(segment, self.name, hidden_CH[rows], low_CR, dlogits_CV[rows], dhidden_CH[rows])
             dhidden_NH[chunk.rows_C] = dhidden_CH
         return dhidden_NH
 
     def _adapted(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, slice]]:
         for segment in segments:
-            if self._name in segment.weights.views:
+            if self.name in segment.weights.views:
                 yield segment, slice(segment.start, segment.stop)
 
     def _chunks(self, targets: Targets, segments: Sequence[Segment]) -> Iterator[_Chunk]:

@@ -1,6 +1,6 @@
 """Low-rank adapters: where they attach, how one lies in memory, and the linear layer that applies them.
 
-Legend: N packed positions, I features in, O features out, R rank.
+Legend: N packed positions, I features in, O features out, R rank, E experts.
 """
 
 import math
@@ -22,19 +22,44 @@ ALPHA = 32.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSite:
-    """A linear layer that can carry an adapter."""
+    """A linear layer that can carry an adapter, or one projection of all experts of a mixture layer."""
 
     name: str
-    """Name of the module in the `transformers` model, e.g. `model.layers.0.self_attn.q_proj`."""
+    """Where it is in the `transformers` model: `model.layers.0.self_attn.q_proj`, `model.layers.0.mlp.experts.up_proj`."""
     part: str
     """`attn`, `mlp` or `unembed`."""
     in_features: int
     out_features: int
+    num_experts: int | None = None
+    """Matrices of these features, one per expert, each with an adapter of its own; None for a plain layer."""
+    parameter: str = ""
+    """Name of the frozen parameter, if it is not the module's `weight`."""
+    rows: slice = slice(None)
+    """Which features out of that parameter are this site's: experts keep gate and up projections as one."""
+    is_transposed: bool = False
+    """Whether that parameter is (…, I, O)."""
+
+    @property
+    def num_features(self) -> int:
+        """Features in and out, summed over the experts."""
+        return (self.num_experts or 1) * (self.in_features + self.out_features)
+
+    @property
+    def parameter_name(self) -> str:
+        """Name of the frozen parameter."""
+        return self.parameter or f"{self.name}.weight"
+
+    def select(self, parameter: Tensor) -> Tensor:
+        """This site's matrices, (O, I) or (E, O, I), as a view of the frozen parameter."""
+        weight = parameter.mT if self.is_transposed else parameter
+        return weight[..., self.rows, :]
 
 
 @dataclass(frozen=True)
 class AdapterLayout:
-    """Where the matrices of each site lie in an adapter's flat tensor: A (R, I) then B (O, R), site after site."""
+    """Where the matrices of each site lie in an adapter's flat tensor, site after site: A (R, I) then B (O, R), and for
+    experts A (E, R, I) then B (E, O, R).
+    """
 
     sites: tuple[LoraSite, ...]
     spec: LoraSpec
@@ -45,13 +70,13 @@ class AdapterLayout:
         starts, total = {}, 0
         for site in self.sites:
             starts[site.name] = total
-            total += self.spec.rank * (site.in_features + site.out_features)
+            total += self.spec.rank * site.num_features
         return starts
 
     @cached_property
     def num_parameters(self) -> int:
         """Rank times the sum of features in and out over the sites."""
-        return self.spec.rank * sum(site.in_features + site.out_features for site in self.sites)
+        return self.spec.rank * sum(site.num_features for site in self.sites)
 
     @property
     def scaling(self) -> float:
@@ -62,22 +87,21 @@ class AdapterLayout:
         """The (A, B) matrices of each site as views of a flat tensor of `num_parameters` elements."""
         rank, out = self.spec.rank, {}
         for site in self.sites:
+            stack = () if site.num_experts is None else (site.num_experts,)
+            shapes = (*stack, rank, site.in_features), (*stack, site.out_features, rank)
             start = self.offsets[site.name]
-            middle = start + rank * site.in_features
-            end = middle + rank * site.out_features
-            out[site.name] = (
-                flat[start:middle].view(rank, site.in_features),
-                flat[middle:end].view(site.out_features, rank),
-            )
+            middle = start + math.prod(shapes[0])
+            end = middle + math.prod(shapes[1])
+            out[site.name] = flat[start:middle].view(shapes[0]), flat[middle:end].view(shapes[1])
         return out
 
     def initial(self, device: torch.device) -> Tensor:
         """A uniform in ±1/√I as `nn.Linear` does, B zero: the base model's output is unchanged. Seeded per adapter."""
         generator = torch.Generator().manual_seed(self.spec.seed % 2**63)
         flat = torch.zeros(self.num_parameters)
-        for a_RI, _ in self.views(flat).values():
-            bound = 1.0 / math.sqrt(a_RI.shape[1])
-            a_RI.uniform_(-bound, bound, generator=generator)
+        for a, _ in self.views(flat).values():
+            bound = 1.0 / math.sqrt(a.shape[-1])
+            a.uniform_(-bound, bound, generator=generator)
         return flat.to(device)
 
 
@@ -184,12 +208,25 @@ def backward_segment(
     segment: Segment, name: str, x_NI: Tensor, low_NR: Tensor, dy_NO: Tensor, dx_NI: Tensor | None
 ) -> None:
     """Add one segment's adapter gradients, and its share of dx in place. `low_NR` is A x; gradients are fp32."""
-    a_RI, b_OR = segment.weights.views[name]
-    scaling = segment.weights.layout.scaling
+    gradient = None if segment.gradient is None else segment.gradient[name]
+    backward_matrices(segment.weights.views[name], segment.weights.layout.scaling, gradient, x_NI, low_NR, dy_NO, dx_NI)
+
+
+def backward_matrices(
+    matrices: tuple[Tensor, Tensor],
+    scaling: float,
+    gradient: tuple[Tensor, Tensor] | None,
+    x_NI: Tensor,
+    low_NR: Tensor,
+    dy_NO: Tensor,
+    dx_NI: Tensor | None,
+) -> None:
+    """`backward_segment` for one A (R, I) and B (O, R) and their gradients."""
+    a_RI, b_OR = matrices
     dlow_NR = (dy_NO @ b_OR).mul_(scaling)
     if dx_NI is not None:
         dx_NI.addmm_(dlow_NR, a_RI)
-    if segment.gradient is not None:
-        da_RI, db_OR = segment.gradient[name]
+    if gradient is not None:
+        da_RI, db_OR = gradient
         da_RI.add_(dlow_NR.T @ x_NI)
         db_OR.add_(dy_NO.T @ low_NR, alpha=scaling)

@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, SampleOutput, SampleRequest, TrainingDatum
+from cookhouse.engine.contract import (
+    ForwardBackward,
+    ForwardBackwardOutput,
+    LoraSpec,
+    SampleOutput,
+    SampleRequest,
+    TrainingDatum,
+)
+from cookhouse.engine.lora import Weights
 from cookhouse.engine.sampler import Sampler
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE
@@ -226,3 +234,33 @@ def test_bf16_stays_near_fp32(qwen3_folder: str) -> None:
     assert rounded is not None
     assert expected is not None
     assert torch.tensor(rounded[1:] - expected[1:]).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_fused_step_equals_torch(engine: TorchEngine, ask: Ask, qwen3_folder: str, precision: str) -> None:
+    """Mixed adapters, a bare base model and unequal lengths; in bf16 the fused step keeps more digits than torch."""
+    other = TorchEngine(base_models=[qwen3_folder], device="cpu", precision=precision)
+    requests = [
+        ask(f"r{i}", prompt_T=PROMPT_T[: 20 + 3 * i], num_samples=2, seed=i, max_tokens=20, snapshot_id=snapshot)
+        for i, snapshot in enumerate(["snapshot", None, "second", "snapshot", "second", None])
+    ]
+    layouts = {"snapshot": engine._snapshot("snapshot")[1], "second": None}
+    engine.create_model("other", qwen3_folder, LoraSpec(rank=3, seed=9, train_mlp=False))
+    engine._adapter("other").params.add_(0.02)
+    engine.snapshot("other", "second")
+    layouts["second"] = engine._snapshot("second")[1]
+    outputs = []
+    for is_native in (True, False):
+        for name, weights in layouts.items():
+            assert weights is not None
+            other._put_snapshot(name, qwen3_folder, Weights(weights.layout, weights.flat.to(other._dtype)))
+        other._samplers[qwen3_folder] = Sampler(other._bases[qwen3_folder], cache_bytes=2**22, is_native=is_native)
+        outputs.append(_sample(other, *requests))
+    native, plain = outputs
+    for name, output in native.items():
+        for one, two in zip(output.sequences, plain[name].sequences, strict=True):
+            if precision == "float32":
+                assert one.tokens_T.tolist() == two.tokens_T.tolist()
+                np.testing.assert_allclose(one.logprobs_T, two.logprobs_T, atol=1e-5)
+            else:
+                assert one.logprobs_T[0] == pytest.approx(two.logprobs_T[0], abs=0.05)

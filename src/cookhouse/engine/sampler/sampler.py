@@ -1,6 +1,6 @@
 """Samples from one base model and its adapters: every running sequence advances by one token a step.
 
-Legend: N packed positions of a pass, B sequences whose next token is chosen, K ranked candidates.
+Legend: B sequences whose next token is chosen, K ranked candidates.
 """
 
 import secrets
@@ -15,11 +15,11 @@ from torch import Tensor
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
 from cookhouse.engine.head import Targets
-from cookhouse.engine.lora import Segment, Weights
+from cookhouse.engine.lora import Weights
 from cookhouse.engine.losses import check_tokens
 from cookhouse.engine.sampler.blocks import BlockManager
-from cookhouse.engine.sampler.cache import KeyValueCache, PagedLayout
 from cookhouse.engine.sampler.choose import Choice, choose, sequence_seed, uniforms
+from cookhouse.engine.sampler.runner import Reading, Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.sequence import Sequence
 from cookhouse.errors import InputError
@@ -50,7 +50,8 @@ class _Request:
 class Sampler:
     """Continuous batching over one base model; see `Engine` for the methods' contract."""
 
-    def __init__(self, base: BaseModel, cache_bytes: int) -> None:
+    def __init__(self, base: BaseModel, cache_bytes: int, *, is_native: bool = True) -> None:
+        """`is_native` False keeps decoding in torch even where the fused step could do it."""
         self._base = base
         shape = base.cache_shape
         block_bytes = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * _BLOCK_SIZE * base.dtype.itemsize
@@ -58,7 +59,7 @@ class Sampler:
         self._scheduler = Scheduler(
             BlockManager(num_blocks, _BLOCK_SIZE), max_running=_MAX_RUNNING, budget_tokens=_BUDGET_TOKENS
         )
-        self._cache = KeyValueCache(shape, num_blocks, _BLOCK_SIZE, base.device, base.dtype)
+        self._runner = Runner(base, num_blocks, _BLOCK_SIZE, is_native=is_native)
         self._requests: dict[str, _Request] = {}
 
     @property
@@ -113,74 +114,51 @@ class Sampler:
 
     @torch.no_grad()
     def step(self) -> list[SampleOutput]:
-        """Run one pass and return the requests that it finished."""
-        pieces = sorted(self._scheduler.plan().pieces, key=self._adapter_order)
-        if not pieces:
-            return []
-        hidden_NH, segments, first_rows = self._forward(pieces)
-        self._score_prompts(pieces, first_rows, hidden_NH, segments)
+        """Advance every running sequence by one token, read prompts, and return the requests that finished."""
+        pieces = sorted(self._scheduler.plan().pieces, key=lambda piece: id(self._weights(piece)))
+        decoding = [piece for piece in pieces if piece.is_decoding]
+        reading = [piece for piece in pieces if not piece.is_decoding]
+        ready = [*(piece for piece in reading if piece.is_last), *decoding]
+        parts = [self._read(reading)] if reading else []
+        if decoding:
+            parts.append(self._runner.decode(decoding, [self._weights(piece) for piece in decoding]))
         for piece in pieces:
             piece.sequence.num_cached = piece.stop
-        ready = [
-            (piece, row + piece.stop - piece.start - 1)
-            for piece, row in zip(pieces, first_rows, strict=True)
-            if piece.is_last
-        ]
         if not ready:
             return []
         sequences, rows = self._fork(ready)
-        self._choose(sequences, self._logits(hidden_NH, rows, segments))
+        self._choose(sequences, torch.cat(parts)[rows])
         return self._finish(sequences)
 
-    def _adapter_order(self, piece: Piece) -> int:
-        return id(self._requests[piece.sequence.request.request_id].weights)
+    def _weights(self, piece: Piece) -> Weights | None:
+        return self._requests[piece.sequence.request.request_id].weights
 
-    def _forward(self, pieces: Seq[Piece]) -> tuple[Tensor, list[Segment], list[int]]:
-        """Hidden states (N, H) of a pass, its adapter segments, and each piece's first row."""
-        tokens = [token for piece in pieces for token in piece.sequence.tokens[piece.start : piece.stop]]
-        positions = [position for piece in pieces for position in range(piece.start, piece.stop)]
-        segments: list[Segment] = []
-        first_rows: list[int] = []
-        row = 0
-        for piece in pieces:
-            weights = self._requests[piece.sequence.request.request_id].weights
-            first_rows.append(row)
-            row += piece.stop - piece.start
-            if weights is None:
-                continue
-            is_same = segments and segments[-1].weights is weights
-            start = segments.pop().start if is_same else first_rows[-1]
-            segments.append(Segment(start=start, stop=row, weights=weights))
-        device = self._base.device
-        hidden_NH = self._base.hidden(
-            torch.tensor(tokens, device=device),
-            torch.tensor(positions, device=device),
-            PagedLayout(self._cache, pieces, device),
-            segments,
-        )
-        return hidden_NH, segments, first_rows
+    def _read(self, pieces: Seq[Piece]) -> Tensor:
+        """Read pieces of prompts; return logits (B, V) after those that reach their last token."""
+        reading = self._runner.read(pieces, [self._weights(piece) for piece in pieces])
+        for piece, first_row in zip(pieces, reading.first_rows, strict=True):
+            self._score_prompt(piece, first_row, reading)
+        rows = [
+            first_row + piece.stop - piece.start - 1
+            for piece, first_row in zip(pieces, reading.first_rows, strict=True)
+            if piece.is_last
+        ]
+        return self._base.head.rows(reading.hidden_NH, torch.tensor(rows, device=self._base.device), reading.segments)
 
-    def _logits(self, hidden_NH: Tensor, rows: Seq[int], segments: Seq[Segment]) -> Tensor:
-        """Logits (B, V) fp32 at packed rows, which never decrease."""
-        rows_B = torch.tensor(rows, device=hidden_NH.device)
-        return self._base.head.rows(hidden_NH, rows_B, segments)
-
-    def _fork(self, ready: Seq[tuple[Piece, int]]) -> tuple[list[Sequence], list[int]]:
+    def _fork(self, ready: Seq[Piece]) -> tuple[list[Sequence], list[int]]:
         """Sequences whose next token is due, with the row of its logits; a prompt just read gives all its samples."""
         sequences, rows = [], []
-        for piece, row in ready:
+        for row, piece in enumerate(ready):
             parent = piece.sequence
-            sequences.append(parent)
-            rows.append(row)
-            for index in range(1, parent.num_forks + 1):
-                child = parent.fork(index, parent.seed)
+            children = [parent.fork(index, parent.seed) for index in range(1, parent.num_forks + 1)]
+            for child in children:
                 copy = self._scheduler.fork(parent, child)
                 if copy:
-                    self._cache.copy_block(*copy)
-                self._requests[parent.request.request_id].live.append(child)
-                sequences.append(child)
-                rows.append(row)
+                    self._runner.copy_block(*copy)
+            self._requests[parent.request.request_id].live += children
             parent.num_forks = 0
+            sequences += [parent, *children]
+            rows += [row] * (1 + len(children))
         return sequences, rows
 
     def _choose(self, sequences: Seq[Sequence], logits_BV: Tensor) -> None:
@@ -222,31 +200,28 @@ class Sampler:
                 outputs.append(_output(state))
         return outputs
 
-    def _score_prompts(
-        self, pieces: Seq[Piece], first_rows: Seq[int], hidden_NH: Tensor, segments: Seq[Segment]
-    ) -> None:
-        """Log-probabilities of the prompt tokens that this pass's positions predict, where they were asked for."""
-        for piece, first_row in zip(pieces, first_rows, strict=True):
-            state = self._requests[piece.sequence.request.request_id]
-            if state.prompt_logprobs_T is None and state.topk_tokens_TK is None:
-                continue
-            # Position t predicts token t + 1; a prompt that is read again after preemption was scored before.
-            start, stop = max(piece.start + 1, state.num_scored), min(piece.stop + 1, piece.sequence.num_prompt)
-            if start >= stop:
-                continue
-            rows = torch.arange(first_row + start - 1 - piece.start, first_row + stop - 1 - piece.start)
-            rows = rows.to(hidden_NH.device)
-            state.num_scored = stop
-            if state.prompt_logprobs_T is not None:
-                tokens = torch.tensor(piece.sequence.tokens[start:stop], device=hidden_NH.device)
-                scored = self._base.head.logprobs(hidden_NH, Targets(rows, tokens), segments)
-                state.prompt_logprobs_T[start:stop] = scored.cpu().numpy()
-            if state.topk_tokens_TK is not None and state.topk_logprobs_TK is not None:
-                ranked, tokens = self._base.head.topk_logprobs(
-                    hidden_NH, rows, state.request.topk_prompt_logprobs, segments
-                )
-                state.topk_tokens_TK[start:stop] = tokens.cpu().numpy()
-                state.topk_logprobs_TK[start:stop] = ranked.cpu().numpy()
+    def _score_prompt(self, piece: Piece, first_row: int, reading: Reading) -> None:
+        """Log-probabilities of the prompt tokens that a piece's positions predict, where they were asked for."""
+        state = self._requests[piece.sequence.request.request_id]
+        if state.prompt_logprobs_T is None and state.topk_tokens_TK is None:
+            return
+        # Position t predicts token t + 1; a prompt that is read again after preemption was scored before.
+        start, stop = max(piece.start + 1, state.num_scored), min(piece.stop + 1, piece.sequence.num_prompt)
+        if start >= stop:
+            return
+        state.num_scored = stop
+        offset = first_row - piece.start - 1
+        rows = torch.arange(start + offset, stop + offset, device=self._base.device)
+        hidden_NH, segments = reading.hidden_NH, reading.segments
+        if state.prompt_logprobs_T is not None:
+            tokens = torch.tensor(piece.sequence.tokens[start:stop], device=self._base.device)
+            scored = self._base.head.logprobs(hidden_NH, Targets(rows, tokens), segments)
+            state.prompt_logprobs_T[start:stop] = scored.cpu().numpy()
+        if state.topk_tokens_TK is not None and state.topk_logprobs_TK is not None:
+            k = state.request.topk_prompt_logprobs
+            ranked, tokens = self._base.head.topk_logprobs(hidden_NH, rows, k, segments)
+            state.topk_tokens_TK[start:stop] = tokens.cpu().numpy()
+            state.topk_logprobs_TK[start:stop] = ranked.cpu().numpy()
 
     def _stops(self, request: SampleRequest) -> tuple[frozenset[int], tuple[str, ...]]:
         if request.stop is None:

@@ -29,6 +29,11 @@ class Piece:
         """Whether the pass reaches the sequence's last token, so that the next one can be chosen."""
         return self.stop == len(self.sequence.tokens)
 
+    @property
+    def is_decoding(self) -> bool:
+        """Whether it is the one token sampled last, rather than part of a prompt or of what is read again."""
+        return self.is_last and self.stop == self.start + 1 and self.start >= self.sequence.num_prompt
+
 
 @dataclass
 class Plan:

@@ -1,0 +1,213 @@
+"""One fused decoding step through the compiled kernel: the structures of decode.cpp, filled from torch tensors."""
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.lora import Segment
+from cookhouse.engine.sampler.cache import KeyValueCache
+from cookhouse.engine.sampler.native.build import library
+from cookhouse.engine.sampler.scheduler import Piece
+
+_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
+_PROJECTIONS = (
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+)
+
+
+class _Linear(Structure):
+    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("out", c_int64), ("in_", c_int64))
+
+
+class _Layer(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("input_norm", "attention_norm", "q_norm", "k_norm")),
+        *((name, _Linear) for name in ("q", "k", "v", "o", "gate", "up", "down")),
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("window", c_int64),
+    )
+
+
+class _Model(Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("num_layers", "hidden", "num_heads", "num_kv_heads", "head_dim", "block_size")),
+        ("norm_eps", c_float),
+        ("scaling", c_float),
+        ("layers", POINTER(_Layer)),
+        ("final_norm", c_void_p),
+        ("head", _Linear),
+        ("embedding", c_void_p),
+    )
+
+
+class _Lora(Structure):
+    _fields_ = (("a", c_void_p), ("b", c_void_p), ("rank", c_int64), ("scaling", c_float))
+
+
+class _Batch(Structure):
+    _fields_ = (
+        ("num_rows", c_int64),
+        *((name, c_void_p) for name in ("tokens", "positions", "cos", "sin", "blocks", "first_block")),
+        ("num_segments", c_int64),
+        ("segment_starts", c_void_p),
+        ("loras", POINTER(_Lora)),
+        ("logits", c_void_p),
+    )
+
+
+class DecodeKernel:
+    """The fused step of one base model over one cache. Keeps every tensor alive that the kernel points into."""
+
+    def __init__(self, base: BaseModel, cache: KeyValueCache, compiled: ctypes.CDLL) -> None:
+        config = base.config
+        self._base = base
+        self._step = compiled.decode_fp32 if base.dtype == torch.float32 else compiled.decode_bf16
+        self._step.argtypes = (POINTER(_Model), POINTER(_Batch))
+        self._step.restype = None
+        self._kept: list[Tensor] = []
+        self._loras: dict[int, tuple[Any, Any]] = {}
+        decoder: Any = base.decoder
+        self._rotary = decoder.rotary_emb
+        self._head_name = base.head.name
+        self._prefixes = [f"{base.decoder_name}.layers.{i}." for i in range(len(decoder.layers))]
+        layers = [self._layer(layer, cache, i) for i, layer in enumerate(decoder.layers)]
+        self._layers = (_Layer * len(layers))(*layers)
+        shape = base.cache_shape
+        self._model = _Model(
+            num_layers=len(layers),
+            hidden=config.hidden_size,
+            num_heads=config.num_attention_heads,
+            num_kv_heads=shape.num_kv_heads,
+            head_dim=shape.head_dim,
+            block_size=cache.block_size,
+            norm_eps=config.rms_norm_eps,
+            scaling=shape.head_dim**-0.5,
+            layers=self._layers,
+            final_norm=self._fp32(decoder.norm.weight),
+            head=self._linear(base.head.projection),
+            embedding=self._pointer(decoder.embed_tokens.weight),
+        )
+
+    @classmethod
+    def build(cls, base: BaseModel, cache: KeyValueCache) -> "DecodeKernel | None":
+        """The kernel for a model that it covers on a CPU with a compiler, else None."""
+        config = base.config
+        is_covered = (
+            base.device.type == "cpu"
+            and config.model_type in _ARCHITECTURES
+            and getattr(config, "hidden_act", None) == "silu"
+            and not getattr(config, "mlp_bias", False)
+        )
+        if not is_covered:
+            return None
+        compiled = library()
+        return None if compiled is None else cls(base, cache, compiled)
+
+    def logits(self, pieces: Sequence[Piece], segments: Sequence[Segment]) -> Tensor:
+        """Logits (B, V) fp32 after each piece's one token, whose keys and values are written to the cache."""
+        tokens_B = torch.tensor([piece.sequence.tokens[piece.start] for piece in pieces])
+        positions_B = torch.tensor([piece.start for piece in pieces])
+        first: list[int] = []
+        tables: list[int] = []
+        for piece in pieces:
+            first.append(len(tables))
+            tables += piece.sequence.blocks
+        blocks, first_block_B = torch.tensor(tables), torch.tensor(first)
+        cos_1BD, sin_1BD = self._rotary(torch.empty(0), positions_B.unsqueeze(0))
+        cos_BD, sin_BD = cos_1BD[0].contiguous(), sin_1BD[0].contiguous()
+        logits_BV = torch.empty(len(pieces), self._base.head.vocab_size)
+        starts, loras = self._segments(len(pieces), segments)
+        batch = _Batch(
+            num_rows=len(pieces),
+            tokens=tokens_B.data_ptr(),
+            positions=positions_B.data_ptr(),
+            cos=cos_BD.data_ptr(),
+            sin=sin_BD.data_ptr(),
+            blocks=blocks.data_ptr(),
+            first_block=first_block_B.data_ptr(),
+            num_segments=len(starts) - 1,
+            segment_starts=starts.data_ptr(),
+            loras=loras,
+            logits=logits_BV.data_ptr(),
+        )
+        self._step(ctypes.byref(self._model), ctypes.byref(batch))
+        return logits_BV
+
+    def _segments(self, num_rows: int, segments: Sequence[Segment]) -> tuple[Tensor, Any]:
+        """Bounds of the rows of each adapter, and the adapters' matrices; rows without one get an empty adapter."""
+        per_segment = len(self._prefixes) * len(_PROJECTIONS) + 1
+        starts, end = [0], 0
+        tables: list[Any] = []
+        for segment in segments:
+            if segment.start > end:
+                starts.append(segment.start)
+                tables.append((_Lora * per_segment)())
+            starts.append(segment.stop)
+            tables.append(self._lora_table(segment))
+            end = segment.stop
+        if end < num_rows:
+            starts.append(num_rows)
+            tables.append((_Lora * per_segment)())
+        flat = (_Lora * (per_segment * len(tables)))()
+        size = ctypes.sizeof(_Lora) * per_segment
+        for i, table in enumerate(tables):
+            ctypes.memmove(ctypes.addressof(flat) + i * size, table, size)
+        return torch.tensor(starts), flat
+
+    def _lora_table(self, segment: Segment) -> Any:
+        """Pointers into one adapter, made once while it lives."""
+        weights = segment.weights
+        kept = self._loras.get(id(weights))
+        if kept is not None and kept[0] is weights:
+            return kept[1]
+        names = [prefix + projection for prefix in self._prefixes for projection in _PROJECTIONS]
+        table = (_Lora * (len(names) + 1))()
+        for entry, name in zip(table, [*names, self._head_name], strict=True):
+            if name in weights.views:
+                a_RI, b_OR = weights.views[name]
+                entry.a, entry.b = a_RI.data_ptr(), b_OR.data_ptr()
+                entry.rank, entry.scaling = a_RI.shape[0], weights.layout.scaling
+        if len(self._loras) >= 64:
+            self._loras.pop(next(iter(self._loras)))
+        self._loras[id(weights)] = (weights, table)
+        return table
+
+    def _layer(self, layer: Any, cache: KeyValueCache, index: int) -> _Layer:
+        attention = layer.self_attn
+        projections = [self._linear(layer.get_submodule(name)) for name in _PROJECTIONS]
+        return _Layer(
+            self._fp32(layer.input_layernorm.weight),
+            self._fp32(layer.post_attention_layernorm.weight),
+            self._fp32(attention.q_norm.weight) if hasattr(attention, "q_norm") else None,
+            self._fp32(attention.k_norm.weight) if hasattr(attention, "k_norm") else None,
+            *projections,
+            self._pointer(cache.keys[index]),
+            self._pointer(cache.values[index]),
+            getattr(attention, "sliding_window", None) or 0,
+        )
+
+    def _linear(self, module: nn.Module) -> _Linear:
+        weight, bias = module.weight, module.bias
+        assert isinstance(weight, Tensor)
+        bias_pointer = self._fp32(bias) if isinstance(bias, Tensor) else None
+        return _Linear(self._pointer(weight), bias_pointer, weight.shape[0], weight.shape[1])
+
+    def _fp32(self, tensor: Tensor) -> int:
+        return self._pointer(tensor.detach().float())
+
+    def _pointer(self, tensor: Tensor) -> int:
+        assert tensor.is_contiguous()
+        self._kept.append(tensor)
+        return tensor.data_ptr()
