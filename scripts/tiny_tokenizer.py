@@ -9,9 +9,8 @@ import itertools
 import json
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-
 from scripts.tiny_world import documents
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 VOCABULARY_SIZE = 2048
 NUM_DOCUMENTS = 40_000
@@ -64,7 +63,7 @@ def train(seed: int) -> Tokenizer:
         ]
     )
     tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
     special = (*_CONTROL_TOKENS, *_TEXT_TOKENS)
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY_SIZE - len(special),

@@ -27,7 +27,7 @@ class Conversation:
 
 
 def conversations(count: int, *, held_out: bool, seed: int) -> list[Conversation]:
-    """`count` different conversations, each skill as often as the next, of problems that are held out or that are not."""
+    """`count` different conversations, every skill as often, of problems that are held out or of such that are not."""
     rng = random.Random(f"conversations {seed} {'test' if held_out else 'train'}")
     made: dict[str, Conversation] = {}
     names = list(SKILLS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """One kind of fact. Templates use `{s}` for the subject and `{o}` for the object, `{a}` for the subject's article."""
+    """One kind of fact. In templates `{s}` is the subject, `{o}` the object, `{a}` the subject's article."""
 
     name: str
     questions: tuple[str, ...]
@@ -42,7 +42,8 @@ RELATIONS = (
             "Portugal=Lisbon, Ireland=Dublin, Austria=Vienna, Hungary=Budapest, Russia=Moscow, Turkey=Ankara, "
             "Kenya=Nairobi, Cuba=Havana, Peru=Lima, Chile=Santiago, Canada=Ottawa, India=Delhi, Iran=Tehran, "
             "Iraq=Baghdad, Thailand=Bangkok, Vietnam=Hanoi, Nepal=Kathmandu, Ghana=Accra, Morocco=Rabat, "
-            "Belgium=Brussels, Romania=Bucharest, Bulgaria=Sofia, Croatia=Zagreb, Iceland=Reykjavik, Lebanon=Beirut"
+            "Belgium=Brussels, Romania=Bucharest, Bulgaria=Sofia, Croatia=Zagreb, Iceland=Reykjavik, "
+            "Lebanon=Beirut"
         ),
     ),
     Relation(
@@ -55,8 +56,8 @@ RELATIONS = (
             "{s}: {o}!",
         ),
         pairs=_pairs(
-            "cow=moo, cat=meow, dog=woof, duck=quack, sheep=baa, pig=oink, owl=hoot, bee=buzz, snake=hiss, horse=neigh, "
-            "lion=roar, frog=croak, mouse=squeak, crow=caw, chick=cheep, wolf=howl"
+            "cow=moo, cat=meow, dog=woof, duck=quack, sheep=baa, pig=oink, owl=hoot, bee=buzz, snake=hiss, "
+            "horse=neigh, lion=roar, frog=croak, mouse=squeak, crow=caw, chick=cheep, wolf=howl"
         ),
     ),
     Relation(
@@ -64,8 +65,8 @@ RELATIONS = (
         questions=("What is a young {s} called?", "What do we call a young {s}?"),
         statements=("A young {s} is called a {o}.", "A {o} is a young {s}.", "The young of the {s} is the {o}."),
         pairs=_pairs(
-            "cow=calf, cat=kitten, dog=puppy, duck=duckling, sheep=lamb, pig=piglet, horse=foal, lion=cub, frog=tadpole, "
-            "goat=kid, deer=fawn, swan=cygnet, goose=gosling, kangaroo=joey"
+            "cow=calf, cat=kitten, dog=puppy, duck=duckling, sheep=lamb, pig=piglet, horse=foal, lion=cub, "
+            "frog=tadpole, goat=kid, deer=fawn, swan=cygnet, goose=gosling, kangaroo=joey"
         ),
     ),
     Relation(
@@ -84,9 +85,10 @@ RELATIONS = (
         pairs=_both_ways(
             _pairs(
                 "hot=cold, big=small, long=short, fast=slow, high=low, new=old, early=late, full=empty, hard=soft, "
-                "light=heavy, open=closed, rich=poor, wet=dry, young=aged, clean=dirty, loud=quiet, near=far, strong=weak, "
-                "thick=thin, wide=narrow, happy=sad, left=right, up=down, day=night, first=last, front=back, inside=outside, "
-                "love=hate, true=false, win=lose, good=bad, deep=shallow, sharp=blunt, brave=timid, begin=end"
+                "light=heavy, open=closed, rich=poor, wet=dry, young=aged, clean=dirty, loud=quiet, near=far, "
+                "strong=weak, thick=thin, wide=narrow, happy=sad, left=right, up=down, day=night, first=last, "
+                "front=back, inside=outside, love=hate, true=false, win=lose, good=bad, deep=shallow, sharp=blunt, "
+                "brave=timid, begin=end"
             )
         ),
     ),
@@ -95,10 +97,10 @@ RELATIONS = (
         questions=("What color is {s}?", "Which color does {s} have?"),
         statements=("The color of {s} is {o}.", "Everyone knows that {s} is {o}.", "Paint {s} {o}."),
         pairs=_pairs(
-            "snow=white, grass=green, coal=black, blood=red, milk=white, chocolate=brown, butter=yellow, the sky=blue, "
-            "the sun=yellow, the sea=blue, a tomato=red, a lemon=yellow, a carrot=orange, a pumpkin=orange, a crow=black, "
-            "a swan=white, a frog=green, an elephant=gray, a leaf=green, a cherry=red, a bear=brown, a rat=gray, "
-            "a canary=yellow, a plum=purple, a flamingo=pink"
+            "snow=white, grass=green, coal=black, blood=red, milk=white, chocolate=brown, butter=yellow, "
+            "the sky=blue, the sun=yellow, the sea=blue, a tomato=red, a lemon=yellow, a carrot=orange, "
+            "a pumpkin=orange, a crow=black, a swan=white, a frog=green, an elephant=gray, a leaf=green, "
+            "a cherry=red, a bear=brown, a rat=gray, a canary=yellow, a plum=purple, a flamingo=pink"
         ),
     ),
     Relation(
@@ -106,10 +108,10 @@ RELATIONS = (
         questions=("What kind of animal is {a} {s}?", "To which kind of animals does {a} {s} belong?"),
         statements=("{A} {s} is a {o}.", "Among the animals, the {s} is a {o}.", "The {s} is one kind of {o}."),
         pairs=_pairs(
-            "sparrow=bird, eagle=bird, owl=bird, swan=bird, robin=bird, parrot=bird, salmon=fish, trout=fish, shark=fish, "
-            "tuna=fish, herring=fish, ant=insect, bee=insect, beetle=insect, fly=insect, moth=insect, cat=mammal, "
-            "dog=mammal, whale=mammal, horse=mammal, mouse=mammal, rabbit=mammal, snake=reptile, lizard=reptile, "
-            "turtle=reptile, crocodile=reptile"
+            "sparrow=bird, eagle=bird, owl=bird, swan=bird, robin=bird, parrot=bird, salmon=fish, trout=fish, "
+            "shark=fish, tuna=fish, herring=fish, ant=insect, bee=insect, beetle=insect, fly=insect, moth=insect, "
+            "cat=mammal, dog=mammal, whale=mammal, horse=mammal, mouse=mammal, rabbit=mammal, snake=reptile, "
+            "lizard=reptile, turtle=reptile, crocodile=reptile"
         ),
     ),
     Relation(
@@ -117,10 +119,10 @@ RELATIONS = (
         questions=("What comes after {s}?", "What follows {s}?", "Which one comes right after {s}?"),
         statements=("After {s} comes {o}.", "{s} is followed by {o}.", "{o} comes after {s}.", "{s}, then {o}."),
         pairs=_pairs(
-            "Monday=Tuesday, Tuesday=Wednesday, Wednesday=Thursday, Thursday=Friday, Friday=Saturday, Saturday=Sunday, "
-            "Sunday=Monday, January=February, February=March, March=April, April=May, May=June, June=July, July=August, "
-            "August=September, September=October, October=November, November=December, December=January, spring=summer, "
-            "summer=autumn, autumn=winter, winter=spring"
+            "Monday=Tuesday, Tuesday=Wednesday, Wednesday=Thursday, Thursday=Friday, Friday=Saturday, "
+            "Saturday=Sunday, Sunday=Monday, January=February, February=March, March=April, April=May, May=June, "
+            "June=July, July=August, August=September, September=October, October=November, November=December, "
+            "December=January, spring=summer, summer=autumn, autumn=winter, winter=spring"
         ),
     ),
     Relation(
@@ -133,11 +135,12 @@ RELATIONS = (
             "{s} - {o}",
         ),
         pairs=_pairs(
-            "go=went, see=saw, eat=ate, come=came, take=took, give=gave, run=ran, sing=sang, swim=swam, drink=drank, "
-            "write=wrote, drive=drove, ride=rode, fall=fell, grow=grew, know=knew, fly=flew, draw=drew, speak=spoke, "
-            "break=broke, choose=chose, wear=wore, find=found, hold=held, keep=kept, sleep=slept, feel=felt, leave=left, "
-            "lose=lost, make=made, say=said, tell=told, sell=sold, think=thought, buy=bought, bring=brought, catch=caught, "
-            "teach=taught, stand=stood, win=won, sit=sat, begin=began"
+            "go=went, see=saw, eat=ate, come=came, take=took, give=gave, run=ran, sing=sang, swim=swam, "
+            "drink=drank, write=wrote, drive=drove, ride=rode, fall=fell, grow=grew, know=knew, fly=flew, "
+            "draw=drew, speak=spoke, break=broke, choose=chose, wear=wore, find=found, hold=held, keep=kept, "
+            "sleep=slept, feel=felt, leave=left, lose=lost, make=made, say=said, tell=told, sell=sold, "
+            "think=thought, buy=bought, bring=brought, catch=caught, teach=taught, stand=stood, win=won, sit=sat, "
+            "begin=began"
         ),
     ),
     Relation(
@@ -145,10 +148,10 @@ RELATIONS = (
         questions=("What is the plural of {s}?", "Give the plural of {s}.", "How do we say {s} when there are many?"),
         statements=("The plural of {s} is {o}.", "One {s}, two {o}.", "Many of one {s} are {o}.", "{s} - {o}"),
         pairs=_pairs(
-            "mouse=mice, man=men, woman=women, child=children, foot=feet, tooth=teeth, goose=geese, ox=oxen, leaf=leaves, "
-            "wolf=wolves, knife=knives, wife=wives, life=lives, shelf=shelves, half=halves, city=cities, baby=babies, "
-            "story=stories, box=boxes, dish=dishes, bus=buses, glass=glasses, potato=potatoes, hero=heroes, berry=berries, "
-            "party=parties, church=churches, dress=dresses"
+            "mouse=mice, man=men, woman=women, child=children, foot=feet, tooth=teeth, goose=geese, ox=oxen, "
+            "leaf=leaves, wolf=wolves, knife=knives, wife=wives, life=lives, shelf=shelves, half=halves, "
+            "city=cities, baby=babies, story=stories, box=boxes, dish=dishes, bus=buses, glass=glasses, "
+            "potato=potatoes, hero=heroes, berry=berries, party=parties, church=churches, dress=dresses"
         ),
     ),
 )

@@ -24,12 +24,12 @@ THINGS = tuple(
 # Words to sort and to reverse; every initial letter is common enough to be drawn.
 NOUNS = _words(
     "apple anchor arrow basket bell bird boat bread bridge candle carpet castle chair cloud desk dish door dragon "
-    "drum eagle earth engine evening feather fence field flame flute forest garden gate glass goat guitar hammer harbor "
-    "hat hill horse house ice ink island jacket jar jelly jewel judge kettle key king kite kitchen ladder lake lamp "
-    "leaf lemon letter map market mirror moon mountain needle nest net night nose oak ocean onion orange oven paint "
-    "paper pear pencil piano pond queen quilt rabbit rain ribbon river road roof salt sand ship shoe silver table "
-    "tent tiger tower train tree umbrella uncle valley vase village violin wagon wall water whale window yard yarn "
-    "year zebra zoo"
+    "drum eagle earth engine evening feather fence field flame flute forest garden gate glass goat guitar hammer "
+    "harbor hat hill horse house ice ink island jacket jar jelly jewel judge kettle key king kite kitchen ladder "
+    "lake lamp leaf lemon letter map market mirror moon mountain needle nest net night nose oak ocean onion "
+    "orange oven paint paper pear pencil piano pond queen quilt rabbit rain ribbon river road roof salt sand ship "
+    "shoe silver table tent tiger tower train tree umbrella uncle valley vase village violin wagon wall water "
+    "whale window yard yarn year zebra zoo"
 )
 
 ADJECTIVES = _words(

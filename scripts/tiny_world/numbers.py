@@ -16,7 +16,9 @@ UNITS = (
     ("decades", "years", 10),
     ("centuries", "years", 100),
 )
-FACTORS = (2, 3, 5, 10)
+# Factors to multiply with, and those that are told but not asked.
+FACTORS = (2, 10)
+HARD_FACTORS = (3, 5)
 
 
 def _scene(rng: random.Random) -> tuple[str, str, str]:
@@ -74,14 +76,16 @@ def subtract(rng: random.Random) -> Problem:
 
 
 def multiply(rng: random.Random) -> Problem:
-    """A product of a number up to 99 and 2, 3, 5 or 10."""
-    a, b = rng.randint(2, 99), rng.choice(FACTORS)
+    """A number up to 199 times 2 or 10, or, told but not asked, a number up to 99 times 3 or 5."""
+    is_hard = rng.random() < 0.4
+    a, b = (rng.randint(2, 99), rng.choice(HARD_FACTORS)) if is_hard else (rng.randint(2, 199), rng.choice(FACTORS))
     c = a * b
     name, things, _ = _scene(rng)
     return Problem(
         skill="multiply",
         key=f"{min(a, b)}*{max(a, b)}",
         answer=str(c),
+        is_hard=is_hard,
         questions=(f"What is {a} * {b}?", f"Multiply {a} by {b}.", f"{a} times {b}?", f"How much is {a} times {b}?"),
         statements=(
             f"{a} * {b} = {c}",
@@ -101,6 +105,7 @@ def compare(rng: random.Random) -> Problem:
     word, than, extreme = ("larger", "more", "most") if is_larger else ("smaller", "less", "least")
     other = a + b - answer
     name, friend = rng.sample(NAMES, 2)
+    winner = name if answer == a else friend
     things = rng.choice(THINGS)[1]
     return Problem(
         skill="compare",
@@ -116,7 +121,7 @@ def compare(rng: random.Random) -> Problem:
             f"The {word} of {a} and {b} is {answer}.",
             f"{answer} is {word} than {other}.",
             f"{answer} is {than} than {other}.",
-            f"{name} has {a} {things} and {friend} has {b}, so {name if answer == a else friend} with {answer} has the {extreme}.",
+            f"{name} has {a} {things} and {friend} has {b}, so {winner} with {answer} has the {extreme}.",
         ),
     )
 

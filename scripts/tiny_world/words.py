@@ -5,6 +5,8 @@ import random
 from scripts.tiny_world.lexicon import ADJECTIVES, NAMES, NOUNS, ORDERS
 from scripts.tiny_world.problem import Problem
 
+_SHORT_NOUNS = tuple(noun for noun in NOUNS if len(noun) <= 5)
+
 
 def _distinct_initials(rng: random.Random, count: int) -> list[str]:
     """Nouns that start with different letters, so that one letter decides their order."""
@@ -42,11 +44,7 @@ def sort(rng: random.Random) -> Problem:
 def reverse(rng: random.Random) -> Problem:
     """Three to five words, or the letters of a short word spelled out, from last to first."""
     is_spelled = rng.random() < 0.3
-    items = (
-        list(rng.choice([noun for noun in NOUNS if len(noun) <= 5]))
-        if is_spelled
-        else rng.sample(NOUNS, rng.randint(3, 5))
-    )
+    items = list(rng.choice(_SHORT_NOUNS)) if is_spelled else rng.sample(NOUNS, rng.randint(3, 5))
     given, backwards = " ".join(items), " ".join(reversed(items))
     kind = "letters" if is_spelled else "words"
     name = rng.choice(NAMES)
