@@ -33,8 +33,13 @@ def save_model(folder: Path, config: Any, seed: int = 0) -> str:
             if parameter.dim() > 1:
                 parameter.normal_(std=0.08)
     model.save_pretrained(folder)
-    _byte_tokenizer().save_pretrained(folder)
+    save_tokenizer(folder)
     return str(folder)
+
+
+def save_tokenizer(folder: Path) -> None:
+    """Write the byte-level tokenizer that goes with every test model."""
+    _byte_tokenizer().save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")

@@ -26,9 +26,21 @@ class AttentionLayout(Protocol):
     """Which positions of a pass may see which keys."""
 
     def attend(
-        self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, *, scaling: float, window: int | None
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        *,
+        scaling: float,
+        window: int | None,
+        sinks_H: Tensor | None = None,
     ) -> Tensor:
-        """Attention output (N, H, D) of one layer; `window` limits how many latest keys a query sees."""
+        """Attention output (N, H, D) of one layer; `window` limits how many latest keys a query sees.
+
+        A sink is the score of a further key that every query of a head sees, whose value is zero. Values may have other
+        features than queries and keys.
+        """
 
 
 def _attention_function(
@@ -41,6 +53,7 @@ def _attention_function(
     scaling: float,
     layout: AttentionLayout,
     sliding_window: int | None = None,
+    s_aux: Tensor | None = None,
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
@@ -54,11 +67,38 @@ def _attention_function(
         value[0].transpose(0, 1),
         scaling=scaling,
         window=sliding_window,
+        sinks_H=s_aux,
     )
     return out_NHD.unsqueeze(0), None
 
 
 AttentionInterface.register(NAME, _attention_function)
+
+
+class AttentionShapes:
+    """Records what each layer asks for, by layer, and computes nothing: the output is zero."""
+
+    def __init__(self) -> None:
+        self.kv_shapes: dict[int, tuple[int, int, int]] = {}
+        """Key-value heads, features of a key, features of a value."""
+        self.windows: dict[int, int | None] = {}
+
+    def attend(
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        *,
+        scaling: float,
+        window: int | None,
+        sinks_H: Tensor | None = None,
+    ) -> Tensor:
+        """See `AttentionLayout`."""
+        del scaling, sinks_H
+        self.kv_shapes[layer] = (k_NKD.shape[1], k_NKD.shape[2], v_NKD.shape[2])
+        self.windows[layer] = window
+        return q_NHD.new_zeros(*q_NHD.shape[:2], v_NKD.shape[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +129,30 @@ class PackedLayout:
             self._groups.append(_Group(rows_SL.to(device), real_SL))
 
     def attend(
-        self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, *, scaling: float, window: int | None
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        *,
+        scaling: float,
+        window: int | None,
+        sinks_H: Tensor | None = None,
     ) -> Tensor:
-        """See `AttentionLayout`."""
+        """See `AttentionLayout`. Sinks get no gradient."""
         del layer
-        out: Tensor = _PackedAttention.apply(q_NHD, k_NKD, v_NKD, scaling, window, self._groups)  # type: ignore[no-untyped-call]
+        rule = _Rule(scaling, window, sinks_H)
+        out: Tensor = _PackedAttention.apply(q_NHD, k_NKD, v_NKD, rule, self._groups)  # type: ignore[no-untyped-call]
         return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a layer does with its scores; see `AttentionLayout`."""
+
+    scaling: float
+    window: int | None
+    sinks_H: Tensor | None
 
 
 class _PackedAttention(torch.autograd.Function):
@@ -106,23 +164,22 @@ class _PackedAttention(torch.autograd.Function):
         q_NHD: Tensor,
         k_NKD: Tensor,
         v_NKD: Tensor,
-        scaling: float,
-        window: int | None,
+        rule: _Rule,
         groups: Sequence[_Group],
     ) -> Tensor:
         num_kv_heads = k_NKD.shape[1]
         out_NHD = q_NHD.new_empty(*q_NHD.shape[:2], v_NKD.shape[2])
         for group in groups:
             q, k, v = (_gather(t, group, num_kv_heads) for t in (q_NHD, k_NKD, v_NKD))
-            outs = [_probs(q, k, block, scaling, window) @ v[:, block.keys] for block in _blocks(q, k, window)]
+            outs = [_probs(q, k, block, rule) @ v[:, block.keys] for block in _blocks(q, k, rule.window)]
             _scatter(out_NHD, torch.cat(outs, 1) if len(outs) > 1 else outs[0], group, num_kv_heads)
         ctx.save_for_backward(q_NHD, k_NKD, v_NKD)
-        ctx.arguments = scaling, window, groups
+        ctx.rule, ctx.groups = rule, groups
         return out_NHD
 
     @staticmethod
     def backward(ctx: Any, dout_NHD: Tensor) -> tuple[Tensor | None, ...]:
-        scaling, window, groups = ctx.arguments
+        rule, groups = ctx.rule, ctx.groups
         inputs = ctx.saved_tensors
         num_kv_heads = inputs[1].shape[1]
         gradients = [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs]
@@ -130,17 +187,18 @@ class _PackedAttention(torch.autograd.Function):
             q, k, v = (_gather(t, group, num_kv_heads) for t in inputs)
             dout = _gather(dout_NHD, group, num_kv_heads, pad_with_zero=True)
             dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-            for block in _blocks(q, k, window):
-                probs = _probs(q, k, block, scaling, window)
+            for block in _blocks(q, k, rule.window):
+                probs = _probs(q, k, block, rule)
                 dblock = dout[:, block.rows]
                 dv[:, block.keys].baddbmm_(probs.transpose(1, 2), dblock)
                 dprobs = dblock @ v[:, block.keys].transpose(1, 2)
-                dscores = torch.ops.aten._softmax_backward_data(dprobs, probs, -1, probs.dtype).mul_(scaling)
+                # A sink takes part in the softmax but has no gradient of its own, so its column adds nothing here.
+                dscores = torch.ops.aten._softmax_backward_data(dprobs, probs, -1, probs.dtype).mul_(rule.scaling)
                 dq[:, block.rows] = dscores @ k[:, block.keys]
                 dk[:, block.keys].baddbmm_(dscores.transpose(1, 2), q[:, block.rows])
             for target, source in zip(gradients, (dq, dk, dv), strict=True):
                 _scatter(target, source, group, num_kv_heads)
-        return *gradients, None, None, None
+        return *gradients, None, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +223,28 @@ def _blocks(q: Tensor, k: Tensor, window: int | None) -> list[_Block]:
     return blocks
 
 
-def _probs(q: Tensor, k: Tensor, block: _Block, scaling: float, window: int | None) -> Tensor:
+def _probs(q: Tensor, k: Tensor, block: _Block, rule: _Rule) -> Tensor:
     """Attention probabilities of a block, softmax in fp32, in the dtype of q."""
     per_position = q.shape[1] // k.shape[1]
     query_positions = torch.arange(block.start, block.stop, device=q.device).repeat_interleave(per_position)
     distance = query_positions.unsqueeze(1) - torch.arange(block.keys.start, block.keys.stop, device=q.device)
-    is_hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
+    is_hidden = distance < 0 if rule.window is None else (distance < 0) | (distance >= rule.window)
     bias = torch.zeros(distance.shape, dtype=q.dtype, device=q.device).masked_fill_(is_hidden, float("-inf"))
-    scores = torch.baddbmm(bias, q[:, block.rows], k[:, block.keys].transpose(1, 2), alpha=scaling)
-    return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
+    scores = torch.baddbmm(bias, q[:, block.rows], k[:, block.keys].transpose(1, 2), alpha=rule.scaling)
+    if rule.sinks_H is None:
+        return softmax(scores, None)
+    # Scores are (S·K, L·G, keys): heads K outermost within a sequence, G innermost within a position.
+    sinks_KLG = rule.sinks_H.view(-1, 1, per_position).expand(-1, block.stop - block.start, -1)
+    num_sequences = q.shape[0] // sinks_KLG.shape[0]
+    return softmax(scores, sinks_KLG.reshape(sinks_KLG.shape[0], -1, 1).repeat(num_sequences, 1, 1))
+
+
+def softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """Softmax over the last dimension, in fp32, back in the dtype of the scores; `sinks` (…, 1) is left out again."""
+    if sinks is None:
+        return torch.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+    with_sink = torch.cat([scores, sinks.to(scores.dtype)], -1)
+    return torch.softmax(with_sink, -1, dtype=torch.float32)[..., :-1].to(scores.dtype)
 
 
 def _gather(x_NHD: Tensor, group: _Group, num_kv_heads: int, *, pad_with_zero: bool = False) -> Tensor:

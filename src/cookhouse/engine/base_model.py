@@ -14,15 +14,20 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine.attention import NAME as ATTENTION_NAME
-from cookhouse.engine.attention import AttentionLayout
+from cookhouse.engine.attention import AttentionLayout, AttentionShapes
 from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.head import Head
-from cookhouse.engine.lora import AdapterLayout, LoraLinear, LoraSite, Routing, Segment
+from cookhouse.engine.lora import AdapterLayout, Routing, Segment
+from cookhouse.engine.sites import adapt
 from cookhouse.errors import InputError
 
 _log = logging.getLogger(__name__)
 _UNSUPPORTED_CONFIG = ("final_logit_softcapping", "attn_logit_softcapping", "logit_scale", "logits_scaling")
 """Options that change logits outside the modules this engine calls."""
+_LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
+"""Rotary embeddings that change with the longest sequence of a pass, and so with what else is in it."""
+_ATTENTION_KINDS = {"full_attention": False, "sliding_attention": True}
+"""Whether layers of a kind have a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,13 @@ class CacheShape:
 
     num_layers: int
     num_kv_heads: int
-    head_dim: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def head_dim(self) -> int:
+        """Features of a key or value, on average."""
+        return (self.key_dim + self.value_dim + 1) // 2
 
 
 class BaseModel:
@@ -44,13 +55,14 @@ class BaseModel:
         self.config = model.config
         self.routing = Routing()
         self._model = model.requires_grad_(False).eval()
-        self._sites = tuple(_adapt(model, self.routing))
-        self.decoder: nn.Module = model.get_decoder()
-        self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         output = model.get_output_embeddings()
         output_name = next(name for name, module in model.named_modules() if module is output)
-        self.head = Head(output, output_name)
+        self._sites = adapt(model, output, self.routing)
+        self.decoder: nn.Module = model.get_decoder()
+        self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
+        self.head = Head(model.get_output_embeddings(), output_name)
         self._embedding: nn.Module = model.get_input_embeddings()
+        self.cache_shape = self._probe()
 
     @classmethod
     def load(cls, name: str, device: torch.device, dtype: torch.dtype) -> "BaseModel":
@@ -70,8 +82,11 @@ class BaseModel:
                 f"cannot load base model {name!r}: {_first_line(error)}; give cookhouse/tiny, a folder with "
                 "config.json, tokenizer and safetensors, or a hub id that this machine can reach"
             ) from error
-        _check_supported(name, model)
-        return cls(name, model.to(device), tokenizer, device)
+        try:
+            _check_config(model.config)
+            return cls(name, model.to(device), tokenizer, device)
+        except InputError as error:
+            raise InputError(f"base model {name!r}: {error}") from error
 
     @cached_property
     def info(self) -> BaseModelInfo:
@@ -100,16 +115,6 @@ class BaseModel:
         tokens = set(ends if isinstance(ends, list) else [ends])
         tokens.add(self.tokenizer.eos_token_id)
         return frozenset(int(token) for token in tokens if token is not None)
-
-    @cached_property
-    def cache_shape(self) -> CacheShape:
-        """Size of the keys and values of one position."""
-        heads = self.config.num_attention_heads
-        return CacheShape(
-            num_layers=self.config.num_hidden_layers,
-            num_kv_heads=getattr(self.config, "num_key_value_heads", None) or heads,
-            head_dim=getattr(self.config, "head_dim", None) or self.config.hidden_size // heads,
-        )
 
     def adapter_layout(self, spec: LoraSpec) -> AdapterLayout:
         """Sites and sizes of an adapter.
@@ -143,45 +148,42 @@ class BaseModel:
         hidden_NH: Tensor = output.last_hidden_state[0]
         return hidden_NH
 
+    @torch.no_grad()
+    def _probe(self) -> CacheShape:
+        """Size of the keys and values of one position, seen in a pass over one token.
 
-def _adapt(model: nn.Module, routing: Routing) -> list[LoraSite]:
-    """Replace every linear layer of attention, MLP and output by one that carries adapters; return the sites."""
-    sites = []
-    for name, module in list(model.named_modules()):
-        part = _part(name)
-        if part is None or not isinstance(module, nn.Linear):
-            continue
-        site = LoraSite(name=name, part=part, in_features=module.in_features, out_features=module.out_features)
-        parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, LoraLinear(module, site, routing))
-        sites.append(site)
-    return sites
-
-
-def _part(name: str) -> str | None:
-    """Which part of a model a linear layer belongs to by its name; None for one that is not adapted (a router)."""
-    parents, _, child = name.rpartition(".")
-    if child in ("gate", "router"):
-        return None
-    if name == "lm_head":
-        return "unembed"
-    if "self_attn" in parents:
-        return "attn"
-    return "mlp" if "mlp" in parents else None
+        Raises:
+            InputError: some layer does not attend through this engine, so that sequences would run into each other.
+        """
+        seen = AttentionShapes()
+        zero_N = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.hidden(zero_N, zero_N, seen, ())
+        num_layers = int(self.config.num_hidden_layers)
+        missing = sorted(set(range(num_layers)) - set(seen.kv_shapes))
+        if missing:
+            raise InputError(f"layers {missing} attend in a way that this engine does not compute; use another model")
+        for layer, kind in enumerate(getattr(self.config, "layer_types", None) or ()):
+            if (seen.windows[layer] is not None) != _ATTENTION_KINDS[kind]:
+                raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
+        shapes = set(seen.kv_shapes.values())
+        if len(shapes) > 1:
+            raise InputError(f"layers have keys and values of different shapes ({sorted(shapes)}); use another model")
+        return CacheShape(num_layers, *shapes.pop())
 
 
-def _check_supported(name: str, model: Any) -> None:
+def _check_config(config: Any) -> None:
     for option in _UNSUPPORTED_CONFIG:
-        if getattr(model.config, option, None) not in (None, 1, 1.0):
+        if getattr(config, option, None) not in (None, 1, 1.0):
+            raise InputError(f"it uses {option}, which this engine does not compute; use another model")
+    for kind in getattr(config, "layer_types", None) or ():
+        if kind not in _ATTENTION_KINDS:
+            raise InputError(f"it has layers of kind {kind}; this engine computes {' and '.join(_ATTENTION_KINDS)}")
+    rope = getattr(config, "rope_parameters", None) or {}
+    for kind in (rope.get("rope_type"), *(part.get("rope_type") for part in rope.values() if isinstance(part, dict))):
+        if kind in _LENGTH_DEPENDENT_ROPE:
             raise InputError(
-                f"base model {name!r} uses {option}, which this engine does not compute; use another model"
-            )
-    for path, module in model.named_modules():
-        stacked = [key for key, parameter in module.named_parameters(recurse=False) if parameter.dim() == 3]
-        if stacked:
-            raise InputError(
-                f"base model {name!r} keeps {path}.{stacked[0]} as one tensor for all experts; such a module "
-                "cannot carry an adapter: use a dense model"
+                f"its rotary embedding ({kind}) depends on the length of other sequences in a pass; set another "
+                "rope_type in config.json, or use another model"
             )
 
 

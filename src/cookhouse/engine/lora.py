@@ -25,7 +25,7 @@ class LoraSite:
     """A linear layer that can carry an adapter, or one projection of all experts of a mixture layer."""
 
     name: str
-    """Where it is in the `transformers` model: `model.layers.0.self_attn.q_proj`, `model.layers.0.mlp.experts.up_proj`."""
+    """Path in the `transformers` model: `model.layers.0.self_attn.q_proj`, `model.layers.0.mlp.experts.up_proj`."""
     part: str
     """`attn`, `mlp` or `unembed`."""
     in_features: int
@@ -34,7 +34,7 @@ class LoraSite:
     """Matrices of these features, one per expert, each with an adapter of its own; None for a plain layer."""
     parameter: str = ""
     """Name of the frozen parameter, if it is not the module's `weight`."""
-    rows: slice = slice(None)
+    rows: slice = field(default_factory=lambda: slice(None), hash=False)
     """Which features out of that parameter are this site's: experts keep gate and up projections as one."""
     is_transposed: bool = False
     """Whether that parameter is (…, I, O)."""
@@ -50,7 +50,7 @@ class LoraSite:
         return self.parameter or f"{self.name}.weight"
 
     def select(self, parameter: Tensor) -> Tensor:
-        """This site's matrices, (O, I) or (E, O, I), as a view of the frozen parameter."""
+        """The matrices of this site, (O, I) or (E, O, I), as a view of the frozen parameter."""
         weight = parameter.mT if self.is_transposed else parameter
         return weight[..., self.rows, :]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cookhouse.engine.attention import softmax
 from cookhouse.engine.base_model import CacheShape
 from cookhouse.engine.sampler.scheduler import Piece
 
@@ -19,15 +20,19 @@ _PAD_RATIO = 0.5
 
 
 class KeyValueCache:
-    """Two tensors a layer, (blocks · block size, K, D): a position's slot is its block's first slot plus its offset."""
+    """Keys and values of each layer, (blocks · block size, K, D).
+
+    A position's slot is its block's first slot plus its offset.
+    """
 
     def __init__(
         self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        size = (num_blocks * block_size, shape.num_kv_heads, shape.head_dim)
+        size = (num_blocks * block_size, shape.num_kv_heads)
+        layers = range(shape.num_layers)
         self.block_size = block_size
-        self.keys = [torch.empty(size, device=device, dtype=dtype) for _ in range(shape.num_layers)]
-        self.values = [torch.empty(size, device=device, dtype=dtype) for _ in range(shape.num_layers)]
+        self.keys = [torch.empty(*size, shape.key_dim, device=device, dtype=dtype) for _ in layers]
+        self.values = [torch.empty(*size, shape.value_dim, device=device, dtype=dtype) for _ in layers]
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block in every layer."""
@@ -69,7 +74,15 @@ class PagedLayout:
         ]
 
     def attend(
-        self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, *, scaling: float, window: int | None
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        *,
+        scaling: float,
+        window: int | None,
+        sinks_H: Tensor | None = None,
     ) -> Tensor:
         """See `AttentionLayout`."""
         keys, values = self._cache.keys[layer], self._cache.values[layer]
@@ -83,13 +96,19 @@ class PagedLayout:
                 torch.split(group.positions_SC, _QUERY_BLOCK, 1),
                 strict=True,
             ):
-                out = _attend(q_NHD[rows_SC], k_SLKD, v_SLKD, positions_SC, scaling, window)
+                out = _attend(q_NHD[rows_SC], k_SLKD, v_SLKD, positions_SC, scaling, window, sinks_H)
                 out_NHD[rows_SC.reshape(-1)] = out.flatten(0, 1)
         return out_NHD
 
 
 def _attend(
-    q_SCHD: Tensor, k_SLKD: Tensor, v_SLKD: Tensor, positions_SC: Tensor, scaling: float, window: int | None
+    q_SCHD: Tensor,
+    k_SLKD: Tensor,
+    v_SLKD: Tensor,
+    positions_SC: Tensor,
+    scaling: float,
+    window: int | None,
+    sinks_H: Tensor | None,
 ) -> Tensor:
     """Attention (S, C, H, D) of queries at known positions over contexts that start at position 0."""
     num_sequences, count, num_heads, dim = q_SCHD.shape
@@ -104,7 +123,9 @@ def _attend(
     k_SKLD, v_SKLD = k_SLKD.transpose(1, 2), v_SLKD.transpose(1, 2)
     scores = (q_SKCGD.reshape(num_sequences, num_kv_heads, count * per_kv, dim) @ k_SKLD.transpose(2, 3)) * scaling
     scores = scores.view(num_sequences, num_kv_heads, count, per_kv, length) + bias_SCL[:, None, :, None]
-    probs = torch.softmax(scores, -1, dtype=torch.float32).to(q_SCHD.dtype)
+    if sinks_H is not None:
+        sinks_H = sinks_H.view(num_kv_heads, 1, per_kv, 1).expand(num_sequences, -1, count, -1, -1)
+    probs = softmax(scores, sinks_H)
     out = probs.view(num_sequences, num_kv_heads, count * per_kv, length) @ v_SKLD
     out_SCKGD = out.view(num_sequences, num_kv_heads, count, per_kv, -1).transpose(1, 2)
     return out_SCKGD.reshape(num_sequences, count, num_heads, -1)

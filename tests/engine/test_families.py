@@ -1,0 +1,238 @@
+"""Parity of every architecture with the plainest possible computation of the same thing, experts included."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.contract import (
+    AdamStep,
+    ForwardBackward,
+    ForwardBackwardOutput,
+    LoraSpec,
+    SampleOutput,
+    SampleRequest,
+    TrainingDatum,
+)
+from cookhouse.engine.lora import ALPHA
+from tests.engine.conftest import VOCAB_SIZE, random_datums
+from tests.engine.families import FAMILIES, save_family
+
+PROMPT_T = np.random.default_rng(5).integers(0, VOCAB_SIZE, 21)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_family(tmp_path_factory.mktemp(family), family)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: str) -> TorchEngine:
+    return TorchEngine(base_models=[folder], device="cpu", precision="float32")
+
+
+@pytest.fixture
+def engine(loaded: TorchEngine, folder: str) -> TorchEngine:
+    """An engine with three models of unequal rank and parts whose adapters already differ from zero."""
+    specs = {
+        "a": LoraSpec(rank=4, seed=1),
+        "b": LoraSpec(rank=7, seed=2, train_attn=False),
+        "c": LoraSpec(rank=2, seed=3, train_mlp=False, train_unembed=False),
+    }
+    for model_id, spec in specs.items():
+        loaded.create_model(model_id, folder, spec)
+        params = loaded._adapter(model_id).params
+        params.add_(torch.randn(params.shape, generator=torch.Generator().manual_seed(spec.seed)), alpha=0.05)
+    return loaded
+
+
+def _run(engine: TorchEngine, data: dict[str, list[TrainingDatum]]) -> list[ForwardBackwardOutput]:
+    requests = [ForwardBackward(model_id=m, data_D=data_D, loss_fn="cross_entropy") for m, data_D in data.items()]
+    outputs = engine.forward_backward(requests)
+    assert all(isinstance(output, ForwardBackwardOutput) for output in outputs)
+    return [output for output in outputs if isinstance(output, ForwardBackwardOutput)]
+
+
+def _reference(
+    folder: str, engine: TorchEngine, model_id: str, data_D: list[TrainingDatum]
+) -> tuple[float, torch.Tensor]:
+    """Loss and flat gradient in float64, by merging every B A into the original model, one unpadded datum at a time."""
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager")
+    model = model.double()
+    adapter = engine._adapter(model_id)
+    flat = adapter.params.double().requires_grad_()
+    views = adapter.layout.views(flat)
+    merged: dict[str, torch.Tensor] = {}
+    for site in adapter.layout.sites:
+        a, b = views[site.name]
+        weight = merged.setdefault(site.parameter_name, model.get_parameter(site.parameter_name).detach().clone())
+        site.select(weight).add_(b @ a, alpha=ALPHA / adapter.layout.spec.rank)
+    loss = torch.zeros((), dtype=torch.float64)
+    for datum in data_D:
+        tokens = {"input_ids": torch.from_numpy(datum.tokens_T)[None]}
+        logits = torch.func.functional_call(model, merged, kwargs=tokens, tie_weights=False).logits[0]
+        targets = torch.from_numpy(datum.loss_fn_inputs["target_tokens"])[:, None]
+        logprobs = torch.log_softmax(logits, -1).gather(1, targets)[:, 0]
+        loss = loss - (logprobs * torch.from_numpy(datum.loss_fn_inputs["weights"])).sum()
+    (gradient,) = torch.autograd.grad(loss, flat)
+    return float(loss.detach()), gradient.float()
+
+
+def _assert_near(got: torch.Tensor, want: torch.Tensor) -> None:
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=2e-5 * float(want.abs().max()))
+
+
+@pytest.mark.parametrize("model_id", ["a", "b", "c"])
+def test_packed_loss_and_gradient_equal_the_merged_model(engine: TorchEngine, folder: str, model_id: str) -> None:
+    data_D = random_datums([40, 1, 23, 38])
+    (output,) = _run(engine, {model_id: data_D})
+    loss, gradient = _reference(folder, engine, model_id, data_D)
+    assert output.metrics["loss:sum"] == pytest.approx(loss, rel=1e-5, abs=1e-4)
+    _assert_near(engine._adapter(model_id).gradient, gradient)
+    for name, matrices in engine._adapter(model_id).layout.views(gradient).items():
+        assert all(matrix.ne(0).any() for matrix in matrices), f"{name} is not trained"
+
+
+def test_tenants_in_one_pass_equal_one_at_a_time(engine: TorchEngine) -> None:
+    data = {"a": random_datums([9, 30], 1), "b": random_datums([14], 2), "c": random_datums([30, 3, 8], 3)}
+    alone = {}
+    for model_id, data_D in data.items():
+        (output,) = _run(engine, {model_id: data_D})
+        alone[model_id] = output, engine._adapter(model_id).gradient.clone()
+        engine._adapter(model_id).gradient.zero_()
+    for (model_id, (expected, gradient)), output in zip(alone.items(), _run(engine, data), strict=True):
+        for got, want in zip(output.logprobs_D, expected.logprobs_D, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5)
+        _assert_near(engine._adapter(model_id).gradient, gradient)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_cached_decoding_equals_the_trainer(engine: TorchEngine, folder: str, temperature: float) -> None:
+    for model_id in ("a", "b"):
+        engine.snapshot(model_id, model_id)
+        request = SampleRequest(
+            request_id=model_id,
+            base_model=folder,
+            snapshot_id=model_id,
+            prompt_T=PROMPT_T,
+            num_samples=2,
+            max_tokens=20,
+            temperature=temperature,
+            seed=4,
+            stop=[],
+        )
+        engine.submit_sample(request)
+    outputs: dict[str, SampleOutput] = {}
+    while engine.has_samples():
+        outputs |= {output.request_id: output for output in engine.step_samples()}
+    for model_id, output in outputs.items():
+        for sequence in output.sequences:
+            tokens = np.concatenate([PROMPT_T, sequence.tokens_T])
+            ranks_TV = np.tile(np.arange(VOCAB_SIZE), (len(tokens) - 1, 1))
+            datum = TrainingDatum(
+                tokens_T=tokens[:-1],
+                loss_fn_inputs={"target_tokens": ranks_TV, "weights": np.zeros(ranks_TV.shape, np.float32)},
+            )
+            (trained,) = _run(engine, {model_id: [datum]})
+            logprobs_TV = trained.logprobs_D[0][len(PROMPT_T) - 1 :]
+            expected = logprobs_TV[np.arange(len(sequence.tokens_T)), sequence.tokens_T]
+            np.testing.assert_allclose(sequence.logprobs_T, expected, atol=1e-5)
+            if temperature == 0.0:
+                np.testing.assert_allclose(expected, logprobs_TV.max(1), atol=1e-5)
+
+
+def test_the_bare_model_equals_transformers(loaded: TorchEngine, folder: str) -> None:
+    request = SampleRequest(
+        request_id="r", base_model=folder, snapshot_id=None, prompt_T=PROMPT_T, max_tokens=1, prompt_logprobs=True
+    )
+    loaded.submit_sample(request)
+    (output,) = loaded.step_samples()
+    assert output.prompt_logprobs_T is not None
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    with torch.no_grad():
+        logits = model(input_ids=torch.from_numpy(PROMPT_T)[None]).logits[0]
+    expected = torch.log_softmax(logits, -1)[:-1].gather(1, torch.from_numpy(PROMPT_T[1:, None]))[:, 0]
+    np.testing.assert_allclose(output.prompt_logprobs_T[1:], expected.numpy(), atol=1e-5)
+
+
+def test_training_lowers_the_loss_and_a_checkpoint_brings_it_back(
+    engine: TorchEngine, folder: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data_D = random_datums([30, 20])
+    losses = []
+    for _ in range(4):
+        (output,) = _run(engine, {"a": data_D})
+        losses.append(output.metrics["loss:sum"])
+        engine.optim_step("a", AdamStep(learning_rate=0.01))
+    assert losses[-1] < losses[0]
+    target = tmp_path_factory.mktemp("state") / "a"
+    engine.save_state("a", target, with_optimizer=True)
+    engine.load_state("restored", folder, LoraSpec(rank=4, seed=1), target, with_optimizer=True)
+    assert torch.equal(engine._adapter("restored").params, engine._adapter("a").params)
+    (one,), (other,) = _run(engine, {"a": data_D}), _run(engine, {"restored": data_D})
+    assert one.metrics == other.metrics
+    assert torch.equal(engine._adapter("restored").gradient, engine._adapter("a").gradient)
+
+
+_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+_MLP = ("gate_proj", "up_proj", "down_proj")
+_MLA = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
+
+
+def _paths(layer: int, attention: tuple[str, ...], *mlps: str) -> set[str]:
+    start = f"model.layers.{layer}"
+    return {f"{start}.self_attn.{name}" for name in attention} | {f"{start}.{mlp}.{n}" for mlp in mlps for n in _MLP}
+
+
+SITES = {
+    "llama": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
+    "qwen2": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
+    "qwen3": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
+    "qwen3_moe": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp.experts"),
+    "deepseek_v3": _paths(0, _MLA, "mlp") | _paths(1, _MLA, "mlp.experts", "mlp.shared_experts"),
+    "gpt_oss": _paths(0, _ATTENTION, "mlp.experts") | _paths(1, _ATTENTION, "mlp.experts"),
+}
+# Features in and out over all adapted matrices, by hand from the configs; the output projection is 32 + 264.
+_DENSE, _HEAD = 3 * (32 + 48), 32 + VOCAB_SIZE
+_QWEN3 = 2 * (32 + 48) + 2 * (32 + 24)
+NUM_FEATURES = {
+    "llama": 2 * (2 * (32 + 32) + 2 * (32 + 16) + _DENSE) + _HEAD,
+    "qwen2": 2 * (2 * (32 + 32) + 2 * (32 + 8) + _DENSE) + _HEAD,
+    "qwen3": 2 * (_QWEN3 + _DENSE) + _HEAD,
+    "qwen3_moe": 2 * _QWEN3 + _DENSE + 6 * 3 * (32 + 24) + _HEAD,
+    "deepseek_v3": 2 * ((32 + 16) + (16 + 72) + (32 + 28) + (20 + 88) + (48 + 32))
+    + _DENSE
+    + (8 + 1) * 3 * (32 + 16)
+    + _HEAD,
+    "gpt_oss": 2 * (_QWEN3 + 4 * 3 * (32 + 24)) + _HEAD,
+}
+
+
+def test_every_matrix_but_the_routers_has_a_site(loaded: TorchEngine, folder: str, family: str) -> None:
+    layout = loaded._bases[folder].adapter_layout(LoraSpec(rank=3))
+    assert {site.name for site in layout.sites} == SITES[family] | {"lm_head"}
+    assert layout.num_parameters == 3 * NUM_FEATURES[family]
+
+
+def test_expert_sites_are_the_matrices_that_checkpoints_name(loaded: TorchEngine, folder: str, family: str) -> None:
+    base = loaded._bases[folder]
+    stored = load_file(Path(folder) / "model.safetensors")
+    sites = [site for site in base.adapter_layout(LoraSpec()).sites if site.num_experts]
+    assert bool(sites) == (family in ("qwen3_moe", "deepseek_v3", "gpt_oss"))
+    for site in sites:
+        path, _, child = site.name.rpartition(".")
+        if family == "gpt_oss":  # published as one matrix, (I, O), with gate and up columns taking turns
+            columns = {"gate_proj": slice(0, None, 2), "up_proj": slice(1, None, 2), "down_proj": slice(None)}[child]
+            expected = stored[site.parameter][:, :, columns].mT
+        else:
+            expected = torch.stack([stored[f"{path}.{e}.{child}.weight"] for e in range(site.num_experts or 0)])
+        assert torch.equal(site.select(base.decoder.get_parameter(site.parameter.removeprefix("model."))), expected)
