@@ -94,6 +94,7 @@ def test_a_whole_run_ends_with_its_summary(
 ) -> None:
     assert run_supervised(monkeypatch, tmp_path) == 0
     out = capsys.readouterr().out
+    assert out.count("an example, trained on what is in ⟦⟧") == 2
     assert "supervised of cookhouse/tiny: done after 8 of 8 steps" in out
     assert "cookhouse sample --run mine" in out.splitlines()[-1]
     assert not (tmp_path / "mine" / "service").exists(), "a server was started that nobody asked for"

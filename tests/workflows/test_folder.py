@@ -108,6 +108,11 @@ def test_path_of_a_file_is_refused(tmp_path: Path) -> None:
         opened(spec(tmp_path / "run" / "below"))
 
 
+def test_a_place_where_no_folder_can_be_made_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot write /proc/runs/mine: No such file or directory; choose another"):
+        opened(spec(Path("/proc/runs/mine")))
+
+
 def test_discard_takes_only_what_this_run_made(tmp_path: Path) -> None:
     folder = opened(spec(tmp_path / "runs" / "a"))
     folder.discard()

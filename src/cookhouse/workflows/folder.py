@@ -110,8 +110,9 @@ class RunFolder:
         has_trained = self.metrics.exists() and self.metrics.stat().st_size > 0
         if self.is_new and not has_trained:
             shutil.rmtree(self.path, ignore_errors=True)
-            if not self.has_parent and not any(self.path.parent.iterdir()):
-                self.path.parent.rmdir()
+            parent = self.path.parent
+            if not self.has_parent and parent.exists() and not any(parent.iterdir()):
+                parent.rmdir()
 
     def _answers_path(self, step: int) -> Path:
         return self.path / SAMPLES_FOLDER / f"{step:06d}.json"

@@ -1,6 +1,7 @@
 """The supervised workflow: conversations in, an adapter out."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,7 @@ from cookhouse.data import (
     render_examples,
 )
 from cookhouse.errors import InputError
-from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
+from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, preview_example
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
@@ -42,6 +43,8 @@ from cookhouse.workflows.folder import FolderChoice, FolderSpec, RunFolder, open
 from cookhouse.workflows.runner import RunState
 from cookhouse.workflows.stage import SlotStage, stage
 from cookhouse.workflows.workflow import LoopStages, Workflow
+
+_NUM_PREVIEWS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,14 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
         warmup_steps=plan.warmup_steps,
     )
     state.adam.params(0)  # refuses a schedule that does not fit the steps before anything is opened
+    for pieces in preview(state):
+        state.telemetry.event("data.preview", pieces=json.dumps(pieces))
+
+
+def preview(state: SupervisedState) -> list[list[tuple[str, bool]]]:
+    """The first examples as pieces of text, each with whether it is trained on."""
+    tokenizer = get_tokenizer(state.plan.model_name)
+    return [preview_example(example, tokenizer) for example in state.dataset.examples[:_NUM_PREVIEWS]]
 
 
 def _render(state: SupervisedState, conversations: Sequence[Conversation]) -> list[Example]:

@@ -5,10 +5,8 @@ import shlex
 from collections.abc import Sequence
 
 from cookhouse.errors import InputError
-from cookhouse.evals import preview_example
 from cookhouse.hyperparams import lora_parameter_count
 from cookhouse.telemetry import Telemetry, keys, read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import Interrupt, Service
 from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, FolderChoice, RecordedAnswer
 from cookhouse.workflows.result import AnswerSample, DryRunReport, RunResult, RunSummary
@@ -18,9 +16,9 @@ from cookhouse.workflows.supervised import (
     build_supervised_dataset,
     init_tokenizer,
     load_dataset,
+    preview,
 )
 
-_NUM_PREVIEWS = 2
 _BYTES_PER_PARAMETER = 16
 """Weight, gradient and two Adam moments, four bytes each."""
 
@@ -112,7 +110,6 @@ def dry_run_supervised(plan: SupervisedPlan) -> DryRunReport:
     asyncio.run(_prepare(state))
     parameters = _adapter_parameters(plan)
     statistics = state.dataset.statistics
-    tokenizer = get_tokenizer(plan.model_name)
     return DryRunReport(
         recipe=plan.folder.recipe,
         config=plan.folder.config,
@@ -130,7 +127,7 @@ def dry_run_supervised(plan: SupervisedPlan) -> DryRunReport:
         total_steps=state.total_steps,
         adapter_parameters=parameters,
         adapter_bytes=None if parameters is None else parameters * _BYTES_PER_PARAMETER,
-        previews=[preview_example(example, tokenizer) for example in state.dataset.examples[:_NUM_PREVIEWS]],
+        previews=preview(state),
     )
 
 
