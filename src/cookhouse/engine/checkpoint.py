@@ -8,7 +8,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,12 @@ _MANIFEST = "adapter.json"
 
 
 def write(folder: Path, base_model: str, layout: AdapterLayout, tensors: Mapping[str, Tensor], num_steps: int) -> None:
-    """Write a new folder under a temporary name, flush it to disk, and rename it into place.
+    """Write a new folder, all or nothing.
 
     Raises:
         InputError: the folder exists.
         OSError: the disk is full or not writable; nothing is left behind.
     """
-    if folder.exists():
-        raise InputError(f"checkpoint folder {folder} exists; choose another name")
     manifest = {
         "format": _FORMAT,
         "base_model": base_model,
@@ -43,17 +42,31 @@ def write(folder: Path, base_model: str, layout: AdapterLayout, tensors: Mapping
         "sites": [[site.name, site.in_features, site.out_features] for site in layout.sites],
         "num_steps": num_steps,
     }
+    with new_folder(folder) as temporary:
+        save_file({name: tensor.detach().float().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
+        (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, under a temporary name; leaving flushes it to disk and renames it to `folder`.
+
+    Raises:
+        InputError: the folder exists.
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    if folder.exists():
+        raise InputError(f"folder {folder} exists; choose another name")
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
     try:
-        save_file({name: tensor.detach().float().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
-        (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        for path in (temporary / _TENSORS, temporary / _MANIFEST, temporary):
+        yield temporary
+        for path in (*temporary.rglob("*"), temporary):
             _flush(path)
         temporary.rename(folder)
         _flush(folder.parent)
     except SafetensorError as error:
-        raise OSError(f"cannot write checkpoint {folder}: {error}") from error
+        raise OSError(f"cannot write {folder}: {error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -99,6 +112,20 @@ def read_spec(folder: Path) -> tuple[str, LoraSpec]:
         return str(manifest["base_model"]), LoraSpec(**manifest["lora"])
     except (KeyError, TypeError) as error:
         raise InputError(f"checkpoint {folder} has an unreadable {_MANIFEST}: {error}") from error
+
+
+def read_num_steps(folder: Path) -> int:
+    """Optimizer steps that a checkpoint with optimizer has taken; 0 for one without.
+
+    Raises:
+        InputError: the folder holds no checkpoint.
+    """
+    return int(_read_manifest(folder)["num_steps"])
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether the folder looks like one that `write` made."""
+    return (folder / _MANIFEST).is_file()
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

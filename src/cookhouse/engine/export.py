@@ -1,0 +1,203 @@
+"""Checkpoints for other libraries, and adapters from them: PEFT folders, and merged models of `transformers`.
+
+Legend: I features in, O features out, R rank.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from cookhouse.assets import resolve_model
+from cookhouse.engine import checkpoint
+from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.device import choose_dtype
+from cookhouse.engine.lora import AdapterLayout, LoraSite, Routing
+from cookhouse.engine.peft_folder import PeftAdapter, first_names, read_peft, write_peft
+from cookhouse.engine.sites import adapt
+from cookhouse.errors import InputError
+
+_CPU = torch.device("cpu")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointInfo:
+    """What a checkpoint folder holds."""
+
+    base_model: str
+    lora: LoraSpec
+    num_steps: int
+    """Optimizer steps taken; 0 where the optimizer was not saved."""
+    num_bytes: int
+
+
+def inspect(folder: Path) -> CheckpointInfo:
+    """What a checkpoint folder holds.
+
+    Raises:
+        InputError: it holds no checkpoint.
+    """
+    base_model, lora = checkpoint.read_spec(folder)
+    return CheckpointInfo(
+        base_model=base_model,
+        lora=lora,
+        num_steps=checkpoint.read_num_steps(folder),
+        num_bytes=sum(file.stat().st_size for file in folder.iterdir()),
+    )
+
+
+def export_peft(folder: Path, output: Path) -> None:
+    """Write the adapter of a checkpoint folder as a PEFT folder that gives the same logits over its base model.
+
+    Raises:
+        InputError: `folder` holds no checkpoint, its base model cannot be found, `output` exists, or the adapter has
+            parts that the format cannot hold.
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    base_model, spec = checkpoint.read_spec(folder)
+    layout = _layout(base_model, spec)
+    tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
+    write_peft(output, base_model, layout, tensors["params"])
+
+
+def export_merged(folder: Path, output: Path, *, precision: str = "float32") -> None:
+    """Write a checkpoint's base model with the adapter added to its weights, as a folder that `transformers` loads.
+
+    W + scaling · B A is computed in fp32 and rounded to `precision`, `float32` or `bfloat16`. An output projection that
+    shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings.
+
+    Raises:
+        InputError: `folder` holds no checkpoint, its base model cannot be found, or `output` exists.
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    if output.exists():
+        raise InputError(f"folder {output} exists; choose another name")
+    dtype = choose_dtype(precision, _CPU)
+    base_model, spec = checkpoint.read_spec(folder)
+    layout = _layout(base_model, spec)
+    tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
+    model = _load_weights(base_model, dtype)
+    tokenizer = _load(base_model, AutoTokenizer.from_pretrained)
+    views = layout.views(tensors["params"])
+    for site in layout.sites:
+        a_RI, b_OR = views[site.name]
+        if b_OR.any():
+            _add(model, site, (b_OR @ a_RI).mul_(layout.scaling))
+    with checkpoint.new_folder(output) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+
+
+def import_peft(folder: Path, output: Path, *, base_model: str | None = None) -> tuple[str, LoraSpec]:
+    """Write a PEFT folder's adapter as a checkpoint folder without optimizer; returns base model and spec.
+
+    Parts of the model that the adapter leaves alone are not trained; within a part, a module that it leaves alone gets
+    a fresh A and B zero. Another scaling than alpha 32 over the rank is multiplied into B, so that outputs are equal.
+
+    Raises:
+        InputError: `folder` holds no adapter of this base model that the engine computes, or `output` exists.
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    adapter = read_peft(folder)
+    name = base_model or adapter.base_model
+    if name is None:
+        raise InputError(f"{folder} does not name its base model; name it")
+    sites = {site.name: site for site in _sites(name)}
+    unknown = sorted(set(adapter.matrices) - {site.name for site in sites.values() if site.num_experts is None})
+    if unknown:
+        raise InputError(
+            f"{folder} adapts {first_names(unknown)}, which {name} has not, or not as a linear layer that carries "
+            "an adapter; give the base model that the adapter was trained over"
+        )
+    parts = {sites[site].part for site in adapter.matrices}
+    spec = LoraSpec(
+        rank=adapter.rank, train_attn="attn" in parts, train_mlp="mlp" in parts, train_unembed="unembed" in parts
+    )
+    layout = _choose_parts(tuple(sites.values()), spec)
+    _check_base_weights(folder, name, adapter)
+    checkpoint.write(output, name, layout, {"params": _flatten(folder, adapter, layout)}, 0)
+    return name, spec
+
+
+def _flatten(folder: Path, adapter: PeftAdapter, layout: AdapterLayout) -> Tensor:
+    params = layout.initial(_CPU)
+    views = layout.views(params)
+    factor = adapter.scaling / layout.scaling
+    for site, (a_RI, b_OR) in adapter.matrices.items():
+        into_a, into_b = views[site]
+        if (a_RI.shape, b_OR.shape) != (into_a.shape, into_b.shape):
+            raise InputError(
+                f"{folder}: {site} has lora_A of shape {tuple(a_RI.shape)} and lora_B of {tuple(b_OR.shape)}; the base "
+                f"model needs {tuple(into_a.shape)} and {tuple(into_b.shape)}"
+            )
+        into_a.copy_(a_RI)
+        into_b.copy_(b_OR * factor)
+    if not torch.isfinite(params).all():
+        raise InputError(f"{folder}: lora_B times {factor:g}, for a scaling of {layout.scaling:g}, is not finite")
+    return params
+
+
+def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> None:
+    """Copies of frozen weights in a PEFT folder must say what the base model says."""
+    if not adapter.base_weights:
+        return
+    model = _load_weights(base_model, torch.float32)
+    for site, saved in adapter.base_weights.items():
+        if site not in adapter.matrices or not torch.equal(model.get_parameter(f"{site}.weight"), saved):
+            raise InputError(
+                f"{folder} holds weights of {site} that are not those of {base_model}; only an adapter over frozen "
+                "weights can be imported"
+            )
+
+
+def _layout(base_model: str, spec: LoraSpec) -> AdapterLayout:
+    return _choose_parts(_sites(base_model), spec)
+
+
+def _choose_parts(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
+    parts = {"attn": spec.train_attn, "mlp": spec.train_mlp, "unembed": spec.train_unembed}
+    return AdapterLayout(tuple(site for site in sites if parts[site.part]), spec)
+
+
+def _sites(base_model: str) -> tuple[LoraSite, ...]:
+    """Where adapters of a base model attach; its weights are not read."""
+    config = _load(base_model, AutoConfig.from_pretrained)
+    with torch.device("meta"):
+        model = _load(base_model, lambda _: AutoModelForCausalLM.from_config(config))
+    return adapt(model, model.get_output_embeddings(), Routing())
+
+
+def _load_weights(base_model: str, dtype: torch.dtype) -> Any:
+    """The base model as `transformers` computes it, frozen, on the CPU."""
+    model = _load(
+        base_model,
+        lambda source: AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True),
+    )
+    return model.requires_grad_(False)
+
+
+def _load(base_model: str, load: Callable[[str], _T]) -> _T:
+    try:
+        return load(resolve_model(base_model))
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"cannot load base model {base_model!r}: {reason}; give cookhouse/tiny, a folder with config.json, "
+            "tokenizer and safetensors, or a hub id that this machine can reach"
+        ) from error
+
+
+def _add(model: Any, site: LoraSite, delta: Tensor) -> None:
+    """Add to the weights of a site in place."""
+    parameter: nn.Parameter = model.get_parameter(site.parameter_name)
+    if parameter is model.get_input_embeddings().weight:
+        parameter = nn.Parameter(parameter.clone(), requires_grad=False)
+        model.get_output_embeddings().weight = parameter
+        model.config.tie_word_embeddings = False
+    weight = site.select(parameter)
+    weight.copy_(weight.float() + delta)

@@ -1,0 +1,370 @@
+"""Catches weights that mean something else to `peft` or `transformers` than to this engine, and adapters read from
+outside that are not what they claim to be.
+"""
+
+import json
+import math
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
+
+from cookhouse.engine import TorchEngine, checkpoint
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
+from cookhouse.engine.export import export_merged, export_peft, import_peft, inspect
+from cookhouse.errors import InputError
+from tests.engine.conftest import VOCAB_SIZE, random_datums, save_model
+from tests.engine.families import save_family
+
+DATUMS = random_datums([23, 9])
+HEAD_ONLY = LoraSpec(rank=5, train_attn=False, train_mlp=False)
+ATTENTION_ONLY = LoraSpec(rank=3, train_mlp=False, train_unembed=False)
+
+
+@pytest.fixture(scope="module")
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A two-layer Llama whose output projection is its own, with a generation config that is not the default."""
+    config = LlamaConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=48,
+        intermediate_size=80,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=False,
+        max_position_embeddings=512,
+        eos_token_id=256,
+    )
+    folder = save_model(tmp_path_factory.mktemp("llama"), config, seed=1)
+    GenerationConfig(eos_token_id=[256, 257], do_sample=True, top_k=7).save_pretrained(folder)
+    return folder
+
+
+def trained(folder: str, spec: LoraSpec, output: Path) -> list[Tensor]:
+    """Save the checkpoint of an adapter with random weights; return the engine's logprobs of `DATUMS` under it."""
+    engine = TorchEngine(base_models=[folder], device="cpu", precision="float32")
+    engine.create_model("m", folder, spec)
+    params = engine._adapter("m").params
+    params.add_(torch.randn(params.shape, generator=torch.Generator().manual_seed(spec.rank)), alpha=0.05)
+    engine.save_state("m", output, with_optimizer=True)
+    return logprobs_of(engine)
+
+
+def logprobs_of(engine: TorchEngine) -> list[Tensor]:
+    (output,) = engine.forward_backward(
+        [ForwardBackward(model_id="m", data_D=DATUMS, loss_fn="cross_entropy", forward_only=True)]
+    )
+    assert isinstance(output, ForwardBackwardOutput)
+    return [torch.from_numpy(logprobs) for logprobs in output.logprobs_D]
+
+
+def logprobs_from(model: Any) -> list[Tensor]:
+    """As `logprobs_of`, by a model of `transformers` or `peft`."""
+    return [_score(model, datum) for datum in DATUMS]
+
+
+@torch.no_grad()
+def _score(model: Any, datum: TrainingDatum) -> Tensor:
+    logits_TV: Tensor = model(torch.from_numpy(datum.tokens_T).unsqueeze(0)).logits[0].float()
+    targets_T = torch.from_numpy(datum.loss_fn_inputs["target_tokens"])
+    scores: Tensor = torch.log_softmax(logits_TV, -1).gather(1, targets_T.unsqueeze(1)).squeeze(1)
+    return scores
+
+
+def load_base(folder: str) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def load_peft(base: str, adapter: Path) -> Any:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = PeftModel.from_pretrained(load_base(base), str(adapter)).eval()
+    # What PEFT says of any adapter of a shared output projection; missing or unexpected keys are warnings as well.
+    said = [str(one.message) for one in caught if "tie_word_embeddings" not in str(one.message)]
+    assert [text for text in said if "is_gradient_checkpointing" not in text] == []
+    return model
+
+
+def distance(one: list[Tensor], other: list[Tensor]) -> float:
+    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("family", ["qwen3_folder", "llama_folder"])
+@pytest.mark.parametrize("spec", [LoraSpec(rank=4), LoraSpec(rank=7), HEAD_ONLY, ATTENTION_ONLY], ids=lambda s: s.rank)
+def test_both_exports_compute_what_the_engine_computes(
+    family: str, spec: LoraSpec, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Would catch a scaling, a transposed matrix, or an output projection whose adapter nobody applies."""
+    base = request.getfixturevalue(family)
+    logprobs = trained(base, spec, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    export_merged(tmp_path / "checkpoint", tmp_path / "merged")
+    assert distance(logprobs_from(load_base(base)), logprobs) > 0.05
+    assert distance(logprobs_from(load_peft(base, tmp_path / "peft")), logprobs) < 1e-5
+    assert distance(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3_moe", "deepseek_v3", "gpt_oss"])
+def test_adapters_of_experts_are_merged_into_theirs(family: str, tmp_path: Path) -> None:
+    """Would catch a gate that is merged into an up projection, or one expert's adapter into another's weights."""
+    base = save_family(tmp_path / "base", family)
+    logprobs = trained(base, LoraSpec(rank=3), tmp_path / "checkpoint")
+    export_merged(tmp_path / "checkpoint", tmp_path / "merged")
+    assert distance(logprobs_from(load_base(base)), logprobs) > 0.05
+    assert distance(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs) < 1e-4
+
+
+def test_adapters_of_experts_have_no_place_in_a_peft_folder(tmp_path: Path) -> None:
+    """Would catch an adapter that PEFT loads without its experts; attention alone is what PEFT can hold."""
+    base = save_family(tmp_path / "base", "qwen3_moe")
+    trained(base, LoraSpec(rank=3), tmp_path / "whole")
+    with pytest.raises(InputError, match=r"single experts \(model\.layers\.1\.mlp\.experts\.gate_proj"):
+        export_peft(tmp_path / "whole", tmp_path / "peft")
+    logprobs = trained(base, ATTENTION_ONLY, tmp_path / "attention")
+    export_peft(tmp_path / "attention", tmp_path / "peft")
+    assert distance(logprobs_from(load_peft(base, tmp_path / "peft")), logprobs) < 1e-4
+    assert import_peft(tmp_path / "peft", tmp_path / "again") == (base, ATTENTION_ONLY)
+
+
+def test_a_merged_model_is_a_whole_one(llama_folder: str, tmp_path: Path) -> None:
+    """Would catch a folder without a tokenizer, or with a generation config of its own invention."""
+    trained(llama_folder, LoraSpec(rank=2), tmp_path / "checkpoint")
+    export_merged(tmp_path / "checkpoint", tmp_path / "merged", precision="bfloat16")
+    assert AutoTokenizer.from_pretrained(tmp_path / "merged")("abc") == AutoTokenizer.from_pretrained(llama_folder)(
+        "abc"
+    )
+    generation = GenerationConfig.from_pretrained(tmp_path / "merged")
+    assert (generation.eos_token_id, generation.do_sample, generation.top_k) == ([256, 257], True, 7)
+    assert {tensor.dtype for tensor in load_file(tmp_path / "merged" / "model.safetensors").values()} == {
+        torch.bfloat16
+    }
+    assert not list(tmp_path.rglob("*.bin"))
+
+
+def test_a_shared_output_projection_is_parted_only_if_it_is_adapted(qwen3_folder: str, tmp_path: Path) -> None:
+    """Would catch an adapter of the output that reaches the embeddings, and a model larger than it needs to be."""
+    embeddings = load_base(qwen3_folder).get_input_embeddings().weight
+    for spec, is_tied in ((HEAD_ONLY, False), (ATTENTION_ONLY, True)):
+        name = str(is_tied)
+        trained(qwen3_folder, spec, tmp_path / name)
+        export_merged(tmp_path / name, tmp_path / f"{name}-merged")
+        tensors = load_file(tmp_path / f"{name}-merged" / "model.safetensors")
+        config = json.loads((tmp_path / f"{name}-merged" / "config.json").read_text())
+        assert config["tie_word_embeddings"] is is_tied
+        assert ("lm_head.weight" in tensors) is not is_tied
+        assert torch.equal(tensors["model.embed_tokens.weight"], embeddings)
+
+
+def test_an_export_comes_back_to_the_bit(qwen3_folder: str, tmp_path: Path) -> None:
+    spec = LoraSpec(rank=6, train_mlp=False)
+    logprobs = trained(qwen3_folder, spec, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    assert import_peft(tmp_path / "peft", tmp_path / "again") == (qwen3_folder, spec)
+    tensors = load_file(tmp_path / "again" / "adapter.safetensors")
+    assert torch.equal(tensors["params"], load_file(tmp_path / "checkpoint" / "adapter.safetensors")["params"])
+    engine = TorchEngine(device="cpu", precision="float32")
+    engine.load_state("m", qwen3_folder, spec, tmp_path / "again", with_optimizer=False)
+    assert distance(logprobs_of(engine), logprobs) == 0
+    with pytest.raises(InputError, match="holds no adam_m"):
+        engine.load_state("n", qwen3_folder, spec, tmp_path / "again", with_optimizer=True)
+    assert inspect(tmp_path / "again").num_steps == 0
+
+
+@pytest.mark.parametrize("family", ["qwen3_folder", "llama_folder"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"r": 4, "lora_alpha": 32, "target_modules": ["q_proj", "v_proj"]},
+        {"r": 6, "lora_alpha": 7, "target_modules": "all-linear", "init_lora_weights": "gaussian"},
+        {"r": 6, "lora_alpha": 12, "use_rslora": True, "target_modules": ["down_proj", "k_proj"]},
+        {"r": 4, "lora_alpha": 16, "target_modules": ["o_proj"], "layers_to_transform": [1]},
+        {"r": 4, "lora_alpha": 16, "target_modules": ["lm_head", "o_proj"]},
+    ],
+    ids=["attention", "every-layer", "rslora", "one-layer", "head"],
+)
+def test_an_adapter_that_peft_saved_computes_the_same_here(
+    family: str, config: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Would catch a scaling that is lost, or noise in the modules that the adapter leaves alone."""
+    base = request.getfixturevalue(family)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = get_peft_model(load_base(base), LoraConfig(**config)).eval()
+        torch.manual_seed(3)
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.data.normal_(std=0.05)
+        model.save_pretrained(tmp_path / "peft")
+    name, spec = import_peft(tmp_path / "peft", tmp_path / "checkpoint")
+    assert (name, spec.rank) == (base, config["r"])
+    engine = TorchEngine(device="cpu", precision="float32")
+    engine.load_state("m", name, spec, tmp_path / "checkpoint", with_optimizer=False)
+    logprobs = logprobs_from(model)
+    assert distance(logprobs_from(load_base(base)), logprobs) > 0.01
+    assert distance(logprobs_of(engine), logprobs) < 1e-5
+
+
+def test_the_base_model_may_be_named_anew(qwen3_folder: str, tmp_path: Path) -> None:
+    trained(qwen3_folder, ATTENTION_ONLY, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    change_config(tmp_path / "peft", base_model_name_or_path="/somewhere/else")
+    with pytest.raises(InputError, match="cannot load base model '/somewhere/else'"):
+        import_peft(tmp_path / "peft", tmp_path / "again")
+    assert import_peft(tmp_path / "peft", tmp_path / "again", base_model=qwen3_folder)[0] == qwen3_folder
+    change_config(tmp_path / "peft", base_model_name_or_path=None)
+    with pytest.raises(InputError, match="does not name its base model"):
+        import_peft(tmp_path / "peft", tmp_path / "third")
+
+
+def test_the_embedded_model_keeps_its_name(tmp_path: Path) -> None:
+    """Would catch a checkpoint of the embedded model that no run can load, since it is one of a folder."""
+    trained("cookhouse/tiny", LoraSpec(rank=2, train_mlp=False, train_unembed=False), tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
+    assert (Path(config["base_model_name_or_path"]) / "config.json").exists()
+    assert import_peft(tmp_path / "peft", tmp_path / "again")[0] == "cookhouse/tiny"
+
+
+def change_config(folder: Path, **fields: Any) -> None:
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+
+
+def change_tensors(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
+    tensors = load_file(folder / "adapter_model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "adapter_model.safetensors")
+
+
+Q_PROJ = "base_model.model.model.layers.0.self_attn.q_proj"
+
+
+def put(key: str, tensor: Tensor) -> Callable[[Path], None]:
+    return lambda folder: change_tensors(folder, lambda tensors: tensors.update({key: tensor}))
+
+
+def drop(key: str) -> Callable[[Path], None]:
+    return lambda folder: change_tensors(folder, lambda tensors: tensors.__delitem__(key))
+
+
+def configure(**fields: Any) -> Callable[[Path], None]:
+    return lambda folder: change_config(folder, **fields)
+
+
+def write_text(name: str, text: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_text(text)
+
+    return write
+
+
+def claim_huge_shape(folder: Path) -> None:
+    """A header that promises 2^62 numbers, and none behind it."""
+    entry = {"dtype": "F32", "shape": [2**31, 2**31], "data_offsets": [0, 2**64 - 1]}
+    header = json.dumps({f"{Q_PROJ}.lora_A.weight": entry}).encode()
+    (folder / "adapter_model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def become_pickle(folder: Path) -> None:
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (become_pickle, "a pickle, which may run code"),
+        (configure(use_dora=True), "sets use_dora=True"),
+        (configure(bias="lora_only"), "sets bias='lora_only'"),
+        (configure(modules_to_save=["embed_tokens"]), "sets modules_to_save="),
+        (configure(rank_pattern={"q_proj": 2}), "sets rank_pattern="),
+        (configure(alpha_pattern={"q_proj": 2}), "sets alpha_pattern="),
+        (configure(target_parameters=["experts.down_proj"]), "sets target_parameters="),
+        (configure(fan_in_fan_out=True), "sets fan_in_fan_out=True"),
+        (configure(init_lora_weights="pissa"), "sets init_lora_weights='pissa'"),
+        (configure(made_up_tomorrow=1), "sets made_up_tomorrow=1"),
+        (configure(peft_type="IA3"), "peft_type is 'IA3'; only LORA"),
+        (configure(r=0), "r is 0"),
+        (configure(r=True), "r is True"),
+        (configure(r=5), "not of rank 5"),
+        (configure(r=10**400), "not of rank"),
+        (configure(lora_alpha="32"), "lora_alpha is '32'"),
+        (configure(lora_alpha=math.nan), "lora_alpha is nan"),
+        (configure(lora_alpha=10**400), "lora_alpha is 1000"),
+        (configure(lora_alpha=0), "lora_alpha is 0"),
+        (write_text("adapter_config.json", "[]"), "peft_type is None"),
+        (write_text("adapter_config.json", "[" * 10**5), "no readable PEFT adapter"),
+        (write_text("adapter_config.json", " " * (2**20 + 1)), "larger than"),
+        (write_text("adapter_model.safetensors", "not this"), "cannot be read"),
+        (claim_huge_shape, "cannot be read"),
+        (drop(f"{Q_PROJ}.lora_A.weight"), "q_proj has one of lora_A and lora_B"),
+        (put(f"{Q_PROJ}.lora_B.weight", torch.full((64, 3), math.nan)), "holds NaN or infinity"),
+        (put(f"{Q_PROJ}.lora_B.weight", torch.full((64, 3), 3e38)), ""),
+        (put(f"{Q_PROJ}.lora_B.weight", torch.zeros((63, 3))), "needs"),
+        (put(f"{Q_PROJ}.lora_B.weight", torch.zeros((64, 3, 1))), "must be a matrix of F32, F16, BF16"),
+        (put(f"{Q_PROJ}.lora_B.weight", torch.zeros((64, 3), dtype=torch.int64)), "must be a matrix of F32"),
+        (put(f"{Q_PROJ}.lora_magnitude_vector.weight", torch.zeros((64, 1))), "lora_magnitude_vector"),
+        (put("base_model.model.../../x.lora_A.weight", torch.zeros((3, 64))), re.escape("../../x")),
+        (put("base_model.model.model.norm.base_layer.weight", torch.zeros((1, 64))), "holds weights of model.norm"),
+        (put(f"{Q_PROJ}.base_layer.weight", torch.zeros((64, 64))), "that are not those of"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused_by_name(
+    damage: Callable[[Path], None], message: str, qwen3_folder: str, tmp_path: Path
+) -> None:
+    """Would catch an adapter that is imported as something else than it is, a crash, or half a checkpoint."""
+    trained(qwen3_folder, ATTENTION_ONLY, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    damage(tmp_path / "peft")
+    if message:
+        with pytest.raises(InputError, match=message):
+            import_peft(tmp_path / "peft", tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+    else:
+        change_config(tmp_path / "peft", lora_alpha=2**20)
+        with pytest.raises(InputError, match="is not finite"):
+            import_peft(tmp_path / "peft", tmp_path / "again")
+
+
+def test_an_adapter_of_another_model_is_refused(qwen3_folder: str, llama_folder: str, tmp_path: Path) -> None:
+    trained(qwen3_folder, ATTENTION_ONLY, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    with pytest.raises(InputError, match="the base model needs"):
+        import_peft(tmp_path / "peft", tmp_path / "again", base_model=llama_folder)
+    change_tensors(
+        tmp_path / "peft",
+        lambda tensors: tensors.update({key.replace(".1.", ".2."): tensors.pop(key) for key in list(tensors)}),
+    )
+    with pytest.raises(InputError, match=r"adapts model\.layers\.2\.self_attn\.k_proj.* and 1 more, which"):
+        import_peft(tmp_path / "peft", tmp_path / "again")
+
+
+def test_nothing_is_written_over(qwen3_folder: str, tmp_path: Path) -> None:
+    trained(qwen3_folder, ATTENTION_ONLY, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    for write in (export_peft, export_merged):
+        with pytest.raises(InputError, match="exists; choose another name"):
+            write(tmp_path / "checkpoint", tmp_path / "peft")
+    with pytest.raises(InputError, match="exists; choose another name"):
+        import_peft(tmp_path / "peft", tmp_path / "checkpoint")
+    with pytest.raises(InputError, match="holds no readable checkpoint"):
+        export_peft(tmp_path / "peft", tmp_path / "out")
+    with pytest.raises(InputError, match="unknown precision 'int8'"):
+        export_merged(tmp_path / "checkpoint", tmp_path / "out", precision="int8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "peft"]
+
+
+def test_a_checkpoint_says_what_it_holds(qwen3_folder: str, tmp_path: Path) -> None:
+    trained(qwen3_folder, ATTENTION_ONLY, tmp_path / "checkpoint")
+    info = inspect(tmp_path / "checkpoint")
+    assert (info.base_model, info.lora, info.num_steps) == (qwen3_folder, ATTENTION_ONLY, 0)
+    assert checkpoint.is_checkpoint(tmp_path / "checkpoint")
+    num_parameters = 3 * 2 * ((64 + 64) + 2 * (64 + 32) + (64 + 64))
+    assert 3 * 4 * num_parameters < info.num_bytes < 3 * 4 * num_parameters + 5000
