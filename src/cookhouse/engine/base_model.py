@@ -1,33 +1,22 @@
 """A frozen base model of `transformers`, shared by every adapter over it."""
 
-import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 
-from cookhouse.assets import resolve_model
 from cookhouse.engine.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.attention import AttentionLayout, AttentionShapes
 from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.head import Head
 from cookhouse.engine.lora import AdapterLayout, Routing, Segment
+from cookhouse.engine.pretrained import ATTENTION_KINDS, describe, read_model, read_tokenizer
 from cookhouse.engine.sites import adapt
 from cookhouse.errors import InputError
-
-_log = logging.getLogger(__name__)
-_UNSUPPORTED_CONFIG = ("final_logit_softcapping", "attn_logit_softcapping", "logit_scale", "logits_scaling")
-"""Options that change logits outside the modules this engine calls."""
-_LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
-"""Rotary embeddings that change with the longest sequence of a pass, and so with what else is in it."""
-_ATTENTION_KINDS = {"full_attention": False, "sliding_attention": True}
-"""Whether layers of a kind have a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +55,14 @@ class BaseModel:
 
     @classmethod
     def load(cls, name: str, device: torch.device, dtype: torch.dtype) -> "BaseModel":
-        """Load an embedded name, a folder or a hub id. Only safetensors are read, and no remote code is run.
+        """Load an embedded name, a folder or a hub id.
 
         Raises:
             InputError: there is no such model here, or it is of a kind this engine cannot run.
         """
-        source = resolve_model(name)
+        tokenizer = read_tokenizer(name)
+        model = read_model(name, dtype, attn_implementation=ATTENTION_NAME)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(source)
-            model = AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype, attn_implementation=ATTENTION_NAME, use_safetensors=True
-            )
-        except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
-            raise InputError(
-                f"cannot load base model {name!r}: {_first_line(error)}; give cookhouse/tiny, a folder with "
-                "config.json, tokenizer and safetensors, or a hub id that this machine can reach"
-            ) from error
-        try:
-            _check_config(model.config)
             return cls(name, model.to(device), tokenizer, device)
         except InputError as error:
             raise InputError(f"base model {name!r}: {error}") from error
@@ -91,14 +70,7 @@ class BaseModel:
     @cached_property
     def info(self) -> BaseModelInfo:
         """What a client may know of the model."""
-        source = resolve_model(self.name)
-        return BaseModelInfo(
-            name=self.name,
-            tokenizer_id=str(Path(source).resolve()) if Path(source).is_dir() else source,
-            architecture=str(self.config.model_type),
-            vocab_size=self.head.vocab_size,
-            max_context_tokens=int(self.config.max_position_embeddings),
-        )
+        return describe(self.name, self.config)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -163,29 +135,9 @@ class BaseModel:
         if missing:
             raise InputError(f"layers {missing} attend in a way that this engine does not compute; use another model")
         for layer, kind in enumerate(getattr(self.config, "layer_types", None) or ()):
-            if (seen.windows[layer] is not None) != _ATTENTION_KINDS[kind]:
+            if (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
         shapes = set(seen.kv_shapes.values())
         if len(shapes) > 1:
             raise InputError(f"layers have keys and values of different shapes ({sorted(shapes)}); use another model")
         return CacheShape(num_layers, *shapes.pop())
-
-
-def _check_config(config: Any) -> None:
-    for option in _UNSUPPORTED_CONFIG:
-        if getattr(config, option, None) not in (None, 1, 1.0):
-            raise InputError(f"it uses {option}, which this engine does not compute; use another model")
-    for kind in getattr(config, "layer_types", None) or ():
-        if kind not in _ATTENTION_KINDS:
-            raise InputError(f"it has layers of kind {kind}; this engine computes {' and '.join(_ATTENTION_KINDS)}")
-    rope = getattr(config, "rope_parameters", None) or {}
-    for kind in (rope.get("rope_type"), *(part.get("rope_type") for part in rope.values() if isinstance(part, dict))):
-        if kind in _LENGTH_DEPENDENT_ROPE:
-            raise InputError(
-                f"its rotary embedding ({kind}) depends on the length of other sequences in a pass; set another "
-                "rope_type in config.json, or use another model"
-            )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,6 +1,5 @@
 """The engine in this process: adapters over base models of `transformers`, on one device."""
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from cookhouse.engine import checkpoint
 from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.base_models import BaseModels
 from cookhouse.engine.contract import (
     AdamStep,
     BaseModelInfo,
@@ -25,7 +25,6 @@ from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.trainer import forward_backward
 from cookhouse.errors import InputError
 
-_log = logging.getLogger(__name__)
 _BUDGET_TOKENS = 4096
 """Positions of a training pass; beyond, cost grows faster than tokens on a CPU."""
 
@@ -40,28 +39,34 @@ class TorchEngine:
         device: str | None = None,
         precision: str | None = None,
         budget_tokens: int = _BUDGET_TOKENS,
+        max_base_bytes: int | None = None,
     ) -> None:
+        """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit."""
         use_cores()
         self._device = choose_device(device)
         self._dtype = choose_dtype(precision, self._device)
         self._budget_tokens = budget_tokens
-        self._bases: dict[str, BaseModel] = {}
+        self._bases = BaseModels(self._device, self._dtype, max_base_bytes)
         self._samplers: dict[str, Sampler] = {}
         self._adapters: dict[str, Adapter] = {}
         self._snapshots: dict[str, tuple[str, Weights]] = {}
         self._snapshots_lock = threading.Lock()
         for name in base_models:
-            self.load_base_model(name)
+            self._bases.describe(name)
+            if not self._bases.must_evict(name):
+                self._bases.load(name)
 
     def base_models(self) -> Sequence[BaseModelInfo]:
         """See `Engine`."""
-        return [base.info for base in self._bases.values()]
+        return self._bases.infos
 
     def load_base_model(self, name: str) -> BaseModelInfo:
         """See `Engine`."""
         if name not in self._bases:
-            self._bases[name] = BaseModel.load(name, self._device, self._dtype)
-            _log.info("loaded %s on %s in %s", name, self._device, self._dtype)
+            for other in self._bases.victims(name, self._users):
+                self._samplers.pop(other, None)
+                self._bases.drop(other)
+        self._bases.load(name)
         return self._bases[name].info
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
@@ -166,6 +171,16 @@ class TorchEngine:
     def step_samples(self) -> Sequence[SampleOutput]:
         """See `Engine`."""
         return [output for sampler in self._samplers.values() if sampler.has_work for output in sampler.step()]
+
+    def _users(self, base_model: str) -> str:
+        """What keeps a base model in memory, in words; empty if nothing does."""
+        with self._snapshots_lock:
+            num_snapshots = sum(name == base_model for name, _ in self._snapshots.values())
+        num_adapters = sum(adapter.base_model == base_model for adapter in self._adapters.values())
+        sampler = self._samplers.get(base_model)
+        counts = {"models": num_adapters, "snapshots": num_snapshots}
+        parts = [f"{count} {kind}" for kind, count in counts.items() if count]
+        return ", ".join(parts + (["samples running"] if sampler and sampler.has_work else []))
 
     def _base_of(self, request: ForwardBackward) -> BaseModel:
         """The base model of a request that can be computed; raises InputError for any other."""

@@ -1,0 +1,104 @@
+"""The base models of an engine: loaded on first use, within a budget of memory."""
+
+import gc
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.contract import BaseModelInfo
+from cookhouse.engine.pretrained import describe, num_weight_bytes, read_config
+from cookhouse.errors import InputError
+
+_log = logging.getLogger(__name__)
+
+
+class BaseModels(Mapping[str, BaseModel]):
+    """Loaded base models by name, least recently used first. `max_bytes` bounds their weights; None bounds nothing."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, max_bytes: int | None) -> None:
+        self._device = device
+        self._dtype = dtype
+        self._max_bytes = max_bytes
+        self._loaded: dict[str, BaseModel] = {}
+        self._known: dict[str, tuple[BaseModelInfo, int]] = {}
+
+    def __getitem__(self, name: str) -> BaseModel:
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    @property
+    def infos(self) -> tuple[BaseModelInfo, ...]:
+        """Every model described so far, loaded or not."""
+        return tuple(info for info, _ in self._known.values())
+
+    def describe(self, name: str) -> BaseModelInfo:
+        """What is known of a model without its weights.
+
+        Raises:
+            InputError: there is no such model here, it is of a kind this engine cannot run, or larger than the budget.
+        """
+        if name not in self._known:
+            config = read_config(name)
+            num_bytes = 0 if self._max_bytes is None else num_weight_bytes(config, self._dtype)
+            if self._max_bytes is not None and num_bytes > self._max_bytes:
+                raise InputError(
+                    f"base model {name!r} takes {_show(num_bytes)} and max_base_bytes is {_show(self._max_bytes)}; "
+                    "raise it, or use a smaller model"
+                )
+            self._known[name] = describe(name, config), num_bytes
+        return self._known[name][0]
+
+    def must_evict(self, name: str) -> bool:
+        """Whether a described model fits only in place of another."""
+        return self._max_bytes is not None and self._num_bytes([*self._loaded, name]) > self._max_bytes
+
+    def victims(self, name: str, users: Callable[[str], str]) -> list[str]:
+        """Models that must go before this one fits: the least recently used of those that nothing uses.
+
+        `users` says what uses a loaded model, or nothing.
+
+        Raises:
+            InputError: the models in use leave too little; the message says what they are used by.
+        """
+        self.describe(name)
+        missing = 0 if self._max_bytes is None else self._num_bytes([*self._loaded, name]) - self._max_bytes
+        chosen: list[str] = []
+        for other in self._loaded:
+            if self._num_bytes(chosen) < missing and not users(other):
+                chosen.append(other)
+        if self._num_bytes(chosen) < missing:
+            held = ", ".join(f"{n} ({_show(self._num_bytes([n]))}: {users(n)})" for n in self._loaded if users(n))
+            raise InputError(
+                f"base model {name!r} takes {_show(self._num_bytes([name]))} of max_base_bytes "
+                f"{_show(self._max_bytes or 0)}, which is held by {held}; delete those, or raise it"
+            )
+        return chosen
+
+    def load(self, name: str) -> None:
+        """Load a model that is not, or mark one that is as used last."""
+        self.describe(name)
+        if name in self._loaded:
+            self._loaded[name] = self._loaded.pop(name)
+            return
+        self._loaded[name] = BaseModel.load(name, self._device, self._dtype)
+        _log.info("loaded %s on %s in %s", name, self._device, self._dtype)
+
+    def drop(self, name: str) -> None:
+        """Free a model; the caller holds nothing of it any more."""
+        del self._loaded[name]
+        gc.collect()  # modules refer to each other in circles
+        _log.info("dropped %s", name)
+
+    def _num_bytes(self, names: list[str]) -> int:
+        return sum(self._known[name][1] for name in names)
+
+
+def _show(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"

@@ -1,0 +1,132 @@
+"""Models of `transformers` read from an embedded name, a folder or a hub id.
+
+Weights come from safetensors alone, in one file or in shards with an index, and no code beside them is run. Weights
+packed in a format that adapters cannot be trained over (MXFP4 of gpt-oss, FP8 of DeepSeek-V3) are unpacked on the way.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, FineGrainedFP8Config, Mxfp4Config
+
+from cookhouse.assets import resolve_model
+from cookhouse.engine.contract import BaseModelInfo
+from cookhouse.errors import InputError
+
+_T = TypeVar("_T")
+_UNPACKED = {"mxfp4": Mxfp4Config, "fp8": FineGrainedFP8Config}
+_UNSUPPORTED_OPTIONS = ("final_logit_softcapping", "attn_logit_softcapping", "logit_scale", "logits_scaling")
+"""Options that change logits outside the modules this engine calls."""
+_LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
+"""Rotary embeddings that change with the longest sequence of a pass, and so with what else is in it."""
+ATTENTION_KINDS = {"full_attention": False, "sliding_attention": True}
+"""Kinds of layers this engine computes, and whether they have a window."""
+
+
+def read_config(name: str) -> Any:
+    """The model's `transformers` config.
+
+    Raises:
+        InputError: there is no such model here, or it is of a kind this engine cannot run.
+    """
+    config = _read(name, AutoConfig.from_pretrained)
+    try:
+        _check(config)
+    except InputError as error:
+        raise InputError(f"base model {name!r}: {error}") from error
+    return config
+
+
+def read_tokenizer(name: str) -> Any:
+    """The model's tokenizer.
+
+    Raises:
+        InputError: there is none that can be read.
+    """
+    return _read(name, AutoTokenizer.from_pretrained)
+
+
+def read_model(name: str, dtype: torch.dtype, **options: Any) -> Any:
+    """The model on the CPU, every weight of it read; `options` go to `from_pretrained`.
+
+    Raises:
+        InputError: it cannot be run, or its files cannot be read or do not hold exactly the weights of its config.
+    """
+    config = read_config(name)
+    method = _quantization(config)
+    if method is not None:
+        options["quantization_config"] = _UNPACKED[method](dequantize=True)
+    model, report = _read(
+        name,
+        lambda source: AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+        ),
+    )
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise InputError(f"base model {name!r}: its safetensors hold no {', '.join(missing[:3])}; get the files again")
+    return model
+
+
+def describe(name: str, config: Any) -> BaseModelInfo:
+    """What a client may know of a model, without its weights."""
+    source = resolve_model(name)
+    return BaseModelInfo(
+        name=name,
+        tokenizer_id=str(Path(source).resolve()) if Path(source).is_dir() else source,
+        architecture=str(config.model_type),
+        vocab_size=int(config.vocab_size),
+        max_context_tokens=int(config.max_position_embeddings),
+    )
+
+
+def num_weight_bytes(config: Any, dtype: torch.dtype) -> int:
+    """Memory that the weights of a model take; none of them is read."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    return dtype.itemsize * sum(parameter.numel() for parameter in model.parameters())
+
+
+def _read(name: str, read: Callable[[str], _T]) -> _T:
+    try:
+        return read(resolve_model(name))
+    # ImportError: a quantized model may need a library to be unpacked. RuntimeError: a weight has another shape.
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"cannot load base model {name!r}: {reason}; give cookhouse/tiny, a folder with config.json, tokenizer and "
+            "safetensors, or a hub id that this machine can reach"
+        ) from error
+
+
+def _quantization(config: Any) -> str | None:
+    packed = getattr(config, "quantization_config", None)
+    if packed is None:
+        return None
+    return str(packed["quant_method"] if isinstance(packed, dict) else packed.quant_method)
+
+
+def _check(config: Any) -> None:
+    method = _quantization(config)
+    if method is not None and method not in _UNPACKED:
+        raise InputError(
+            f"its weights are quantized by {method}; use {' or '.join(_UNPACKED)}, or weights that are not"
+        )
+    for option in _UNSUPPORTED_OPTIONS:
+        if getattr(config, option, None) not in (None, 1, 1.0):
+            raise InputError(f"it uses {option}, which this engine does not compute; use another model")
+    for kind in getattr(config, "layer_types", None) or ():
+        if kind not in ATTENTION_KINDS:
+            raise InputError(f"it has layers of kind {kind}; this engine computes {' and '.join(ATTENTION_KINDS)}")
+    rope = getattr(config, "rope_parameters", None) or {}
+    for kind in (rope.get("rope_type"), *(part.get("rope_type") for part in rope.values() if isinstance(part, dict))):
+        if kind in _LENGTH_DEPENDENT_ROPE:
+            raise InputError(
+                f"its rotary embedding ({kind}) depends on the length of other sequences in a pass; set another "
+                "rope_type in config.json, or use another model"
+            )
