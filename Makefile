@@ -19,7 +19,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-bench
-	$(BIN)/python bench/supervised.py $(ARGS)
+	$(BIN)/python -m bench.supervised $(ARGS)
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

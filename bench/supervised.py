@@ -4,29 +4,27 @@ Same model, conversations, order, batch, rank, adapted layers and precision, one
 process of its own; the first steps are left out. A trained token is one that carries loss. Both sides see the rendered
 tokens, so no tokenizing is timed.
 
-    python bench/supervised.py                              # cookhouse/tiny in fp32
-    python bench/supervised.py --precision bfloat16 --peer-precision float32
-    python bench/supervised.py --model random:512x8 --batch-size 8 --max-length 256
+    python -m bench.supervised                              # cookhouse/tiny in fp32
+    python -m bench.supervised --precision bfloat16 --peer-precision float32
+    python -m bench.supervised --model random:512x8 --batch-size 8 --max-length 256
 """
 
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+from bench.harness import isolated, model_folder, peak_bytes, save_record
+
 LORA_ALPHA = 32
-ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]
+ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +56,12 @@ class Measurement:
 
 def make_case(options: argparse.Namespace, folder: Path) -> Case:
     """Render the bundled conversations with the model's renderer into batches."""
-    from cookhouse.assets import data_file, resolve_model
+    from cookhouse.assets import data_file
     from cookhouse.chat import TrainOnWhat, get_renderer
     from cookhouse.data import read_conversations
     from cookhouse.tokenizers import get_tokenizer
 
-    model = resolve_model(options.model)
-    if options.model.startswith("random:"):
-        model = make_random_model(options.model.removeprefix("random:"), folder)
+    model = model_folder(options.model, folder)
     renderer = get_renderer("qwen3_instruct", get_tokenizer(model))
     examples = []
     for conversation in read_conversations(data_file("conversations/train.jsonl")):
@@ -88,32 +84,6 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
 def join(examples: Sequence[tuple[list[int], list[float]]]) -> tuple[list[int], list[float]]:
     """Several conversations as one long example."""
     return [t for tokens, _ in examples for t in tokens], [w for _, weights in examples for w in weights]
-
-
-def make_random_model(shape: str, folder: Path) -> str:
-    """A random Qwen3 of HIDDENxLAYERS beside the embedded tokenizer."""
-    import torch
-    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
-
-    from cookhouse.assets import TINY_MODEL, resolve_model
-
-    hidden, layers = (int(part) for part in shape.split("x"))
-    tokenizer = AutoTokenizer.from_pretrained(resolve_model(TINY_MODEL))
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=8192,
-        hidden_size=hidden,
-        intermediate_size=hidden * 3,
-        num_hidden_layers=layers,
-        num_attention_heads=hidden // 64,
-        num_key_value_heads=max(1, hidden // 128),
-        head_dim=64,
-        tie_word_embeddings=True,
-        max_position_embeddings=4096,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def run_cookhouse(case: Case, precision: str) -> Measurement:
@@ -141,7 +111,8 @@ def _train_over_the_wire(case: Case, url: str, key: str, server_pid: int) -> Mea
     from tinker import types
 
     client = tinker.ServiceClient(base_url=url, api_key=key)
-    training = client.create_lora_training_client(case.model, rank=case.rank, seed=0)
+    # TRL computes its loss past an adapter on the output projection, so neither side has one.
+    training = client.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=False)
     adam = types.AdamParams(learning_rate=case.learning_rate, beta2=0.95, eps=1e-8)
     clock = Clock(case)
     losses: list[float] = []
@@ -181,7 +152,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
 
     model = AutoModelForCausalLM.from_pretrained(case.model, dtype=torch.float32)
     rows = [
-        {"input_ids": tokens, "completion_mask": [int(w > 0) for w in weights]}
+        {"input_ids": tokens, "labels": [token if w > 0 else -100 for token, w in zip(tokens, weights, strict=True)]}
         for batch in case.batches
         for tokens, weights in batch
     ]
@@ -212,7 +183,6 @@ def run_trl(case: Case, precision: str) -> Measurement:
                 use_cpu=True,
                 gradient_checkpointing=False,
                 max_length=None,
-                completion_only_loss=True,
                 dataset_kwargs={"skip_prepare_dataset": True},
                 remove_unused_columns=False,
                 logging_steps=1,
@@ -261,18 +231,6 @@ class Clock:
         )
 
 
-def peak_bytes(pid: int) -> int:
-    """Largest resident size that a process has had."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-
-def isolated(function: Callable[[Case, str], Measurement], case: Case, precision: str) -> Measurement:
-    """Run one side in a fresh process, so that neither's libraries, threads or memory meet the other's."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(function, case, precision).result()
-
-
 def main() -> None:
     """Measure both sides and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -287,7 +245,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=1, help="repeat both sides in turn and keep the medians")
-    parser.add_argument("--save", action="store_true", help="write bench/results/supervised-*.json")
+    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
     options = parser.parse_args()
     peer_precision = options.peer_precision or options.precision
     with tempfile.TemporaryDirectory() as folder:
@@ -314,19 +272,9 @@ def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, 
         )
     print(f"ratio {ours.rate / peer.rate:.2f}; largest difference of the first ten losses {drift:.1e}")
     if options.save:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-        record = {
-            "options": vars(options),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-            "commit": commit.stdout.strip(),
-            "cookhouse_trained_tokens_per_second": ours.rate,
-            "trl_trained_tokens_per_second": peer.rate,
-            "ratio": ours.rate / peer.rate,
-        }
-        name = (
-            f"supervised-{options.model.replace('/', '-').replace(':', '-')}-{options.precision}-{peer_precision}.json"
-        )
-        (RESULTS / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        figures = {"cookhouse": ours.rate, "trl": peer.rate, "ratio": ours.rate / peer.rate}
+        model = options.model.replace("/", "-").replace(":", "-")
+        save_record(f"supervised-{model}-{options.precision}-{peer_precision}", vars(options), figures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,186 @@
+"""Sampled tokens per second: cookhouse's sampler against `transformers`, on the same weights and prompts.
+
+(a) 64 prompts of mixed prompt and output length, against `generate` in static batches and against its continuous
+batching; (b) a group of samples of one long prompt against as many separate requests, both ours. Each side runs in a
+process of its own, fp32 or bf16, sampling at temperature 1 without filters; ours keeps log-probabilities of every token
+as it always does.
+
+    python -m bench.sampling
+    python -m bench.sampling --model random:512x8 --precision bfloat16
+"""
+
+import argparse
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from bench.harness import isolated, model_folder, save_record
+
+STATIC_BATCH = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """Prompts and how many tokens each is to be continued by."""
+
+    prompts: list[list[int]]
+    num_new: list[int]
+
+    @property
+    def num_sampled(self) -> int:
+        """Tokens that the whole load asks for."""
+        return sum(self.num_new)
+
+
+def make_load(count: int, seed: int) -> Load:
+    """Prompts of 16 to 256 tokens, outputs of 16 to 128, both log-uniform."""
+    rng = np.random.default_rng(seed)
+    lengths = np.exp(rng.uniform(np.log(16), np.log(256), count)).astype(int)
+    num_new = np.exp(rng.uniform(np.log(16), np.log(128), count)).astype(int)
+    return Load(prompts=[rng.integers(0, 2000, n).tolist() for n in lengths], num_new=num_new.tolist())
+
+
+def run_cookhouse(model: str, precision: str, load: Load) -> float:
+    """Seconds of our sampler for the load."""
+    from cookhouse.engine import TorchEngine
+    from cookhouse.engine.contract import SampleRequest
+
+    engine = TorchEngine(base_models=[model], device="cpu", precision=precision)
+
+    def run(part: Load) -> float:
+        start = time.perf_counter()
+        for i, (prompt, num_new) in enumerate(zip(part.prompts, part.num_new, strict=True)):
+            engine.submit_sample(
+                SampleRequest(
+                    request_id=str(i),
+                    base_model=model,
+                    snapshot_id=None,
+                    prompt_T=np.array(prompt),
+                    max_tokens=num_new,
+                    stop=[],
+                    seed=i,
+                )
+            )
+        while engine.has_samples():
+            engine.step_samples()
+        return time.perf_counter() - start
+
+    run(make_load(8, seed=1))
+    return run(load)
+
+
+def run_group(model: str, precision: str, is_grouped: bool) -> float:
+    """Seconds for 16 samples of one prompt of 512 tokens, to the first 8 tokens each."""
+    from cookhouse.engine import TorchEngine
+    from cookhouse.engine.contract import SampleRequest
+
+    engine = TorchEngine(base_models=[model], device="cpu", precision=precision)
+    best = float("inf")
+    for attempt in range(4):
+        prompt_T = np.random.default_rng(attempt).integers(0, 2000, 512)
+        start = time.perf_counter()
+        for i in range(1 if is_grouped else 16):
+            engine.submit_sample(
+                SampleRequest(
+                    request_id=str(i),
+                    base_model=model,
+                    snapshot_id=None,
+                    # Separate prompts differ in their first token, so that none shares a prefix with another.
+                    prompt_T=np.concatenate([[i], prompt_T[1:]]),
+                    num_samples=16 if is_grouped else 1,
+                    max_tokens=1,
+                    stop=[],
+                    seed=i,
+                )
+            )
+        while engine.has_samples():
+            engine.step_samples()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def run_generate(model: str, precision: str, load: Load) -> float:
+    """Seconds of `generate` in static batches of neighbors by prompt length; a batch runs to its longest output."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    peer = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision)).eval()
+    order = sorted(range(len(load.prompts)), key=lambda i: len(load.prompts[i]))
+
+    def run(members: list[int]) -> None:
+        longest = max(len(load.prompts[i]) for i in members)
+        tokens = torch.zeros(len(members), longest, dtype=torch.int64)
+        mask = torch.zeros_like(tokens)
+        for row, i in enumerate(members):
+            tokens[row, longest - len(load.prompts[i]) :] = torch.tensor(load.prompts[i])
+            mask[row, longest - len(load.prompts[i]) :] = 1
+        num_new = max(load.num_new[i] for i in members)
+        peer.generate(
+            tokens, attention_mask=mask, max_new_tokens=num_new, min_new_tokens=num_new, do_sample=True, top_k=0
+        )
+
+    with torch.no_grad():
+        run(order[:4])
+        start = time.perf_counter()
+        for first in range(0, len(order), STATIC_BATCH):
+            run(order[first : first + STATIC_BATCH])
+    return time.perf_counter() - start
+
+
+def run_continuous(model: str, precision: str, load: Load) -> float:
+    """Seconds of the continuous batching of `transformers`; one limit on new tokens for all, so each stops alone."""
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    peer = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision)).eval()
+    seconds = 0.0
+    # It takes one limit a call, so the load goes in four calls of like lengths.
+    order = sorted(range(len(load.prompts)), key=lambda i: load.num_new[i])
+    for first in range(0, len(order), STATIC_BATCH):
+        members = order[first : first + STATIC_BATCH]
+        config = GenerationConfig(
+            max_new_tokens=max(load.num_new[i] for i in members),
+            do_sample=True,
+            top_k=0,
+            eos_token_id=-1,
+            pad_token_id=0,
+        )
+        start = time.perf_counter()
+        peer.generate_batch(inputs=[load.prompts[i] for i in members], generation_config=config, progress_bar=False)
+        seconds += time.perf_counter() - start
+    return seconds
+
+
+def main() -> None:
+    """Measure all sides and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
+    parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--prompts", type=int, default=64)
+    parser.add_argument("--continuous", action="store_true", help="measure the peer's continuous batching as well")
+    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
+    options = parser.parse_args()
+    load = make_load(options.prompts, seed=0)
+    with tempfile.TemporaryDirectory() as folder:
+        model = model_folder(options.model, Path(folder) / "model")
+        seconds = {"cookhouse": isolated(run_cookhouse, model, options.precision, load)}
+        seconds["generate"] = isolated(run_generate, model, options.precision, load)
+        if options.continuous:
+            seconds["continuous"] = isolated(run_continuous, model, options.precision, load)
+        grouped, separate = (isolated(run_group, model, options.precision, flag) for flag in (True, False))
+    figures = {f"{name}_tokens_per_second": load.num_sampled / value for name, value in seconds.items()}
+    figures |= {
+        f"ratio_to_{name}": value / seconds["cookhouse"] for name, value in seconds.items() if name != "cookhouse"
+    }
+    figures["group_ratio"] = separate / grouped
+    for name, value in figures.items():
+        print(f"{name:32} {value:10.2f}")
+    if options.save:
+        name = options.model.replace("/", "-").replace(":", "-")
+        save_record(f"sampling-{name}-{options.precision}", vars(options), figures)
+
+
+if __name__ == "__main__":
+    main()
