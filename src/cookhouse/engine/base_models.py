@@ -87,7 +87,11 @@ class BaseModels(Mapping[str, BaseModel]):
         if name in self._loaded:
             self._loaded[name] = self._loaded.pop(name)
             return
-        self._loaded[name] = BaseModel.load(name, self._device, self._dtype)
+        try:
+            self._loaded[name] = BaseModel.load(name, self._device, self._dtype)
+        except InputError:
+            del self._known[name]
+            raise
         _log.info("loaded %s on %s in %s", name, self._device, self._dtype)
 
     def drop(self, name: str) -> None:

@@ -62,12 +62,20 @@ def read_model(name: str, dtype: torch.dtype, **options: Any) -> Any:
     model, report = _read(
         name,
         lambda source: AutoModelForCausalLM.from_pretrained(
-            source, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+            source,
+            dtype=dtype,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below, by name
+            **options,
         ),
     )
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise InputError(f"base model {name!r}: its safetensors hold no {', '.join(missing[:3])}; get the files again")
+    absent = sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+    if absent:
+        raise InputError(
+            f"base model {name!r}: its safetensors hold no {', '.join(absent[:3])} in the shape that config.json asks "
+            "for; get the files again"
+        )
     return model
 
 
@@ -87,13 +95,13 @@ def num_weight_bytes(config: Any, dtype: torch.dtype) -> int:
     """Memory that the weights of a model take; none of them is read."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    return dtype.itemsize * sum(parameter.numel() for parameter in model.parameters())
+    return dtype.itemsize * int(sum(parameter.numel() for parameter in model.parameters()))
 
 
 def _read(name: str, read: Callable[[str], _T]) -> _T:
     try:
         return read(resolve_model(name))
-    # ImportError: a quantized model may need a library to be unpacked. RuntimeError: a weight has another shape.
+    # ImportError: a quantized model may need a library to be unpacked. RuntimeError: weights that do not convert.
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
