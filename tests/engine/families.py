@@ -127,10 +127,16 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 }
 
 
-def save_family(folder: Path, family: str, **save_options: Any) -> str:
-    """Write a random model in which every parameter matters: biases, norms, sinks and router corrections too."""
+def save_family(folder: Path, family: str, *, max_shard_size: str = "1GB", **changes: Any) -> str:
+    """Write a random model in which every parameter matters: biases, norms, sinks and router corrections too.
+
+    `changes` are fields of its config.
+    """
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(FAMILIES[family]())
+    config = FAMILIES[family]()
+    for name, value in changes.items():
+        setattr(config, name, value)
+    model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             if name.endswith("inv_freq"):
@@ -139,6 +145,6 @@ def save_family(folder: Path, family: str, **save_options: Any) -> str:
                 tensor.normal_(std=0.15)
             else:
                 tensor.add_(torch.randn(tensor.shape), alpha=0.3)
-    model.save_pretrained(folder, **save_options)
+    model.save_pretrained(folder, max_shard_size=max_shard_size)
     save_tokenizer(folder)
     return str(folder)

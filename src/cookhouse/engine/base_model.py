@@ -46,7 +46,7 @@ class BaseModel:
         self._model = model.requires_grad_(False).eval()
         output = model.get_output_embeddings()
         output_name = next(name for name, module in model.named_modules() if module is output)
-        self._sites = adapt(model, output, self.routing)
+        self.sites = adapt(model, output, self.routing)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         self.head = Head(model.get_output_embeddings(), output_name)
@@ -100,7 +100,7 @@ class BaseModel:
         largest = min(int(self.config.hidden_size), 512)
         if not 1 <= spec.rank <= largest:
             raise InputError(f"LoRA rank is {spec.rank}; {self.name} takes 1 to {largest}")
-        return AdapterLayout(tuple(site for site in self._sites if parts[site.part]), spec)
+        return AdapterLayout(tuple(site for site in self.sites if parts[site.part]), spec)
 
     def hidden(
         self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
