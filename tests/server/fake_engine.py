@@ -142,6 +142,13 @@ class FakeEngine:
         content = {"lora": asdict(model.lora), "num_steps": model.num_steps, **arrays}
         (folder / "state.json").write_text(json.dumps(content))
 
+    def save_peft(self, model_id: str, folder: Path) -> None:
+        self.calls.append(("save_peft", model_id))
+        model = self._model(model_id)
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text(json.dumps({"r": model.lora.rank, "lora_alpha": 32}))
+        (folder / "adapter_model.safetensors").write_bytes(model.bias_V.tobytes())
+
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         self.calls.append(("load_state", model_id))
         content = json.loads((folder / "state.json").read_text())

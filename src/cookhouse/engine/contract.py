@@ -154,6 +154,9 @@ class Engine(Protocol):
     def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
         """Write weights, and with an optimizer its moments and step count, into a new folder, atomically."""
 
+    def save_peft(self, model_id: str, folder: Path) -> None:
+        """Write weights into a new folder, atomically, in the format of the `peft` library."""
+
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         """Create `model_id`, or overwrite it, from a folder that `save_state` or `save_snapshot` wrote."""
 

@@ -21,6 +21,7 @@ from cookhouse.engine.device import choose_device, choose_dtype, use_cores
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.losses import check_request
 from cookhouse.engine.memory import cache_bytes
+from cookhouse.engine.peft_folder import write_peft
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.trainer import forward_backward
 from cookhouse.errors import InputError
@@ -110,6 +111,11 @@ class TorchEngine:
         checkpoint.write(
             folder, adapter.base_model, adapter.layout, tensors, adapter.num_steps if with_optimizer else 0
         )
+
+    def save_peft(self, model_id: str, folder: Path) -> None:
+        """See `Engine`."""
+        adapter = self._adapter(model_id)
+        write_peft(folder, adapter.base_model, adapter.layout, adapter.params)
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         """See `Engine`."""

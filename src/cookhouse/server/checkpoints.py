@@ -58,7 +58,11 @@ class Checkpoints:
                 shutil.rmtree(path)
 
     def folder_of(self, row: CheckpointRow) -> Path:
-        return self._folder / row.checkpoint_id
+        return self.folder_with_id(row.checkpoint_id)
+
+    def folder_with_id(self, checkpoint_id: str) -> Path:
+        """Where a checkpoint of this id lies, or lay. Ids are made by this server; no client's text may be one."""
+        return self._folder / checkpoint_id
 
     def resolve(self, path: str, owner: str) -> CheckpointRow:
         """The checkpoint at a `tinker://run/kind/name` path.
@@ -74,6 +78,21 @@ class Checkpoints:
         if row is None:
             raise NotFoundError(
                 f"no checkpoint at {path!r}; list what there is with RestClient.list_user_checkpoints()"
+            )
+        return row
+
+    def resolve_loadable(self, path: str, owner: str) -> CheckpointRow:
+        """The checkpoint at a path, to be loaded by the engine.
+
+        Raises:
+            NotFoundError: as `resolve`.
+            InputError: it holds files for other libraries.
+        """
+        row = self.resolve(path, owner)
+        if row.kind == "external_weights":
+            raise InputError(
+                f"{path} holds files for other libraries and cannot be loaded; load a checkpoint of save_state() or "
+                "save_weights_for_sampler()"
             )
         return row
 

@@ -48,7 +48,7 @@ class Sampling:
         """A new sampler, or the one that an earlier copy of the request made. Weights are loaded behind the answer."""
         checkpoint = None
         if request.model_path is not None:
-            checkpoint = await asyncio.to_thread(self._checkpoints.resolve, request.model_path, owner)
+            checkpoint = await asyncio.to_thread(self._checkpoints.resolve_loadable, request.model_path, owner)
         base_model = request.base_model or (checkpoint.base_model if checkpoint is not None else None)
         if base_model is None:
             raise InputError("a sampler needs a model_path or a base_model")

@@ -1,7 +1,8 @@
-"""Saves of a model: training state, and weights for samplers.
+"""Saves of a model: training state, weights for samplers, and weights for other libraries.
 
-Training state is written by the engine's thread. Weights for samplers are a snapshot in memory, taken in the order of
-the requests; a named one is then written to disk by a thread of its own while training goes on.
+Training state and weights for other libraries are written by the engine's thread. Weights for samplers are a snapshot
+in memory, taken in the order of the requests; a named one is then written to disk by a thread of its own while training
+goes on.
 """
 
 import logging
@@ -75,6 +76,30 @@ class Saving:
         if request.sampling_session_seq_id is not None:
             return self._publish(model, request.seq_id, request.sampling_session_seq_id)
         return self._save_named(model, request)
+
+    def save_external(self, owner: str, request: types.SaveWeightsExternalRequest) -> str:
+        """Queue the writing of a PEFT adapter, to be downloaded."""
+        model = self._sessions.model(request.model_id, owner)
+        if request.age_encryption_recipients:
+            error = InputError(
+                "this server does not encrypt files (age_encryption_recipients); save without it, and encrypt what you "
+                "download"
+            )
+            return self._intake.refuse(model, request.seq_id, error)
+        new = _new_checkpoint(
+            model,
+            "external_weights",
+            request.path,
+            ttl_seconds=request.ttl_seconds,
+            user_metadata=None,
+            overwrite=False,
+        )
+
+        def run(engine: Engine, _future: Future) -> Result:
+            row = self._checkpoints.write(new, lambda folder: engine.save_peft(model.model_id, folder))
+            return Result.of_json({"type": "save_weights_external", "path": row.path})
+
+        return self._intake.accept(model, request.seq_id, run)
 
     def _publish(self, model: Model, seq_id: int | None, sampler_seq_id: int) -> str:
         known = self._intake.known(model, seq_id)

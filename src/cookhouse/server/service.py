@@ -14,6 +14,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.auth import KeyRing
 from cookhouse.server.base_models import BaseModels
 from cookhouse.server.checkpoints import Checkpoints
+from cookhouse.server.external_weights import ExternalWeights
 from cookhouse.server.futures import Futures, Result
 from cookhouse.server.intake import Intake
 from cookhouse.server.refusals import GoneError
@@ -46,6 +47,7 @@ class Service:
         self.keys = KeyRing(api_keys)
         self.store = Store(state_dir / "server.db")
         self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store)
+        self.external_weights = ExternalWeights(self.checkpoints)
         self.sessions = Sessions()
         self.base_models = BaseModels()
         self.futures = Futures(

@@ -17,7 +17,7 @@ from cookhouse.errors import InputError
 
 _SCHEMA_VERSION = 1
 
-CheckpointKind = Literal["weights", "sampler_weights"]
+CheckpointKind = Literal["weights", "sampler_weights", "external_weights"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

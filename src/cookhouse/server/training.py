@@ -69,7 +69,7 @@ class Training:
     async def load_weights(self, owner: str, request: types.LoadWeightsRequest) -> tuple[str, str]:
         """Queue the loading of a checkpoint, into a new model or an existing one; returns request id and model id."""
         _check_optimizer(request.optimizer_config)
-        checkpoint = await asyncio.to_thread(self._checkpoints.resolve, request.path, owner)
+        checkpoint = await asyncio.to_thread(self._checkpoints.resolve_loadable, request.path, owner)
         if request.base_model not in (None, checkpoint.base_model):
             raise InputError(
                 f"{request.path} was trained on {checkpoint.base_model!r} and cannot be loaded over "

@@ -1,7 +1,14 @@
 """HTTP routes: read a request, hand it to the service, write the answer. They hold no policy."""
 
-from cookhouse.server.routes import archive, futures, sampling, sessions, training
+from cookhouse.server.routes import archive, external_weights, futures, sampling, sessions, training
 
-ROUTERS = (archive.router, futures.router, sampling.router, sessions.router, training.router)
+ROUTERS = (
+    archive.router,
+    external_weights.router,
+    futures.router,
+    sampling.router,
+    sessions.router,
+    training.router,
+)
 
 __all__ = ["ROUTERS"]

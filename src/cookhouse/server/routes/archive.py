@@ -21,7 +21,7 @@ router = APIRouter()
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0)]
-_TYPES = {"weights": "training", "sampler_weights": "sampler"}
+_TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 
 
 class TtlRequest(BaseModel):

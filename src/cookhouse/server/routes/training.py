@@ -63,3 +63,9 @@ async def save_weights(request: Request, service: ServiceOf, owner: Owner) -> JS
 async def save_weights_for_sampler(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, types.SaveWeightsForSamplerRequest)
     return future_answer(service.saving.save_for_sampler(owner, content), content.model_id)
+
+
+@router.post("/save_weights_external")
+async def save_weights_external(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content = await content_of(request, types.SaveWeightsExternalRequest)
+    return future_answer(service.saving.save_external(owner, content), content.model_id)

@@ -1,0 +1,138 @@
+"""Weights in a public format, as the SDK saves, lists, downloads and deletes them."""
+
+import json
+from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
+
+import httpx
+import pytest
+import tinker
+import torch
+from peft import PeftModel
+from tests.contract.calls import DATA, new_trainer, train
+from tests.contract.conftest import make_torch_engine
+from tests.server.hosting import KEY, OTHER_KEY, Host
+from transformers import AutoModelForCausalLM
+
+from cookhouse.assets import resolve_model
+
+
+def rest_of(host: Host, key: str = KEY) -> tinker.RestClient:
+    return tinker.RestClient(base_url=host.url, api_key=key)
+
+
+def download(host: Host, path: str, folder: Path) -> dict[str, str]:
+    """Fetch every file of a checkpoint as the SDK's command line does, without a key; returns the links."""
+    response = rest_of(host).get_external_weights_urls(path).result()
+    folder.mkdir()
+    for name, url in response.urls.items():
+        with build_opener(ProxyHandler({})).open(url, timeout=10) as answer:
+            content = answer.read()
+        assert len(content) == int(answer.headers["Content-Length"])
+        (folder / name).write_bytes(content)
+    return response.urls
+
+
+def test_saved_weights_can_be_downloaded(host: Host, trainer: tinker.TrainingClient, tmp_path: Path) -> None:
+    """Would catch links that need a key, and files that are not those of the layout."""
+    saved = trainer.save_weights_external("e1").result()
+    assert saved.path.endswith("/external_weights/e1")
+    download(host, saved.path, tmp_path / "adapter")
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"]) == (8, 32)
+    assert sorted(path.name for path in (tmp_path / "adapter").iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")  # peft warns of every adapter of a shared output projection
+@pytest.mark.parametrize("host", [make_torch_engine], ids=["torch"], indirect=True)
+def test_peft_computes_what_was_trained(host: Host, trainer: tinker.TrainingClient, tmp_path: Path) -> None:
+    """Would catch weights of another moment: training goes on after the save, before the download."""
+    train(trainer, 3)
+    expected = trainer.forward(DATA, "cross_entropy").result().loss_fn_outputs
+    saving = trainer.save_weights_external("trained")
+    train(trainer, 1)
+    download(host, saving.result().path, tmp_path / "adapter")
+    base = AutoModelForCausalLM.from_pretrained(resolve_model("cookhouse/tiny"), dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, str(tmp_path / "adapter")).eval()
+    for datum, output in zip(DATA, expected, strict=True):
+        tokens_T = torch.tensor(datum.model_input.to_ints())
+        targets_T = torch.tensor(datum.loss_fn_inputs["target_tokens"].data)
+        with torch.no_grad():
+            logprobs_TV = torch.log_softmax(model(tokens_T.unsqueeze(0)).logits[0].float(), -1)
+        logprobs_T = logprobs_TV.gather(1, targets_T.unsqueeze(1)).squeeze(1)
+        assert logprobs_T.tolist() == pytest.approx(output["logprobs"].data, abs=1e-4)
+
+
+def test_they_are_listed_and_deleted_like_others(host: Host, trainer: tinker.TrainingClient, tmp_path: Path) -> None:
+    rest = rest_of(host)
+    path = trainer.save_weights_external("e1", ttl_seconds=7200).result().path
+    run_id = path.removeprefix("tinker://").split("/")[0]
+    (listed,) = rest.list_checkpoints(run_id).result().checkpoints
+    assert (listed.checkpoint_type, listed.checkpoint_id) == ("external", "external_weights/e1")
+    assert (listed.tinker_path, listed.expires_at is None) == (path, False)
+    assert listed.size_bytes
+    assert path in [one.tinker_path for one in rest.list_user_checkpoints().result().checkpoints]
+    links = download(host, path, tmp_path / "adapter")
+    rest.delete_checkpoint_from_tinker_path(path).result()
+    assert rest.list_checkpoints(run_id).result().checkpoints == []
+    for link in links.values():
+        assert httpx.get(link, trust_env=False).status_code == 404
+    with pytest.raises(tinker.NotFoundError):
+        rest.get_external_weights_urls(path).result()
+
+
+def test_what_cannot_be_saved_is_refused(trainer: tinker.TrainingClient) -> None:
+    trainer.save_weights_external("e1").result()
+    for name, options, message in (
+        ("e1", {}, "exists; save under another name"),
+        ("../e1", {}, "cannot name a checkpoint"),
+        ("a/b", {}, "cannot name a checkpoint"),
+        ("e2", {"ttl_seconds": 5}, "ttl_seconds is 5"),
+        ("e2", {"age_encryption_recipients": ["age1qqqq"]}, "does not encrypt files"),
+    ):
+        with pytest.raises(tinker.TinkerError, match=message):
+            trainer.save_weights_external(name, **options).result()
+    trainer.save_weights_external("e2").result()
+
+
+def test_they_cannot_be_loaded(client: tinker.ServiceClient, trainer: tinker.TrainingClient) -> None:
+    path = trainer.save_weights_external("e1").result().path
+    with pytest.raises(tinker.TinkerError, match="holds files for other libraries"):
+        client.create_training_client_from_state(path).result()
+    with pytest.raises(tinker.TinkerError, match="holds files for other libraries"):
+        client.create_sampling_client(model_path=path).result().sample(
+            tinker.ModelInput.from_ints([1]), 1, tinker.SamplingParams(max_tokens=1)
+        ).result()
+
+
+def test_another_tenant_gets_no_links(host: Host, trainer: tinker.TrainingClient) -> None:
+    """Would catch a route that looks a checkpoint up by its path alone."""
+    path = trainer.save_weights_external("e1").result().path
+    with pytest.raises(tinker.NotFoundError):
+        rest_of(host, OTHER_KEY).get_external_weights_urls(path).result()
+    state = trainer.save_state("s1").result().path
+    run_id = state.removeprefix("tinker://").split("/")[0]
+    route = f"{host.url}/api/v1/training_runs/{run_id}/checkpoints/weights/s1/external_weights_urls"
+    refused = httpx.get(route, headers={"X-API-Key": KEY}, trust_env=False)
+    assert (refused.status_code, "holds no external weights" in refused.json()["detail"]) == (400, True)
+    assert httpx.get(route, trust_env=False).status_code == 401
+    for forged in (
+        "0" * 32 + "/9999999999/" + "0" * 64 + "/adapter_config.json",
+        "../../x",
+        "a/1/b/..%2f..%2fserver.db",
+    ):
+        answer = httpx.get(f"{host.url}/api/v1/external_weights/{forged}", trust_env=False)
+        assert answer.status_code == 404
+
+
+def test_the_tinker_command_downloads_a_training_checkpoint(host: Host, client: tinker.ServiceClient) -> None:
+    """The SDK's own route from a training checkpoint to files: load it, save it externally, fetch, delete."""
+    trainer = new_trainer(client)
+    path = trainer.save_state("s1").result().path
+    loaded = client.create_training_client_from_state(path).result()
+    exported = loaded.save_weights_external("download", ttl_seconds=7200).result().path
+    assert rest_of(host).get_external_weights_urls(exported).result().urls
+    rest_of(host).delete_checkpoint_from_tinker_path(exported).result()
