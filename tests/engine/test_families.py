@@ -183,6 +183,19 @@ def test_training_lowers_the_loss_and_a_checkpoint_brings_it_back(
     assert torch.equal(engine._adapter("restored").gradient, engine._adapter("a").gradient)
 
 
+def test_bf16_stays_near_fp32(engine: TorchEngine, folder: str) -> None:
+    rounded = TorchEngine(base_models=[folder], device="cpu", precision="bfloat16")
+    rounded.create_model("a", folder, LoraSpec(rank=4, seed=1))
+    rounded._adapter("a").params.copy_(engine._adapter("a").params)
+    data = {"a": random_datums([60, 40])}
+    (output,), (expected,) = _run(rounded, data), _run(engine, data)
+    # On average: near a tie of two experts a router's choice, and with it a position, may change.
+    difference = np.concatenate(output.logprobs_D) - np.concatenate(expected.logprobs_D)
+    assert np.abs(difference).mean() < 0.1
+    got, want = rounded._adapter("a").gradient, engine._adapter("a").gradient
+    assert torch.cosine_similarity(got, want, 0) > 0.95
+
+
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _MLP = ("gate_proj", "up_proj", "down_proj")
 _MLA = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")

@@ -33,8 +33,6 @@ class _Run:
 class _Plan:
     """Who computes what in one layer of one pass; runs without pairs are left out."""
 
-    rows_S: Tensor
-    """Packed position of each pair."""
     order_S: Tensor
     """Where each pair was before sorting: position · K + choice."""
     runs: Sequence[_Run]
@@ -77,12 +75,13 @@ class LoraExperts(nn.Module):
     def forward(self, hidden_NH: Tensor, experts_NK: Tensor, weights_NK: Tensor) -> Tensor:
         """Sum of the chosen experts' outputs (N, H), each times its routing weight."""
         plan = self._plan(experts_NK)
-        gate_up = _product(hidden_NH[plan.rows_S], self._projection("gate_up_proj"), plan)
+        # Repeated, permuted and summed, forward and backward: adding rows into place would leave the order of summing,
+        # and so the rounding, open on a GPU.
+        x_SH = hidden_NH.repeat_interleave(experts_NK.shape[1], 0).index_select(0, plan.order_S)
+        gate_up = _product(x_SH, self._projection("gate_up_proj"), plan)
         out_SH = _product(self._apply_gate(gate_up), self._projection("down_proj"), plan)
-        out_SH = out_SH * weights_NK.reshape(-1)[plan.order_S].unsqueeze(1)
-        # Not index_add: its order of summation, and so its rounding, is left open on a GPU.
-        original_SH = out_SH[torch.argsort(plan.order_S)]
-        return original_SH.view(*experts_NK.shape, -1).sum(1).to(hidden_NH.dtype)
+        out_SH = out_SH.index_select(0, torch.argsort(plan.order_S))
+        return (out_SH.view(*experts_NK.shape, -1) * weights_NK.unsqueeze(2)).sum(1).to(hidden_NH.dtype)
 
     def _projection(self, key: str) -> _Projection:
         weight = self.get_parameter(key)
@@ -93,7 +92,6 @@ class LoraExperts(nn.Module):
     def _plan(self, experts_NK: Tensor) -> _Plan:
         num_rows, num_choices = experts_NK.shape
         experts_S, order_S = torch.sort(experts_NK.reshape(-1), stable=True)
-        rows_S = order_S // num_choices
         covered = {site.name for site in self.sites}
         segments = [s for s in self._routing.segments if not covered.isdisjoint(s.weights.views)]
         ranges = [(0, num_rows), *((s.start, s.stop) for s in segments)]
@@ -101,12 +99,12 @@ class LoraExperts(nn.Module):
         num_experts = self.get_parameter("down_proj").shape[0]
         firsts_E = torch.arange(num_experts, device=order_S.device) * num_rows
         wanted = torch.tensor(ranges, device=order_S.device).unsqueeze(1) + firsts_E.view(1, -1, 1)
-        bounds = torch.searchsorted(experts_S * num_rows + rows_S, wanted).tolist()
+        bounds = torch.searchsorted(experts_S * num_rows + order_S // num_choices, wanted).tolist()
         runs, *shares = [
             [_Run(expert, start, stop) for expert, (start, stop) in enumerate(pairs) if start < stop]
             for pairs in bounds
         ]
-        return _Plan(rows_S, order_S, runs, list(zip(segments, shares, strict=True)))
+        return _Plan(order_S, runs, list(zip(segments, shares, strict=True)))
 
 
 def _sites(base: Any, name: str) -> tuple[LoraSite, ...]:
@@ -148,14 +146,16 @@ class _ExpertsProduct(torch.autograd.Function):
     def forward(ctx: Any, x_SI: Tensor, projection: _Projection, plan: _Plan) -> Tensor:
         y_SO = x_SI.new_empty(x_SI.shape[0], projection.weight_EOI.shape[1])
         for run in plan.runs:
-            bias_O = None if projection.bias_EO is None else projection.bias_EO[run.expert]
-            y_SO[run.pairs] = nn.functional.linear(x_SI[run.pairs], projection.weight_EOI[run.expert], bias_O)
+            torch.mm(x_SI[run.pairs], projection.weight_EOI[run.expert].T, out=y_SO[run.pairs])
+            if projection.bias_EO is not None:
+                y_SO[run.pairs] += projection.bias_EO[run.expert]
         for segment, runs in plan.shares:
             for site in projection.adapted(segment):
                 a_ERI, b_EOR = segment.weights.views[site.name]
+                scaling = segment.weights.layout.scaling
                 for run in runs:
                     low = x_SI[run.pairs] @ a_ERI[run.expert].T
-                    y_SO[run.pairs, site.rows].add_(low @ b_EOR[run.expert].T, alpha=segment.weights.layout.scaling)
+                    y_SO[run.pairs, site.rows].addmm_(low, b_EOR[run.expert].T, alpha=scaling)
         ctx.save_for_backward(x_SI)
         ctx.projection, ctx.plan = projection, plan
         return y_SO
