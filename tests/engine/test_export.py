@@ -122,6 +122,24 @@ def test_adapters_of_experts_are_merged_into_theirs(family: str, tmp_path: Path)
     assert distance(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs) < 1e-4
 
 
+def test_a_model_that_was_packed_is_merged_unpacked(tmp_path: Path) -> None:
+    """Would catch full weights under the names of packed ones, which `transformers` replaces by random ones."""
+    base = Path(save_family(tmp_path / "base", "gpt_oss", hidden_size=64, intermediate_size=32))
+    tensors = load_file(base / "model.safetensors")
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        num_experts, num_in, num_out = tensors.pop(name).shape
+        blocks = torch.randint(0, 256, (num_experts, num_out, num_in // 32, 16), dtype=torch.uint8)
+        tensors[f"{name}_blocks"], tensors[f"{name}_scales"] = blocks, torch.full_like(blocks[..., 0], 120)
+    save_file(tensors, base / "model.safetensors", metadata={"format": "pt"})
+    packing = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    config = {**json.loads((base / "config.json").read_text()), "quantization_config": packing}
+    (base / "config.json").write_text(json.dumps(config))
+    logprobs = trained(str(base), LoraSpec(rank=3), tmp_path / "checkpoint")
+    export_merged(tmp_path / "checkpoint", tmp_path / "merged")
+    assert "quantization_config" not in json.loads((tmp_path / "merged" / "config.json").read_text())
+    assert distance(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs) < 1e-4
+
+
 def test_adapters_of_experts_have_no_place_in_a_peft_folder(tmp_path: Path) -> None:
     """Would catch an adapter that PEFT loads without its experts; attention alone is what PEFT can hold."""
     base = save_family(tmp_path / "base", "qwen3_moe")

@@ -3,26 +3,24 @@
 Legend: I features in, O features out, R rank.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
-from cookhouse.assets import resolve_model
 from cookhouse.engine import checkpoint
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.device import choose_dtype
 from cookhouse.engine.lora import AdapterLayout, LoraSite, Routing
 from cookhouse.engine.peft_folder import PeftAdapter, first_names, read_peft, write_peft
+from cookhouse.engine.pretrained import read_config, read_model, read_tokenizer
 from cookhouse.engine.sites import adapt
 from cookhouse.errors import InputError
 
 _CPU = torch.device("cpu")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +79,15 @@ def export_merged(folder: Path, output: Path, *, precision: str = "float32") -> 
     base_model, spec = checkpoint.read_spec(folder)
     layout = _layout(base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
-    model = _load_weights(base_model, dtype)
-    tokenizer = _load(base_model, AutoTokenizer.from_pretrained)
+    model = read_model(base_model, dtype).requires_grad_(False)
+    tokenizer = read_tokenizer(base_model)
     views = layout.views(tensors["params"])
     for site in layout.sites:
         a_RI, b_OR = views[site.name]
         if b_OR.any():
             _add(model, site, (b_OR @ a_RI).mul_(layout.scaling))
+    if getattr(read_config(base_model), "quantization_config", None) is not None:
+        model = _never_packed(model)
     with checkpoint.new_folder(output) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
@@ -146,7 +146,7 @@ def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> 
     """Copies of frozen weights in a PEFT folder must say what the base model says."""
     if not adapter.base_weights:
         return
-    model = _load_weights(base_model, torch.float32)
+    model = read_model(base_model, torch.float32)
     for site, saved in adapter.base_weights.items():
         if site not in adapter.matrices or not torch.equal(model.get_parameter(f"{site}.weight"), saved):
             raise InputError(
@@ -166,30 +166,10 @@ def _choose_parts(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
 
 def _sites(base_model: str) -> tuple[LoraSite, ...]:
     """Where adapters of a base model attach; its weights are not read."""
-    config = _load(base_model, AutoConfig.from_pretrained)
+    config = read_config(base_model)
     with torch.device("meta"):
-        model = _load(base_model, lambda _: AutoModelForCausalLM.from_config(config))
+        model = AutoModelForCausalLM.from_config(config)
     return adapt(model, model.get_output_embeddings(), Routing())
-
-
-def _load_weights(base_model: str, dtype: torch.dtype) -> Any:
-    """The base model as `transformers` computes it, frozen, on the CPU."""
-    model = _load(
-        base_model,
-        lambda source: AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True),
-    )
-    return model.requires_grad_(False)
-
-
-def _load(base_model: str, load: Callable[[str], _T]) -> _T:
-    try:
-        return load(resolve_model(base_model))
-    except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(
-            f"cannot load base model {base_model!r}: {reason}; give cookhouse/tiny, a folder with config.json, "
-            "tokenizer and safetensors, or a hub id that this machine can reach"
-        ) from error
 
 
 def _add(model: Any, site: LoraSite, delta: Tensor) -> None:
@@ -201,3 +181,12 @@ def _add(model: Any, site: LoraSite, delta: Tensor) -> None:
         model.config.tie_word_embeddings = False
     weight = site.select(parameter)
     weight.copy_(weight.float() + delta)
+
+
+def _never_packed(model: Any) -> Any:
+    """The model without memory of how it was loaded: it would save its weights under the names of packed ones."""
+    with torch.device("meta"):
+        plain = AutoModelForCausalLM.from_config(model.config)
+    plain.load_state_dict(model.state_dict(), assign=True)
+    plain.generation_config = model.generation_config
+    return plain
