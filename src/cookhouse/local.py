@@ -26,7 +26,7 @@ from typing import IO, Any, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
 
-__all__ = ["EmbeddedService", "LocalServer", "local_server"]
+__all__ = ["EmbeddedService", "LocalServer", "folder_key", "local_server"]
 
 LOOPBACK = "127.0.0.1"
 SERVER_COMMAND = (sys.executable, "-m", "cookhouse.server")
@@ -154,7 +154,7 @@ async def local_server(
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(_open_lock(state_dir))
         await _acquire(lock, state_dir)
-        keys = tuple(api_keys) or (_folder_key(state_dir),)
+        keys = tuple(api_keys) or (folder_key(state_dir),)
         log_file = state_dir / "server.log"
         stderr = stack.enter_context(log_file.open("ab"))
         log = _Log(file=log_file, start=stderr.tell())
@@ -240,7 +240,7 @@ async def _acquire(lock: IO[bytes], state_dir: Path) -> None:
         await asyncio.sleep(0.1)  # flock cannot be awaited, and nobody else tells when it is free
 
 
-def _folder_key(state_dir: Path) -> str:
+def folder_key(state_dir: Path) -> str:
     """The key of a state folder, drawn at random the first time and readable by its owner only."""
     file = state_dir / "api-key"
     if file.exists() and (key := file.read_text().strip()):

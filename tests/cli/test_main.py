@@ -20,7 +20,16 @@ def call(*arguments: str) -> int:
     return caught.value.code
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["recipes"], ["run", "supervised", "--help"], ["serve", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["recipes"],
+        ["run", "supervised", "--help"],
+        ["serve", "--help"],
+        ["checkpoints", "export", "--help"],
+    ],
+)
 def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom cookhouse.cli import main\n"

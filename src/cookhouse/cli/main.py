@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cookhouse import __version__
+from cookhouse.cli.checkpoints import checkpoints_app
 from cookhouse.cli.recipes import describe, recipes
 from cookhouse.cli.run import run_app
 from cookhouse.cli.sample import sample
@@ -31,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(run_app, name="run")
+app.add_typer(checkpoints_app, name="checkpoints")
 app.command()(sample)
 app.command()(serve)
 app.command()(recipes)

@@ -251,6 +251,12 @@ class Store:
             total = connection.execute(sa.select(sa.func.count()).select_from(_checkpoints).where(wanted)).scalar_one()
         return self._select(CheckpointRow, query.limit(limit).offset(offset)), total
 
+    def every_checkpoint(self, *, now: float) -> Sequence[CheckpointRow]:
+        """Those of every tenant, oldest first: for whoever owns the file, never for a client."""
+        return self._select(
+            CheckpointRow, _checkpoints.select().where(_is_kept(now)).order_by(_checkpoints.c.created_at)
+        )
+
     def set_checkpoint_expiry(self, checkpoint_id: str, expires_at: float | None) -> None:
         update = _checkpoints.update().where(_checkpoints.c.checkpoint_id == checkpoint_id)
         with self._engine.begin() as connection:

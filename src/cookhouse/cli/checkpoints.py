@@ -1,0 +1,210 @@
+"""`cookhouse checkpoints`: what is saved on this machine, and its way to other libraries and back."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cookhouse.cli.saved import Saved, find_saved, folder_of, list_saved
+from cookhouse.cli.serve import default_state_dir
+from cookhouse.errors import InputError
+
+checkpoints_app = typer.Typer(help="List, inspect, export and import checkpoints on this machine.")
+
+_KINDS = {"weights": "state", "sampler_weights": "sampler", "external_weights": "external"}
+
+
+class Format(StrEnum):
+    """What a checkpoint is written as."""
+
+    PEFT = "peft"
+    MERGED = "merged"
+
+
+class Precision(StrEnum):
+    """Of a merged model's weights."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+Which = Annotated[
+    str, typer.Argument(metavar="CHECKPOINT", help="tinker:// path, a checkpoint's folder, or a run's: its last one.")
+]
+Run = Annotated[Path | None, typer.Option(help="Folder of the run that saved the tinker:// path.")]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(help="State folder of the server that keeps it.", show_default="~/.local/state/cookhouse/serve"),
+]
+
+
+@checkpoints_app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@checkpoints_app.command("list")
+def list_(where: Annotated[Path, typer.Argument(help="Folder of a run, or state folder of a server.")]) -> None:
+    """List checkpoints, oldest first."""
+    rows = [("checkpoint", "step", "kind", "rank", "size", "saved"), *(_row(saved) for saved in list_saved(where))]
+    for line in _columns(rows):
+        typer.echo(line)
+
+
+@checkpoints_app.command()
+def info(which: Which, run: Run = None, state_dir: StateDir = None) -> None:
+    """Show what a checkpoint holds."""
+    saved = find_saved(which, run, state_dir)
+    facts = [*_recorded(saved), *_contained(folder_of(saved))]
+    for name, fact in facts:
+        typer.echo(f"{name:<12} {fact}")
+
+
+@checkpoints_app.command()
+def export(
+    which: Which,
+    output: Annotated[Path, typer.Argument(help="Folder to make.")],
+    format: Annotated[  # noqa: A002  the flag is called so
+        Format, typer.Option(help="peft: the adapter alone. merged: a whole model, the adapter added to its weights.")
+    ] = Format.PEFT,
+    precision: Annotated[
+        Precision, typer.Option(help="Of a merged model; bfloat16 halves its size and rounds what was learned.")
+    ] = Precision.FLOAT32,
+    run: Run = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Write a checkpoint as a folder that peft or transformers loads, with the same outputs."""
+    folder = folder_of(find_saved(which, run, state_dir))
+    if output.exists():
+        raise InputError(f"{output} exists; choose another folder")
+    typer.echo(f"exporting {which}", err=True)
+    _quiet_unless_watched()
+    from cookhouse.assets import resolve_model
+    from cookhouse.engine.export import export_merged, export_peft, inspect
+
+    if format is Format.PEFT:
+        export_peft(folder, output)
+        base = f"AutoModelForCausalLM.from_pretrained({resolve_model(inspect(folder).base_model)!r})"
+        load = f"peft.PeftModel.from_pretrained({base}, {str(output)!r})"
+    else:
+        export_merged(folder, output, precision=precision)
+        load = f"AutoModelForCausalLM.from_pretrained({str(output)!r})"
+    typer.echo(f"wrote {output} ({_size(_num_bytes(output))}); in Python: {load}")
+
+
+@checkpoints_app.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(help="PEFT folder, with its weights in safetensors.")],
+    name: Annotated[str, typer.Option(help="Name to save it under.")] = "imported",
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Base model; default: the one that the adapter names.")
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="State folder of the server to keep it, which must not be running.",
+            show_default="~/.local/state/cookhouse/serve",
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="COOKHOUSE_API_KEYS", help="Key that may use it; default: one that the folder keeps."),
+    ] = None,
+) -> None:
+    """Make a PEFT adapter a checkpoint to train on from or to sample."""
+    _quiet_unless_watched()
+    from cookhouse.engine.export import import_peft
+    from cookhouse.local import folder_key
+    from cookhouse.server.offline import add_checkpoint
+
+    kept_in = state_dir or default_state_dir(os.environ)
+    kept_in.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept_in, prefix=".import-") as temporary:
+        files = Path(temporary) / "checkpoint"
+        base_model, lora = import_peft(folder, files, base_model=model)
+        row = add_checkpoint(
+            kept_in,
+            files,
+            name=name,
+            base_model=base_model,
+            lora=lora,
+            api_key=(api_key or "").split(",")[0].strip() or folder_key(kept_in),
+            source=str(folder),
+        )
+    typer.echo(f"{row.path}\n")
+    typer.echo(f"  cookhouse serve --model {base_model}" + (f" --state-dir {state_dir}" if state_dir else ""))
+    typer.echo(f"  cookhouse run supervised model_name={base_model} load_checkpoint_path={row.path}")
+
+
+def _row(saved: Saved) -> Sequence[str]:
+    step = "-" if saved.step is None else str(saved.step)
+    if saved.row is None:
+        return (saved.path or "-", step, "-", "-", "-", "-")
+    return (
+        saved.row.path,
+        step,
+        _KINDS[saved.row.kind],
+        str(saved.row.lora_spec.rank),
+        _size(saved.row.size_bytes),
+        _when(saved.row.created_at),
+    )
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """Lines with the cells below each other; never wrapped, so that a path can be copied."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _recorded(saved: Saved) -> Iterable[tuple[str, str]]:
+    """What is known of a checkpoint besides its files."""
+    if saved.path is not None:
+        yield "path", saved.path
+    if saved.step is not None:
+        yield "step", str(saved.step)
+    if saved.row is not None:
+        yield "kind", _KINDS[saved.row.kind]
+        yield "saved", _when(saved.row.created_at)
+        yield "expires", "never" if saved.row.expires_at is None else _when(saved.row.expires_at)
+
+
+def _contained(folder: Path) -> Iterable[tuple[str, str]]:
+    """What the files of a checkpoint say."""
+    from cookhouse.engine.export import inspect
+
+    found = inspect(folder)
+    parts = {"attention": found.lora.train_attn, "MLP": found.lora.train_mlp, "output": found.lora.train_unembed}
+    yield "base model", found.base_model
+    yield "rank", str(found.lora.rank)
+    yield "trained", ", ".join(name for name, is_trained in parts.items() if is_trained)
+    yield "optimizer", f"after {found.num_steps} steps" if found.num_steps else "none"
+    yield "size", _size(found.num_bytes)
+    yield "folder", str(folder)
+
+
+def _quiet_unless_watched() -> None:
+    """No progress bars in a file or a pipe."""
+    if not sys.stderr.isatty():
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
+
+
+def _num_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.1f} MB"
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,180 @@
+"""`cookhouse checkpoints` over folders that a real server wrote, and a real server over what it imports."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tinker
+from safetensors.torch import load_file
+from tests.contract.calls import DATA, new_trainer, train
+from tests.contract.conftest import make_torch_engine
+from tests.server.hosting import KEY, Host, hosted
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from cookhouse.cli import main
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run folder as a workflow leaves it: its server's state, and the checkpoints that it recorded."""
+
+    folder: Path
+    state_path: str
+    sampler_path: str
+    external_path: str
+    logprobs: list[list[float]]
+
+
+@contextmanager
+def connected(state_dir: Path) -> Iterator[tuple[Host, tinker.ServiceClient]]:
+    state_dir.mkdir(exist_ok=True)
+    with (
+        hosted(state_dir, make_torch_engine) as host,
+        tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
+    ):
+        yield host, client
+
+
+def logprobs_of(trainer: tinker.TrainingClient) -> list[list[float]]:
+    outputs = trainer.forward(DATA, "cross_entropy").result().loss_fn_outputs
+    return [list(output["logprobs"].data) for output in outputs]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("run")
+    with connected(folder / "service") as (_, client):
+        trainer = new_trainer(client)
+        train(trainer, 2)
+        state, sampler = trainer.save_state("000002"), trainer.save_weights_for_sampler("000002")
+        external = trainer.save_weights_external("files")
+        run = Run(
+            folder=folder,
+            state_path=state.result().path,
+            sampler_path=sampler.result().path,
+            external_path=external.result().path,
+            logprobs=logprobs_of(trainer),
+        )
+    line = {"name": "000002", "epoch": 0, "batch": 2, "step": 2, "final": False}
+    record = json.dumps({**line, "state_path": run.state_path, "sampler_path": run.sampler_path})
+    (folder / "checkpoints.jsonl").write_text(record + "\n")
+    return run
+
+
+def call(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main(["checkpoints", *map(str, arguments)])
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def cells(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_list_shows_what_a_run_recorded(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list", run.folder) == 0
+    heading, sampler, state = cells(capsys.readouterr().out)
+    assert heading == ["checkpoint", "step", "kind", "rank", "size", "saved"]
+    assert sampler[:4] == [run.sampler_path, "2", "sampler", "8"]
+    assert state[:4] == [run.state_path, "2", "state", "8"]
+    assert float(state[4]) > 2.5 * float(sampler[4]) > 0
+
+
+def test_list_shows_what_a_server_keeps(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list", run.folder / "service") == 0
+    shown = {line[0]: line[1:4] for line in cells(capsys.readouterr().out)}
+    assert shown[run.external_path] == ["-", "external", "8"]
+    assert shown[run.state_path] == ["-", "state", "8"]
+
+
+def test_list_shows_checkpoints_on_another_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Would catch a run on a hosted service that cannot be listed, and an export that reads a folder at random."""
+    line = {"name": "n", "epoch": 0, "batch": 2, "step": 7, "final": True, "sampler_path": None}
+    (tmp_path / "checkpoints.jsonl").write_text(json.dumps({**line, "state_path": "tinker://far/weights/n"}) + "\n")
+    assert call("list", tmp_path) == 0
+    assert cells(capsys.readouterr().out)[1] == ["tinker://far/weights/n", "7", "-", "-", "-", "-"]
+    assert call("export", tmp_path, tmp_path / "out") == 2
+    assert "is on the service that the run was trained on" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_info_says_what_a_checkpoint_holds(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("info", run.state_path, "--run", run.folder) == 0
+    facts = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert (facts["path"], facts["step"], facts["kind"], facts["expires"]) == (run.state_path, "2", "state", "never")
+    assert (facts["rank"], facts["trained"], facts["optimizer"]) == ("8", "attention, MLP, output", "after 2 steps")
+    assert "cookhouse/tiny" in facts["base"]
+    assert call("info", facts["folder"]) == 0
+    assert "path" not in [line[0] for line in cells(capsys.readouterr().out)]
+    assert call("info", run.sampler_path, "--state-dir", run.folder / "service") == 0
+    assert ["optimizer", "none"] in cells(capsys.readouterr().out)
+
+
+def test_an_imported_export_trains_on_as_if_never_gone(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way out and back: exported by name of the run, imported into a new server's state, loaded by the SDK."""
+    assert call("export", run.folder, tmp_path / "peft") == 0
+    assert "peft.PeftModel.from_pretrained(" in capsys.readouterr().out
+    state_dir = tmp_path / "new" / "state"
+    assert call("import", tmp_path / "peft", "--state-dir", state_dir, "--name", "start", "--api-key", KEY) == 0
+    out = capsys.readouterr().out
+    path = out.split()[0]
+    assert path.endswith(":train:0/weights/start")
+    assert f"load_checkpoint_path={path}" in out
+    assert f"--state-dir {state_dir}" in out
+    assert [one.name for one in state_dir.iterdir() if one.name.startswith(".import")] == []
+    with connected(state_dir) as (host, client):
+        trainer = client.create_training_client_from_state(path).result()
+        assert logprobs_of(trainer) == run.logprobs
+        rest = tinker.RestClient(base_url=host.url, api_key=KEY)
+        assert rest.get_training_run_by_tinker_path(path).result().lora_rank == 8
+        with pytest.raises(tinker.TinkerError, match="has weights only"):
+            client.create_training_client_from_state_with_optimizer(path).result()
+
+
+def test_a_merged_export_is_a_model(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--run", run.folder, "--format", "merged", "--precision", "bfloat16")
+    assert call("export", run.sampler_path, tmp_path / "merged", *arguments) == 0
+    assert "AutoModelForCausalLM.from_pretrained(" in capsys.readouterr().out
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "merged").config.tie_word_embeddings is False
+    assert AutoTokenizer.from_pretrained(tmp_path / "merged").chat_template
+    assert "lm_head.weight" in load_file(tmp_path / "merged" / "model.safetensors")
+
+
+def test_what_is_not_there_is_told_in_a_line(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    near = run.state_path.replace("000002", "000003")
+    (tmp_path / "there").mkdir()
+    for arguments, message in (
+        (("info", near, "--run", run.folder), f"did you mean {run.state_path}"),
+        (("info", "tinker://x/weights/y", "--state-dir", tmp_path), "neither the folder of a run nor the state folder"),
+        (("info", tmp_path / "nothing"), "neither a checkpoint's folder nor a run's"),
+        (("list", tmp_path / "nothing"), "neither the folder of a run nor the state folder"),
+        (("export", run.folder, tmp_path / "there"), "exists; choose another folder"),
+        (("export", run.external_path, tmp_path / "o", "--run", run.folder / "service"), "is a PEFT folder already"),
+        (("export", run.folder, tmp_path / "o", "--format", "gguf"), "'gguf' is not one of 'peft', 'merged'"),
+        (("import", tmp_path / "nothing", "--state-dir", tmp_path / "state"), "holds no readable PEFT adapter"),
+    ):
+        assert call(*arguments) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith("error: ")
+        assert message in error
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_path_without_a_place_asks_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert call("info", "tinker://x/weights/y") == 2
+    assert "say where it is with --run or --state-dir" in capsys.readouterr().err
+
+
+def test_the_group_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 0
+    out = capsys.readouterr().out
+    assert all(command in out for command in ("list", "info", "export", "import"))
