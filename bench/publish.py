@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from bench.harness import save_record
+
 from cookhouse.assets import TINY_MODEL
 
 ROUNDS = 30

@@ -29,7 +29,7 @@ class Plan:
     """What is trained on how much; the defaults made the bundled model."""
 
     seed: int = 0
-    steps: int = 2800
+    steps: int = 2400
     rows: int = 16
     length: int = 256  # tokens of one row; documents are packed into rows without padding
     learning_rate: float = 4e-3

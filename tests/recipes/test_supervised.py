@@ -229,7 +229,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 
 @pytest.mark.parametrize(
     ("model", "batch_size", "learning_rate"),
-    [("cookhouse/tiny", 32, 2e-3), ("meta-llama/Llama-3.1-8B", 128, 2e-4)],
+    [("cookhouse/tiny", 32, 5e-3), ("meta-llama/Llama-3.1-8B", 128, 2e-4)],
 )
 def test_defaults_are_those_of_the_vetted_run(model: str, batch_size: int, learning_rate: float) -> None:
     config = resolve(find_recipe("supervised").config_class(model_name=model))

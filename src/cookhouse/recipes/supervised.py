@@ -43,7 +43,7 @@ class SupervisedConfig:
         default=None, doc="Conversations per step; default: 32 for cookhouse/tiny, else 128."
     )
     learning_rate: float | None = chz.field(
-        default=None, doc="Peak learning rate; default: 2e-3 for cookhouse/tiny, else 2e-4."
+        default=None, doc="Peak learning rate; default: 5e-3 for cookhouse/tiny, else 2e-4."
     )
     lr_schedule: str = chz.field(
         default="linear", doc="constant, linear, cosine, warmup_linear or warmup_cosine, over all steps."
@@ -115,7 +115,7 @@ def resolve(config: SupervisedConfig) -> SupervisedConfig:
     decided: SupervisedConfig = chz.replace(
         config,
         batch_size=_default(config.batch_size, 32 if is_tiny else 128),
-        learning_rate=_default(config.learning_rate, 2e-3 if is_tiny else 2e-4),
+        learning_rate=_default(config.learning_rate, 5e-3 if is_tiny else 2e-4),
         renderer_name=config.renderer_name or default_renderer(config.model_name),
         log_path=config.log_path or _new_log_path(),
     )
