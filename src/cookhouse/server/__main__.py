@@ -20,8 +20,9 @@ KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve as the command line says; returns the exit code: 0, 1 for a failure, 2 for unusable input."""
     options = _parser().parse_args(arguments)
-    # Threads that spin while they wait take the cores from the client, which runs beside us: read when torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # OpenMP's threads spin for milliseconds while they wait, by default, and take the cores from the client beside us:
+    # then a step can take ten times as long. Some microseconds keep nearly all speed. Read when torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
