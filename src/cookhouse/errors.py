@@ -1,7 +1,7 @@
 """Exceptions that cookhouse raises, and who is to blame for each.
 
     CookhouseError
-    ├── InputError             the caller's: a file, flag, config value or request that cannot be used (also a ValueError)
+    ├── InputError             the caller's: a file, flag, config value or request that is unusable (a ValueError)
     │   └── UnknownNameError   a name that is not in the set it was looked up in
     └── ServiceError           the training service's: it failed, or could not be reached
 
