@@ -8,6 +8,8 @@ import pytest
 
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import get_lr, lora_parameter_count
+from tests.engine.families import FAMILIES, save_family
+from tests.engine.test_families import NUM_FEATURES
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,28 @@ def test_adapter_parameters_by_hand(tmp_path: Path) -> None:
     assert lora_parameter_count(str(tmp_path), 2, include_experts=False) == 2 * (attn + mlp + unembed)
     assert lora_parameter_count(str(tmp_path), 2, train_mlp=False, train_unembed=False) == 2 * attn
     assert lora_parameter_count(str(tmp_path), 2, train_attn=False, train_mlp=False) == 2 * unembed
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_adapter_parameters_are_those_that_the_engine_adapts(tmp_path: Path, family: str) -> None:
+    assert lora_parameter_count(save_family(tmp_path, family), 3) == 3 * NUM_FEATURES[family]
+
+
+def test_quantized_matrices_count_once_and_packed_ones_whole(tmp_path: Path) -> None:
+    layer = "model.layers.0"
+    write_model(
+        tmp_path,
+        {
+            f"{layer}.self_attn.q_proj.weight": [16, 8],
+            f"{layer}.self_attn.q_proj.weight_scale_inv": [1, 1],
+            f"{layer}.mlp.experts.gate_up_proj_blocks": [4, 128, 3, 16],
+            f"{layer}.mlp.experts.down_proj_blocks": [4, 96, 2, 16],
+            f"{layer}.mlp.experts.down_proj_scales": [4, 96, 2],
+            f"{layer}.mlp.experts.down_proj_bias": [4, 96],
+        },
+    )
+    assert lora_parameter_count(str(tmp_path), 2) == 2 * (24 + 4 * 3 * (96 + 64))
+    assert lora_parameter_count(str(tmp_path), 2, include_experts=False) == 2 * 24
 
 
 def test_a_model_that_is_not_here_or_not_safetensors_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Rules of thumb for hyperparameters, and the size of an adapter."""
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ _BASE_RATE = 5e-5
 _LORA_FACTOR = 10.0
 _REFERENCE_HIDDEN = 2000
 _HEADER_LIMIT_BYTES = 100_000_000
-_ATTN = re.compile(r"\.self_attn\.\w+_proj\.weight")
-_MLP = re.compile(r"\.mlp\.(shared_expert\.)?\w+_proj\.weight")
-_EXPERT = re.compile(r"\.mlp\.experts\.\d+\.\w+_proj\.weight")
+_ATTN = re.compile(r"\.self_attn\.\w+_proj(_with_mqa)?\.weight$")
+_MLP = re.compile(r"\.mlp\.(shared_experts?\.)?\w+_proj\.weight$")
+_EXPERT = re.compile(r"\.mlp\.experts\.\d+\.\w+_proj\.weight$")
+_STACKED_EXPERTS = re.compile(r"\.mlp\.experts\.down_proj(_blocks)?$")
 
 
 def get_lr(model: str, *, is_lora: bool = True) -> float:
@@ -58,7 +60,19 @@ def lora_parameter_count(
         )
         if is_adapted:
             num_features += sum(shape)
+        elif train_mlp and include_experts and _STACKED_EXPERTS.search(name):
+            num_features += _num_stacked_features(shape)
     return rank * num_features
+
+
+def _num_stacked_features(shape: list[int]) -> int:
+    """Features of all experts of a layer, from the shape of their down projections in one tensor.
+
+    That is (experts, inner, hidden) or (experts, hidden, inner) or, as 4-bit floats, (experts, hidden, blocks, bytes of
+    a block). Gate and up projections have the same two dimensions.
+    """
+    num_experts, out, *rest = shape
+    return num_experts * 3 * (out + (2 * math.prod(rest) if len(rest) == 2 else rest[0]))
 
 
 def _weight_shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:
