@@ -3,6 +3,7 @@
 Legend: B rows, V vocabulary, P candidates kept by top-k and top-p.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed
 
 
+@functools.lru_cache(maxsize=2**14)
 def sequence_seed(seed: int, index: int) -> int:
     """Seed of sample `index` of a request."""
     with np.errstate(over="ignore"):
