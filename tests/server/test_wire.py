@@ -102,10 +102,12 @@ HOSTILE = {
     "a column outside": csr([0, 1], [5], [1.0], [1, 5]),
     "a negative column": csr([0, 1], [-1], [1.0], [1, 5]),
     "rows that go back": csr([0, 2, 1], [0, 1], [1.0, 1.0], [2, 5]),
+    "rows that go back after an overflow": csr([0, 2**63 - 1, -2, 2], [0, 0], [1.0, 1.0], [3, 4]),
     "a first row that is not 0": csr([1, 1], [0], [1.0], [1, 5]),
     "too few row indices": csr([], [], [], [1, 5]),
     "more values than listed": csr([0, 1], [0, 1], [1.0, 1.0], [1, 5]),
     "sparse in one dimension": csr([0, 1], [0], [1.0], [1]),
+    "nothing in many columns": csr([0], [], [], [0, 2**62]),
     "a negative dimension": pb.Tensor(dtype=pb.DTYPE_INT64, shape=[-1, -2], dense=bytes(16)),
     "three dimensions": pb.Tensor(dtype=pb.DTYPE_INT64, shape=[1, 1, 2], dense=bytes(16)),
     "a shape that does not fit": pb.Tensor(dtype=pb.DTYPE_INT64, shape=[3], dense=bytes(16)),
@@ -120,6 +122,15 @@ def test_hostile_tensors_are_refused(name: str) -> None:
     """Would catch a crash, an allocation of terabytes, or memory read out of bounds."""
     with pytest.raises(InputError, match=r"target_tokens|over 1048576 bytes"):
         decode(message_with(HOSTILE[name]))
+
+
+def test_what_is_empty_is_counted() -> None:
+    """Would catch a small body of millions of empty datums, which takes gigabytes as objects."""
+    message = pb.ForwardBackwardRequest(model_id="m")
+    for _ in range(5000):
+        message.data.add()
+    with pytest.raises(InputError, match="over 1048576 bytes"):
+        decode(message)
 
 
 def test_what_is_not_text_or_not_protobuf_is_refused() -> None:
@@ -230,6 +241,7 @@ def test_samples_reach_the_sdk_whole() -> None:
     output = SampleOutput(
         request_id="r",
         sequences=sequences,
+        num_reused_tokens=2,
         prompt_logprobs_T=np.array([math.nan, -1.0, -2.0], dtype=np.float32),
         topk_prompt_tokens_TK=np.array([[0], [7], [8]], dtype=np.int32),
         topk_prompt_logprobs_TK=np.array([[-99999.0], [-0.1], [-0.2]], dtype=np.float32),
@@ -239,6 +251,7 @@ def test_samples_reach_the_sdk_whole() -> None:
     assert [one.stop_reason for one in result.sequences] == ["length", "stop"]
     assert result.sequences[1].logprobs == [-0.5, -1.0]
     assert result.prompt_logprobs == [None, None, -2.0]
+    assert result.prompt_cache_hit_tokens == 2
     rows = result.topk_prompt_logprobs
     assert rows is not None
     assert rows[:2] == [None, None]

@@ -14,10 +14,15 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     pb.DTYPE_INT64: np.dtype("<i8"),
 }
 _TOKEN_DTYPE = np.dtype("<i4")
+_MAX_LENGTH = 2**31
+_OBJECT_BYTES = 256
+"""What a chunk, a tensor or a datum takes beside its values, roughly; on the wire an empty one takes two bytes."""
 
 
 class Budget:
-    """Bytes that one request may still take once decoded: sparse shapes are free to write and dear to fill."""
+    """Bytes that one request may still take once decoded: sparse shapes and empty datums are free to write and dear to
+    hold.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -27,15 +32,19 @@ class Budget:
         self._left_bytes -= num_bytes
         if self._left_bytes < 0:
             raise InputError(
-                f"the request's tensors are over {self._max_bytes} bytes when dense; send fewer datums at a time, "
+                f"the request's tensors are over {self._max_bytes} bytes when decoded; send fewer datums at a time, "
                 "or check their shapes"
             )
+
+    def take_object(self) -> None:
+        self.take(_OBJECT_BYTES)
 
 
 def decode_tokens(chunks: Any, budget: Budget) -> NDArray[np.int64]:
     """The tokens of a datum's chunks in one int64 array."""
     parts = []
     for chunk in chunks:
+        budget.take_object()
         kind = chunk.WhichOneof("chunk")
         if kind != "encoded_text":
             raise InputError(f"chunks of type {kind or 'none'} are not supported by this server; send encoded_text")
@@ -50,12 +59,13 @@ def decode_tokens(chunks: Any, budget: Budget) -> NDArray[np.int64]:
 
 def decode_tensor(tensor: pb.Tensor, name: str, budget: Budget) -> NDArray[Any]:
     """A dense float32 or int64 array in the tensor's shape; unlisted cells of a sparse one are 0."""
+    budget.take_object()
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None:
         raise InputError(f"{name} has data type {tensor.dtype}; allowed are float32 (1) and int64 (2)")
     shape = tuple(tensor.shape)
-    if len(shape) > 2 or any(length < 0 for length in shape):
-        raise InputError(f"{name} has shape {list(shape)}; allowed are one or two dimensions of length 0 or more")
+    if len(shape) > 2 or any(not 0 <= length < _MAX_LENGTH for length in shape):
+        raise InputError(f"{name} has shape {list(shape)}; allowed are one or two dimensions, each below {_MAX_LENGTH}")
     if tensor.WhichOneof("encoding") == "sparse_csr":
         return _dense_from_csr(tensor.sparse_csr, dtype, shape, name, budget)
     values = _flat(tensor.dense, dtype, name)
@@ -74,20 +84,19 @@ def _dense_from_csr(
     values = _flat(csr.values, dtype, name)
     row_starts = _flat(csr.crow_indices, np.dtype("<i8"), f"the row indices of {name}")
     columns = _flat(csr.col_indices, np.dtype("<i8"), f"the column indices of {name}")
-    row_lengths = np.diff(row_starts)
     if (
         row_starts.size != num_rows + 1
         or columns.size != values.size
         or row_starts[0] != 0
         or row_starts[-1] != values.size
-        or (row_lengths < 0).any()
+        or (row_starts[1:] < row_starts[:-1]).any()  # compared, since hostile differences would overflow
         or (columns < 0).any()
         or (columns >= num_columns).any()
     ):
         raise InputError(f"{name} is not a valid sparse CSR tensor of shape {list(shape)}")
     budget.take(dtype.itemsize * num_rows * num_columns)
     dense = np.zeros(shape, dtype=dtype.newbyteorder("="))
-    dense[np.repeat(np.arange(num_rows), row_lengths), columns] = values
+    dense[np.repeat(np.arange(num_rows), np.diff(row_starts)), columns] = values
     return dense
 
 

@@ -57,6 +57,7 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
 
 def _decode_datum(datum: pb.Datum, index: int, budget: Budget) -> TrainingDatum:
     try:
+        budget.take_object()
         return TrainingDatum(
             tokens_T=decode_tokens(datum.model_input, budget),
             loss_fn_inputs={name: decode_tensor(tensor, name, budget) for name, tensor in datum.loss_fn_inputs.items()},
