@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleOutput, SampleRequest
@@ -107,6 +108,13 @@ def test_models_named_at_start_are_offered_and_loaded_while_they_fit(names: list
     assert [info.name for info in engine.base_models()] == names
     with pytest.raises(InputError, match=r"takes .* and max_base_bytes is"):
         TorchEngine(base_models=names, device="cpu", precision="float32", max_base_bytes=size - 1)
+
+
+def test_loading_draws_no_progress_bars(names: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Would catch a server's log filled with the bars of transformers, which then are the last words of a failure."""
+    transformers_logging.enable_progress_bar()
+    TorchEngine(base_models=names[:1], device="cpu", precision="float32")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_model_that_fails_to_load_is_not_offered(engine: TorchEngine, names: list[str], tmp_path: Path) -> None:

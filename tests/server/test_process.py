@@ -125,3 +125,9 @@ def test_an_unusable_key_is_told(tmp_path: Path) -> None:
     assert running.returncode == 2
     assert "'tml-'" in errors
     assert "secret-key" not in output + errors
+
+
+def test_a_state_folder_is_read_without_torch() -> None:
+    """Would catch seconds of waiting for a list of checkpoints."""
+    script = "import sys, cookhouse.server.offline; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

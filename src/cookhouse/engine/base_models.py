@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
+from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import BaseModelInfo
@@ -87,6 +88,7 @@ class BaseModels(Mapping[str, BaseModel]):
         if name in self._loaded:
             self._loaded[name] = self._loaded.pop(name)
             return
+        transformers_logging.disable_progress_bar()  # the log of a server is no terminal
         try:
             self._loaded[name] = BaseModel.load(name, self._device, self._dtype)
         except InputError:

@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             base_models=options.base_model or [TINY_MODEL],
             device=options.device,
             precision=options.precision,
+            max_base_bytes=options.max_base_bytes,
             watch_stdin=options.watch_stdin,
             on_ready=lambda url: _announce(url, new_key, as_json=options.json),
         )
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--base-model", action="append", help="name, hub id or folder; repeatable")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: cuda where there is one")
     parser.add_argument("--precision", help="float32 or bfloat16, of base model and activations; default: by device")
+    parser.add_argument("--max-base-bytes", type=int, help="memory for base models' weights; default: no limit")
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
     return parser

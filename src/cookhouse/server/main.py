@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ConcurrentFuture
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ def run_server(
     base_models: Sequence[str],
     device: str | None = None,
     precision: str | None = None,
+    max_base_bytes: int | None = None,
     make_engine: "Callable[[], Engine] | None" = None,
     settings: "Settings | None" = None,
     watch_stdin: bool = False,
@@ -59,7 +61,8 @@ def run_server(
         _raise_descriptor_limit()
         service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings or Settings())
         try:
-            service.sequencer.start(make_engine or (lambda: _torch_engine(base_models, device, precision)))
+            make_torch_engine = partial(_torch_engine, base_models, device, precision, max_base_bytes)
+            service.sequencer.start(make_engine or make_torch_engine)
             import cookhouse.server.app  # noqa: F401  loads FastAPI while the engine loads its model
 
             _wait_for_either(service.sequencer.ready, stopped)
@@ -147,10 +150,12 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(call)
 
 
-def _torch_engine(base_models: Sequence[str], device: str | None, precision: str | None) -> "Engine":
+def _torch_engine(
+    base_models: Sequence[str], device: str | None, precision: str | None, max_base_bytes: int | None
+) -> "Engine":
     from cookhouse.engine import TorchEngine
 
-    return TorchEngine(base_models=base_models, device=device, precision=precision)
+    return TorchEngine(base_models=base_models, device=device, precision=precision, max_base_bytes=max_base_bytes)
 
 
 def _wait_for_eof(ended: "ConcurrentFuture[None]") -> None:
