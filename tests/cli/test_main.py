@@ -86,7 +86,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (ServiceError("down\n  its log"), 1, "error: down\n  its log\n"),
+        (ServiceError("down\x1b[2J\n  its log"), 1, "error: down\\x1b[2J\n  its log\n"),
         (OSError(errno.ENOSPC, "No space left on device", "/run/x"), 2, "error: no space left on the disk for /run/x"),
         (OSError(errno.EFBIG, "File too large"), 2, "error: no space left on the disk; free some"),
         (PermissionError(errno.EACCES, "Permission denied", "/run/x"), 2, "error: Permission denied: '/run/x'"),

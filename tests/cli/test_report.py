@@ -7,7 +7,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from cookhouse.cli.report import PreviewSink, print_plan, print_previews, print_summary
+from cookhouse.cli.report import PreviewSink, make_console, print_plan, print_previews, print_summary
 from cookhouse.telemetry import Event
 from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
@@ -81,6 +81,9 @@ def test_an_interrupted_run_says_how_to_continue() -> None:
     command = "cookhouse run supervised log_path=runs/x behavior_if_log_dir_exists=resume"
     print_summary(out, summary(is_interrupted=True, num_steps=4, next_command=command), "python -m cookhouse")
     assert "interrupted and saved after 4 of 10 steps" in text_of(out)
+    nothing_saved = console()
+    print_summary(nothing_saved, summary(is_interrupted=True, num_steps=0, state_path=None), "cookhouse")
+    assert "interrupted after 0 of 10 steps" in text_of(nothing_saved)
     assert text_of(out).endswith(
         "to continue  python -m cookhouse run supervised log_path=runs/x behavior_if_log_dir_exists=resume\n"
     )
@@ -93,6 +96,16 @@ def test_trained_text_stands_out_with_and_without_color() -> None:
     print_previews(colored, [pieces])
     assert "user: hi\n⟦hello⟧" in text_of(plain)
     assert "\x1b[1;32mhello\x1b[0m" in text_of(colored)
+
+
+def test_what_looks_like_markup_or_an_emoji_code_is_shown_as_it_stands() -> None:
+    out = make_console()
+    out.file = io.StringIO()
+    print_previews(out, [[("ratio 3:x:4 [b]", False)]])
+    print_summary(out, summary(samples=(AnswerSample(prompt="a :x: b", expected="[b]", before=None, after=None),)), "c")
+    text = text_of(out)
+    assert "ratio 3:x:4 [b]\n" in text
+    assert "asked     a :x: b\nexpected  [b]\n" in text
 
 
 def test_a_long_example_is_cut() -> None:
@@ -127,7 +140,7 @@ def test_a_plan_names_its_figures() -> None:
         steps_per_epoch=250,
         total_steps=500,
         adapter_parameters=1_000_000,
-        adapter_bytes=16 * 2**20,
+        adapter_bytes=16_000_000,
         previews=(),
     )
     print_plan(out, plan)

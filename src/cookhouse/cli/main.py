@@ -19,6 +19,7 @@ from cookhouse.cli.run import run_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.printable import printable
 
 EXIT_FAILURE = 1
 EXIT_BAD_INPUT = 2
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         message, code = _verdict(error)
         if message is None:
             raise
-        typer.echo(f"error: {message}", err=True)
+        typer.echo("error: " + printable(message, keep="\n"), err=True)
     sys.exit(code or 0)
 
 
@@ -77,9 +78,14 @@ def _show_warnings() -> None:
     """Logged warnings go to stderr, a line each; what is logged with an exception is told as the error it becomes."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    handler.setFormatter(_PrintableFormatter("warning: %(message)s"))
     handler.addFilter(lambda record: record.exc_info is None)
     logging.basicConfig(handlers=[handler])
+
+
+class _PrintableFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n")
 
 
 def _verdict(error: Exception) -> tuple[str | None, int]:

@@ -20,7 +20,7 @@ def recipes() -> None:
 
 
 def describe(recipe: Annotated[str, typer.Argument(help="Name of a recipe, such as supervised.")]) -> None:
-    """Show a recipe's stages, in the order they run, and its settings."""
+    """Show a recipe's stages and settings."""
     chosen = find_recipe(recipe)
     typer.echo(f"{chosen.name}: {chosen.description}\n")
     typer.echo(chosen.workflow.describe())

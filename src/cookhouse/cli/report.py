@@ -7,11 +7,17 @@ from rich.console import Console
 from rich.text import Text
 
 from cookhouse.evals import preview_plain, preview_rich
+from cookhouse.printable import printable
 from cookhouse.telemetry import Event, Record
 from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
 _ANSWER_CHARACTERS = 100
 _PREVIEW_CHARACTERS = 600
+
+
+def make_console() -> Console:
+    """A console that prints texts as they are: `[b]` and `:x:` in a data set stand for themselves."""
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_plan(console: Console, plan: DryRunReport) -> None:
@@ -75,12 +81,14 @@ def _first_characters(pieces: Iterable[tuple[str, bool]]) -> Iterator[tuple[str,
 def _adapter(plan: DryRunReport) -> str:
     if plan.adapter_parameters is None or plan.adapter_bytes is None:
         return "size unknown: the model's config cannot be read here"
-    return f"{plan.adapter_parameters:,} parameters, {plan.adapter_bytes / 2**20:.1f} MB with gradient and moments"
+    return f"{plan.adapter_parameters:,} parameters, {plan.adapter_bytes / 1e6:,.1f} MB with gradient and moments"
 
 
 def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     """What came of a run, and what to type next; `program` is how the user calls cookhouse."""
-    done = "interrupted and saved" if summary.is_interrupted else "done"
+    done = "done"
+    if summary.is_interrupted:
+        done = "interrupted and saved" if summary.state_path else "interrupted"
     console.print(
         f"\n{summary.recipe} of {summary.model_name}: {done} after {summary.num_steps} of {summary.total_steps} steps, "
         f"{summary.seconds:.0f} s"
@@ -115,9 +123,8 @@ def _print_sample(console: Console, sample: AnswerSample) -> None:
 
 
 def _one_line(text: str) -> str:
-    """Text on one line, cut to a readable length; what a model says must not move the cursor or ring the bell."""
-    line = " ⏎ ".join(text.strip().splitlines())
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    """Text on one line, cut to a readable length."""
+    line = printable(" ⏎ ".join(text.strip().splitlines()))
     return line[: _ANSWER_CHARACTERS - 1] + "…" if len(line) > _ANSWER_CHARACTERS else line or "(nothing)"
 
 

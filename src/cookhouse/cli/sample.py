@@ -16,6 +16,7 @@ import typer
 from cookhouse.assets import TINY_MODEL
 from cookhouse.cli.service import ServiceAddress, check_reachable, configured_service
 from cookhouse.errors import InputError
+from cookhouse.printable import printable
 
 if TYPE_CHECKING:
     import tinker
@@ -125,7 +126,7 @@ async def _sample(target: _Target, draw: _Draw, system: str | None, prompt: str 
             renderer = _make_renderer(target.model_name or base_model, target.renderer_name)
             history: list[Message] = [] if system is None else [{"role": "system", "content": system}]
             if prompt is not None:
-                typer.echo((await _answer(client, renderer, draw, [*history, {"role": "user", "content": prompt}]))[1])
+                _say((await _answer(client, renderer, draw, [*history, {"role": "user", "content": prompt}]))[1])
                 return
             await _converse(client, renderer, draw, history)
 
@@ -142,8 +143,13 @@ async def _converse(client: Any, renderer: "Renderer", draw: _Draw, history: "li
     while question := (await _read_line()).strip():
         history = [*history, {"role": "user", "content": question}]
         message, text = await _answer(client, renderer, draw, history)
-        typer.echo(text)
+        _say(text)
         history = [*history, message]
+
+
+def _say(answer: str) -> None:
+    """Print what a model said: to a file or a pipe as it is, to a terminal so that it cannot command it."""
+    typer.echo(printable(answer, keep="\n\t") if sys.stdout.isatty() else answer)
 
 
 async def _read_line() -> str:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from cookhouse.chat import Tokenizer
 from cookhouse.data import Example
+from cookhouse.printable import printable
 
 _TRAINED_STYLE = "bold green"
 _UNTRAINED_STYLE = "dim"
@@ -38,6 +39,4 @@ def preview_plain(pieces: Iterable[tuple[str, bool]]) -> str:
 
 
 def _decode(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
-    text = str(tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
-    # A data set's escape sequences must not reach the terminal.
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+    return printable(str(tokenizer.decode(tokens, clean_up_tokenization_spaces=False)), keep="\n\t")

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from cookhouse.printable import printable
 from cookhouse.telemetry.keys import STEP_SECONDS, TEST_COUNT, TEST_EXACT_MATCH, TEST_NLL, TRAIN_LOSS, TRAIN_TOKENS
 from cookhouse.telemetry.record import Event, Record
 
@@ -88,7 +89,7 @@ class TerminalSink:
             self._say(line)
 
     def _say(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 class _Pace:
