@@ -58,6 +58,25 @@ def test_asking_goes_on_until_the_answer_is_clear(
     assert run._ask("runs/x exists; what now?") == chosen
 
 
+def test_an_interrupt_at_the_question_needs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's handler, which acts between callbacks, must not be the one that a blocking prompt meets."""
+    handled = []
+
+    def interrupted(_: str) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "delete"
+
+    monkeypatch.setattr("typer.prompt", interrupted)
+    before = signal.signal(signal.SIGINT, lambda *_: handled.append(True))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run._ask("runs/x exists; what now?")
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert handled == [True], "the handler of before is back, and saw only the second"
+
+
 SETTINGS = ("max_steps=8", "batch_size=4", "save_every=2", "num_eval=4", "log_path=mine")
 
 

@@ -6,6 +6,8 @@ import shlex
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +68,9 @@ def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> No
     """
     config = parse_config(recipe, assignments)
     config = recipe.resolve(config)
-    from rich.console import Console
-
     from cookhouse.cli import report  # loads the SDK: two seconds, not for a misspelled setting
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = report.make_console()
     if dry_run:
         report.print_plan(console, recipes.dry_run(recipe, config))
         return
@@ -148,6 +148,16 @@ def _how_to_resume(recipe: Recipe, folder: Path) -> list[str]:
     return [f"its last checkpoint is kept; continue with:\n  {program()} run {recipe.name} {settings}"]
 
 
+@contextmanager
+def _plain_interrupts() -> Iterator[None]:
+    """Ctrl-C ends the body. A prompt blocks the event loop, whose own handler would act only after an answer."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def _has_user() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
@@ -156,7 +166,8 @@ def _ask(question: str) -> str:
     """One of delete, resume and raise, typed by the user; a first letter is enough."""
     allowed = ("delete", "resume", "raise")
     while True:
-        answer = str(typer.prompt(f"{question} [delete, resume or raise]")).strip().lower()
+        with _plain_interrupts():
+            answer = str(typer.prompt(f"{question} [delete, resume or raise]")).strip().lower()
         chosen = [word for word in allowed if answer and word.startswith(answer)]
         if len(chosen) == 1:
             return chosen[0]
