@@ -364,6 +364,17 @@ def test_an_adapter_of_another_model_is_refused(qwen3_folder: str, llama_folder:
         import_peft(tmp_path / "peft", tmp_path / "again")
 
 
+def test_an_adapter_of_a_rank_that_cannot_be_loaded_is_not_imported(llama_folder: str, tmp_path: Path) -> None:
+    """Would catch a checkpoint that is kept and listed, but that the engine refuses when it is used."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapter = get_peft_model(load_base(llama_folder), LoraConfig(r=49, target_modules=["q_proj"]))
+        adapter.save_pretrained(tmp_path / "peft")
+    with pytest.raises(InputError, match=r"LoRA rank is 49; .* takes 1 to 48"):
+        import_peft(tmp_path / "peft", tmp_path / "checkpoint")
+    assert not (tmp_path / "checkpoint").exists()
+
+
 def test_nothing_is_written_over(qwen3_folder: str, tmp_path: Path) -> None:
     trained(qwen3_folder, ATTENTION_ONLY, tmp_path / "checkpoint")
     export_peft(tmp_path / "checkpoint", tmp_path / "peft")

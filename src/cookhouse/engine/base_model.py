@@ -14,8 +14,8 @@ from cookhouse.engine.attention import AttentionLayout, AttentionShapes
 from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.head import Head
 from cookhouse.engine.lora import AdapterLayout, Routing, Segment
-from cookhouse.engine.pretrained import ATTENTION_KINDS, describe, read_model, read_tokenizer
-from cookhouse.engine.sites import adapt
+from cookhouse.engine.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
+from cookhouse.engine.sites import adapt, choose_sites
 from cookhouse.errors import InputError
 
 
@@ -29,9 +29,9 @@ class CacheShape:
     value_dim: int
 
     @property
-    def head_dim(self) -> int:
-        """Features of a key or value, on average."""
-        return (self.key_dim + self.value_dim + 1) // 2
+    def num_features(self) -> int:
+        """Numbers that one position takes, keys and values of all layers together."""
+        return self.num_layers * self.num_kv_heads * (self.key_dim + self.value_dim)
 
 
 class BaseModel:
@@ -94,13 +94,8 @@ class BaseModel:
         Raises:
             InputError: the rank is out of range, or nothing would be trained.
         """
-        parts = {"attn": spec.train_attn, "mlp": spec.train_mlp, "unembed": spec.train_unembed}
-        if not any(parts.values()):
-            raise InputError("train_attn, train_mlp and train_unembed are all false; at least one must be true")
-        largest = min(int(self.config.hidden_size), 512)
-        if not 1 <= spec.rank <= largest:
-            raise InputError(f"LoRA rank is {spec.rank}; {self.name} takes 1 to {largest}")
-        return AdapterLayout(tuple(site for site in self.sites if parts[site.part]), spec)
+        check_rank(spec.rank, self.name, self.config)
+        return choose_sites(self.sites, spec)
 
     def hidden(
         self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]

@@ -16,8 +16,8 @@ from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.device import choose_dtype
 from cookhouse.engine.lora import AdapterLayout, LoraSite, Routing
 from cookhouse.engine.peft_folder import PeftAdapter, first_names, read_peft, write_peft
-from cookhouse.engine.pretrained import read_config, read_model, read_tokenizer
-from cookhouse.engine.sites import adapt
+from cookhouse.engine.pretrained import check_rank, read_config, read_model, read_tokenizer
+from cookhouse.engine.sites import adapt, choose_sites
 from cookhouse.errors import InputError
 
 _CPU = torch.device("cpu")
@@ -100,13 +100,15 @@ def import_peft(folder: Path, output: Path, *, base_model: str | None = None) ->
     a fresh A and B zero. Another scaling than alpha 32 over the rank is multiplied into B, so that outputs are equal.
 
     Raises:
-        InputError: `folder` holds no adapter of this base model that the engine computes, or `output` exists.
+        InputError: `folder` holds no adapter of this base model that the engine computes, its rank is out of range, or
+            `output` exists.
         OSError: the disk is full or not writable; nothing is left behind.
     """
     adapter = read_peft(folder)
     name = base_model or adapter.base_model
     if name is None:
         raise InputError(f"{folder} does not name its base model; name it")
+    check_rank(adapter.rank, name, read_config(name))
     sites = {site.name: site for site in _sites(name)}
     unknown = sorted(set(adapter.matrices) - {site.name for site in sites.values() if site.num_experts is None})
     if unknown:
@@ -118,7 +120,7 @@ def import_peft(folder: Path, output: Path, *, base_model: str | None = None) ->
     spec = LoraSpec(
         rank=adapter.rank, train_attn="attn" in parts, train_mlp="mlp" in parts, train_unembed="unembed" in parts
     )
-    layout = _choose_parts(tuple(sites.values()), spec)
+    layout = choose_sites(tuple(sites.values()), spec)
     _check_base_weights(folder, name, adapter)
     checkpoint.write(output, name, layout, {"params": _flatten(folder, adapter, layout)}, 0)
     return name, spec
@@ -156,12 +158,7 @@ def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> 
 
 
 def _layout(base_model: str, spec: LoraSpec) -> AdapterLayout:
-    return _choose_parts(_sites(base_model), spec)
-
-
-def _choose_parts(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
-    parts = {"attn": spec.train_attn, "mlp": spec.train_mlp, "unembed": spec.train_unembed}
-    return AdapterLayout(tuple(site for site in sites if parts[site.part]), spec)
+    return choose_sites(_sites(base_model), spec)
 
 
 def _sites(base_model: str) -> tuple[LoraSite, ...]:

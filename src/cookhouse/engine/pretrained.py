@@ -22,6 +22,7 @@ _UNSUPPORTED_OPTIONS = ("final_logit_softcapping", "attn_logit_softcapping", "lo
 """Options that change logits outside the modules this engine calls."""
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 """Rotary embeddings that change with the longest sequence of a pass, and so with what else is in it."""
+_MAX_LORA_RANK = 512
 ATTENTION_KINDS = {"full_attention": False, "sliding_attention": True}
 """Kinds of layers this engine computes, and whether they have a window."""
 
@@ -89,6 +90,13 @@ def describe(name: str, config: Any) -> BaseModelInfo:
         vocab_size=int(config.vocab_size),
         max_context_tokens=int(config.max_position_embeddings),
     )
+
+
+def check_rank(rank: int, name: str, config: Any) -> None:
+    """Refuse an adapter's rank that a base model does not take."""
+    largest = min(int(config.hidden_size), _MAX_LORA_RANK)
+    if not 1 <= rank <= largest:
+        raise InputError(f"LoRA rank is {rank}; {name} takes 1 to {largest}")
 
 
 def num_weight_bytes(config: Any, dtype: torch.dtype) -> int:

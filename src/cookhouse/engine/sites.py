@@ -6,8 +6,9 @@ that silently skipped it would train less than the user believes.
 
 from torch import nn
 
+from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.experts import LoraExperts
-from cookhouse.engine.lora import LoraLinear, LoraSite, Routing
+from cookhouse.engine.lora import AdapterLayout, LoraLinear, LoraSite, Routing
 from cookhouse.errors import InputError
 
 _ROUTERS = ("gate", "router", "shared_expert_gate")
@@ -41,6 +42,18 @@ def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSi
             )
         setattr(model.get_submodule(parents), child, replacement)
     return tuple(sites)
+
+
+def choose_sites(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
+    """The layout of an adapter that trains the parts which its spec names.
+
+    Raises:
+        InputError: it names none.
+    """
+    parts = {"attn": spec.train_attn, "mlp": spec.train_mlp, "unembed": spec.train_unembed}
+    if not any(parts.values()):
+        raise InputError("train_attn, train_mlp and train_unembed are all false; at least one must be true")
+    return AdapterLayout(tuple(site for site in sites if parts[site.part]), spec)
 
 
 def _has_matrix(module: nn.Module) -> bool:

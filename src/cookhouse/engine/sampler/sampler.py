@@ -53,8 +53,7 @@ class Sampler:
     def __init__(self, base: BaseModel, cache_bytes: int, *, is_native: bool = True) -> None:
         """`is_native` False keeps decoding in torch even where the fused step could do it."""
         self._base = base
-        shape = base.cache_shape
-        block_bytes = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * _BLOCK_SIZE * base.dtype.itemsize
+        block_bytes = base.cache_shape.num_features * _BLOCK_SIZE * base.dtype.itemsize
         num_blocks = max(cache_bytes // block_bytes, 1)
         self._scheduler = Scheduler(
             BlockManager(num_blocks, _BLOCK_SIZE), max_running=_MAX_RUNNING, budget_tokens=_BUDGET_TOKENS

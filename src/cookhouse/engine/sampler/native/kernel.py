@@ -90,10 +90,10 @@ class DecodeKernel:
             hidden=config.hidden_size,
             num_heads=config.num_attention_heads,
             num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
+            head_dim=shape.key_dim,
             block_size=cache.block_size,
             norm_eps=config.rms_norm_eps,
-            scaling=shape.head_dim**-0.5,
+            scaling=shape.key_dim**-0.5,
             layers=self._layers,
             final_norm=self._fp32(decoder.norm.weight),
             head=self._linear(base.head.projection),
@@ -109,6 +109,7 @@ class DecodeKernel:
             and config.model_type in _ARCHITECTURES
             and getattr(config, "hidden_act", None) == "silu"
             and not getattr(config, "mlp_bias", False)
+            and base.cache_shape.key_dim == base.cache_shape.value_dim
         )
         if not is_covered:
             return None
