@@ -122,6 +122,8 @@ class SampleOutput:
 
     request_id: str
     sequences: Sequence[SampledSequence] = ()
+    num_reused_tokens: int = 0
+    """First tokens of the prompt that were not computed, since an earlier request under the same weights had been."""
     prompt_logprobs_T: NDArray[np.float32] | None = None
     """NaN where not computed: always the first."""
     topk_prompt_tokens_TK: NDArray[np.int32] | None = None

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import torch
@@ -111,6 +112,8 @@ class Weights:
 
     layout: AdapterLayout
     flat: Tensor
+    serial: int = field(default_factory=count(1).__next__, init=False)
+    """Differs from that of any other weights of this process, past ones included, as `id` would not."""
 
     @cached_property
     def views(self) -> Mapping[str, tuple[Tensor, Tensor]]:

@@ -1,6 +1,6 @@
 """Parity of cached, batched decoding with full forward passes, and the ends of samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -17,6 +17,8 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.sampler.runner import Reading
+from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE
 
@@ -169,6 +171,67 @@ def test_preemption_and_a_full_cache_change_nothing_but_time(engine: TorchEngine
             assert one.tokens_T.tolist() == other.tokens_T.tolist()
         assert output.prompt_logprobs_T is not None
         np.testing.assert_allclose(output.prompt_logprobs_T[1:], tight[name].prompt_logprobs_T[1:], atol=1e-5)  # type: ignore[index]
+
+
+def _count_reads(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Positions of each pass through torch, as they happen."""
+    lengths: list[int] = []
+    read = sampler._runner.read
+
+    def count(pieces: Sequence[Piece], weights: Sequence[Weights | None]) -> Reading:
+        lengths.append(sum(piece.stop - piece.start for piece in pieces))
+        return read(pieces, weights)
+
+    monkeypatch.setattr(sampler._runner, "read", count)
+    return lengths
+
+
+def test_a_known_prefix_is_skipped_and_changes_no_sample(
+    engine: TorchEngine, ask: Ask, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turns of a conversation: each prompt is the last one with its sample and a few tokens more."""
+    sampler = Sampler(engine._bases[qwen3_folder], cache_bytes=2**22)
+    lengths = _count_reads(sampler, monkeypatch)
+    prompt_T, num_known = PROMPT_T, 0
+    for turn in range(3):
+        request = ask(f"r{turn}", prompt_T=prompt_T, num_samples=2, seed=turn, max_tokens=30)
+        engine._samplers[qwen3_folder] = sampler
+        reused = _sample(engine, request)[f"r{turn}"]
+        assert reused.num_reused_tokens == num_known
+        assert lengths.pop(0) == len(prompt_T) - num_known
+        engine._samplers[qwen3_folder] = Sampler(engine._bases[qwen3_folder], cache_bytes=2**22)
+        fresh = _sample(engine, request)[f"r{turn}"]
+        assert fresh.num_reused_tokens == 0
+        for one, other in zip(reused.sequences, fresh.sequences, strict=True):
+            assert one.tokens_T.tolist() == other.tokens_T.tolist()
+            np.testing.assert_allclose(one.logprobs_T, other.logprobs_T, atol=1e-5)
+        # The last sampled token was never computed.
+        num_known = (len(prompt_T) + 30 - 1) // 16 * 16
+        prompt_T = np.concatenate([prompt_T, reused.sequences[1].tokens_T, PROMPT_T[:5]])
+    assert not lengths
+
+
+def test_a_prefix_is_known_under_its_own_weights_only(engine: TorchEngine, ask: Ask) -> None:
+    """Would catch keys found under weights published later, also under an old name or where old ones lay in memory."""
+    hits = []
+    for snapshot_id in ("snapshot", "snapshot", None, None):
+        hits.append(_sample(engine, ask(snapshot_id=snapshot_id))["r"].num_reused_tokens)
+    assert hits == [0, 32, 0, 32]
+    serials = set()
+    for _ in range(5):
+        engine.delete_snapshot("snapshot")
+        engine.snapshot("m", "snapshot")
+        serials.add(engine._snapshot("snapshot")[1].serial)
+        assert _sample(engine, ask())["r"].num_reused_tokens == 0
+    assert len(serials) == 5
+
+
+def test_prompts_are_scored_whole_although_they_are_known(engine: TorchEngine, ask: Ask) -> None:
+    first, second = (_sample(engine, ask(prompt_logprobs=True, topk_prompt_logprobs=3))["r"] for _ in range(2))
+    for name in ("prompt_logprobs_T", "topk_prompt_tokens_TK", "topk_prompt_logprobs_TK"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+    assert second.num_reused_tokens == 0
+    assert _sample(engine, ask())["r"].num_reused_tokens == 32
 
 
 def test_cancelled_and_finished_requests_return_every_block(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:

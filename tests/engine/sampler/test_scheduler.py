@@ -9,10 +9,15 @@ from cookhouse.engine.sampler.scheduler import Plan, Scheduler
 from cookhouse.engine.sampler.sequence import Sequence
 
 
-def _sequence(name: str, num_prompt: int, num_new: int, num_forks: int = 0) -> Sequence:
-    prompt_T = np.zeros(num_prompt, np.int64)
+def _sequence(
+    name: str, num_prompt: int, num_new: int, num_forks: int = 0, *, text: str = "", is_scored: bool = False
+) -> Sequence:
+    """A prompt that no other shares, or the beginning of the numbers that belong to `text`."""
+    prompt_T = np.random.default_rng(list((text or name).encode())).integers(0, 1000, num_prompt)
     return Sequence(
-        request=SampleRequest(request_id=name, base_model="m", snapshot_id=None, prompt_T=prompt_T),
+        request=SampleRequest(
+            request_id=name, base_model="m", snapshot_id=None, prompt_T=prompt_T, prompt_logprobs=is_scored
+        ),
         index=0,
         tokens=prompt_T.tolist(),
         num_prompt=num_prompt,
@@ -40,7 +45,7 @@ def _advance(scheduler: Scheduler, plan: Plan) -> list[str]:
     """Do to the sequences what a sampler would; return the names of those that finished."""
     finished = []
     for piece in plan.pieces:
-        piece.sequence.num_cached = piece.stop
+        scheduler.advance(piece)
     for piece in [piece for piece in plan.pieces if piece.is_last]:
         parent = piece.sequence
         children = [parent.fork(i, 0) for i in range(1, parent.num_forks + 1)]
@@ -94,7 +99,7 @@ def test_forks_share_full_blocks_and_copy_the_last() -> None:
     parent = _sequence("a", 10, 3, num_forks=1)
     scheduler.submit(parent)
     plan = scheduler.plan()
-    parent.num_cached = plan.pieces[0].stop
+    scheduler.advance(plan.pieces[0])
     child = parent.fork(1, 0)
     copy = scheduler.fork(parent, child)
     assert child.blocks[:2] == parent.blocks[:2]
@@ -118,6 +123,65 @@ def test_groups_larger_than_the_running_limit_and_the_cache_finish() -> None:
     assert scheduler.blocks.num_free == 12
 
 
+def _read_lengths(scheduler: Scheduler, *sequences: Sequence) -> list[int]:
+    """Run sequences to their end, one after another; return how many positions each one's first pass computed."""
+    lengths = []
+    for sequence in sequences:
+        scheduler.submit(sequence)
+        plan = scheduler.plan()
+        lengths.append(plan.num_tokens)
+        _advance(scheduler, plan)
+        _drain(scheduler)
+    return lengths
+
+
+def test_full_blocks_of_a_known_prompt_are_not_read_again() -> None:
+    scheduler = _scheduler(100)
+    prompts = [_sequence(name, num_prompt, 3, text="x") for name, num_prompt in (("a", 10), ("b", 10), ("c", 12))]
+    assert _read_lengths(scheduler, *prompts) == [10, 2, 4]
+    assert [sequence.num_reused for sequence in prompts] == [0, 8, 8]
+    turn = _sequence("d", 20, 1)
+    turn.tokens[:15] = prompts[2].tokens
+    assert _read_lengths(scheduler, turn) == [8]
+    assert scheduler.blocks.num_free == 100
+
+
+def test_a_prompt_under_other_weights_is_read_whole() -> None:
+    scheduler = _scheduler(100)
+    first, second = _sequence("a", 10, 1, text="x"), _sequence("b", 10, 1, text="x")
+    second.root = 1
+    assert _read_lengths(scheduler, first, second) == [10, 10]
+
+
+def test_a_prompt_to_be_scored_is_read_whole_and_lends_its_blocks() -> None:
+    scheduler = _scheduler(100)
+    scored = [_sequence(name, 10, 2, text="x", is_scored=True) for name in "ab"]
+    assert _read_lengths(scheduler, *scored, _sequence("c", 10, 2, text="x")) == [10, 10, 2]
+
+
+def test_a_prompt_that_is_being_decoded_lends_its_blocks() -> None:
+    scheduler = _scheduler(5)
+    scheduler.submit(_sequence("a", 8, 4, text="x"))
+    _advance(scheduler, scheduler.plan())
+    scheduler.submit(_sequence("b", 9, 3, text="x"))
+    plan = scheduler.plan()
+    assert [(piece.start, piece.stop) for piece in plan.pieces] == [(8, 9), (8, 9)]
+    _check_blocks(scheduler)
+    assert sorted(_advance(scheduler, plan) + _drain(scheduler)) == ["a0", "b0"]
+    assert scheduler.blocks.num_free == 5
+
+
+def test_a_known_prompt_that_finds_no_room_takes_no_blocks() -> None:
+    scheduler = _scheduler(5)
+    _read_lengths(scheduler, _sequence("known", 8, 1, text="x"))
+    scheduler.submit(_sequence("a", 11, 2))
+    _advance(scheduler, scheduler.plan())
+    scheduler.submit(_sequence("b", 16, 1, text="x"))
+    assert [piece.sequence.request.request_id for piece in scheduler.plan().pieces] == ["a"]
+    assert scheduler.blocks.num_free == 2
+    assert sorted(_drain(scheduler)) == ["a0", "b0"]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_random_loads_come_to_an_end_and_return_every_block(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -126,7 +190,8 @@ def test_random_loads_come_to_an_end_and_return_every_block(seed: int) -> None:
     expected = []
     for i in range(30):
         num_prompt, num_new, num_forks = int(rng.integers(1, 16)), int(rng.integers(1, 16)), int(rng.integers(0, 4))
-        scheduler.submit(_sequence(f"r{i}.", num_prompt, num_new, num_forks))
+        text, is_scored = str(rng.integers(3)), bool(rng.random() < 0.2)
+        scheduler.submit(_sequence(f"r{i}.", num_prompt, num_new, num_forks, text=text, is_scored=is_scored))
         expected += [f"r{i}.{index}" for index in range(num_forks + 1)]
     assert sorted(_drain(scheduler)) == sorted(expected)
     assert scheduler.blocks.num_free == num_blocks

@@ -1,6 +1,20 @@
-"""Counts of who uses which block of the key-value cache. Integers only: no tensor is touched here."""
+"""Who uses which block of the key-value cache, and what it holds. Integers only: no tensor is touched here.
 
+    free, oldest first ──allocate──► used ──remember──► used, known ──free (last user)──► free, still known
+                                                            ▲                                   │
+                                                            └───────────────share───────────────┘
+
+A full block is known by the tokens in it and by the prefix that they continue. Prefixes are numbered, and no number is
+ever used twice, so a lookup compares tokens and nothing stale is found: a prefix whose block was handed out again has
+no number that leads on. (The tree of https://arxiv.org/abs/2312.07104, in blocks.)
+"""
+
+from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import count
+
+_Key = tuple[int, int, tuple[int, ...]]
+"""Root, number of the prefix before the block (0: none), tokens in the block."""
 
 
 class BlockManager:
@@ -9,12 +23,17 @@ class BlockManager:
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self.block_size = block_size
         self.num_blocks = num_blocks
-        self._free = list(range(num_blocks - 1, -1, -1))
+        self._free = OrderedDict.fromkeys(range(num_blocks))
         self._num_users = [0] * num_blocks
+        self._prefixes: list[int] = [0] * num_blocks
+        """Number of the prefix that ends with each block; 0 while the block is not remembered."""
+        self._new_prefixes = count(1)
+        self._known: dict[_Key, int] = {}
+        self._keys: dict[int, _Key] = {}
 
     @property
     def num_free(self) -> int:
-        """Blocks that nobody uses."""
+        """Blocks that nobody uses, known or not."""
         return len(self._free)
 
     def num_blocks_for(self, num_positions: int) -> int:
@@ -22,23 +41,56 @@ class BlockManager:
         return -(-num_positions // self.block_size)
 
     def allocate(self, num_blocks: int) -> list[int]:
-        """Take free blocks; the caller has checked `num_free`."""
+        """Take the free blocks that were used least recently; the caller has checked `num_free`."""
         assert num_blocks <= len(self._free)
-        blocks = [self._free.pop() for _ in range(num_blocks)]
+        blocks = [self._free.popitem(last=False)[0] for _ in range(num_blocks)]
         for block in blocks:
             self._num_users[block] = 1
+            self._prefixes[block] = 0
+            if block in self._keys:
+                del self._known[self._keys.pop(block)]
         return blocks
 
     def share(self, blocks: Sequence[int]) -> None:
-        """Add one user to each block."""
+        """Add one user to each block, which is used, or free and known."""
         for block in blocks:
-            assert self._num_users[block] > 0
+            if self._num_users[block] == 0:
+                assert block in self._keys
+                del self._free[block]
             self._num_users[block] += 1
 
     def free(self, blocks: Sequence[int]) -> None:
-        """Take one user from each block."""
-        for block in blocks:
+        """Take one user from each of a sequence's blocks. Its end is handed out again before its beginning."""
+        for block in reversed(blocks):
             assert self._num_users[block] > 0
             self._num_users[block] -= 1
             if self._num_users[block] == 0:
-                self._free.append(block)
+                self._free[block] = None
+                if block not in self._keys:
+                    self._free.move_to_end(block, last=False)
+
+    def remember(self, root: int, blocks: Sequence[int], index: int, tokens: Sequence[int]) -> None:
+        """Note that `blocks[index]` of a sequence is full, of these tokens; those before it have been remembered.
+
+        `root` is whose keys and values they are: blocks of unequal roots never match.
+        """
+        block = blocks[index]
+        key = root, self._prefixes[blocks[index - 1]] if index else 0, tuple(tokens)
+        if key in self._known:  # Computed twice at once; the first stays, and what follows either one can be found.
+            self._prefixes[block] = self._prefixes[self._known[key]]
+        else:
+            self._prefixes[block] = next(self._new_prefixes)
+            self._known[key] = block
+            self._keys[block] = key
+
+    def find(self, root: int, tokens: Sequence[int]) -> list[int]:
+        """Known blocks of the longest prefix of these tokens, always short of the last one."""
+        blocks: list[int] = []
+        prefix = 0
+        for start in range(0, len(tokens) - self.block_size, self.block_size):
+            block = self._known.get((root, prefix, tuple(tokens[start : start + self.block_size])))
+            if block is None:
+                break
+            blocks.append(block)
+            prefix = self._prefixes[block]
+        return blocks

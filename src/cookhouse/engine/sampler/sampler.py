@@ -1,6 +1,6 @@
 """Samples from one base model and its adapters: every running sequence advances by one token a step.
 
-Legend: B sequences whose next token is chosen, K ranked candidates.
+Legend: B sequences whose next token is chosen.
 """
 
 import secrets
@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
-from cookhouse.engine.head import Targets
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.losses import check_tokens
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.choose import Choice, choose, sequence_seed, uniforms
-from cookhouse.engine.sampler.runner import Reading, Runner
+from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
+from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
 from cookhouse.errors import InputError
 
@@ -28,8 +27,6 @@ _BLOCK_SIZE = 16
 _MAX_RUNNING = 256
 _BUDGET_TOKENS = 2048
 _MAX_SAMPLES = 1024
-_EMPTY_CELL = -99999.0
-"""Log-probability that the protocol puts where no candidate is ranked."""
 
 
 @dataclass
@@ -38,13 +35,11 @@ class _Request:
 
     request: SampleRequest
     weights: Weights | None
+    scores: PromptScores
     finished: dict[int, SampledSequence] = field(default_factory=dict)
     live: list[Sequence] = field(default_factory=list)
-    prompt_logprobs_T: NDArray[np.float32] | None = None
-    topk_tokens_TK: NDArray[np.int32] | None = None
-    topk_logprobs_TK: NDArray[np.float32] | None = None
-    num_scored: int = 1
-    """Prompt positions whose log-probability is known; the first never is."""
+    num_reused: int = 0
+    """Prompt tokens that the cache already held."""
 
 
 class Sampler:
@@ -79,14 +74,8 @@ class Sampler:
         """
         capacity = min(self._base.info.max_context_tokens, self._scheduler.blocks.num_blocks * _BLOCK_SIZE)
         _check(request, self._base.info.vocab_size, capacity)
-        state = _Request(request, weights)
+        state = _Request(request, weights, PromptScores(request))
         num_prompt = len(request.prompt_T)
-        if request.prompt_logprobs:
-            state.prompt_logprobs_T = np.full(num_prompt, np.nan, np.float32)
-        if request.topk_prompt_logprobs:
-            size = (num_prompt, request.topk_prompt_logprobs)
-            state.topk_tokens_TK = np.zeros(size, np.int32)
-            state.topk_logprobs_TK = np.full(size, _EMPTY_CELL, np.float32)
         seed = secrets.randbits(63) if request.seed is None else request.seed
         wanted = capacity if request.max_tokens is None else num_prompt + request.max_tokens
         stop_tokens, stop_strings = self._stops(request)
@@ -99,6 +88,7 @@ class Sampler:
             seed=seed,
             stop_tokens=stop_tokens,
             stop_strings=stop_strings,
+            root=0 if weights is None else weights.serial,
             num_forks=request.num_samples - 1,
         )
         state.live.append(sequence)
@@ -122,7 +112,7 @@ class Sampler:
         if decoding:
             parts.append(self._runner.decode(decoding, [self._weights(piece) for piece in decoding]))
         for piece in pieces:
-            piece.sequence.num_cached = piece.stop
+            self._scheduler.advance(piece)
         if not ready:
             return []
         sequences, rows = self._fork(ready)
@@ -136,7 +126,8 @@ class Sampler:
         """Read pieces of prompts; return logits (B, V) after those that reach their last token."""
         reading = self._runner.read(pieces, [self._weights(piece) for piece in pieces])
         for piece, first_row in zip(pieces, reading.first_rows, strict=True):
-            self._score_prompt(piece, first_row, reading)
+            scores = self._requests[piece.sequence.request.request_id].scores
+            scores.add(self._base.head, piece, first_row, reading)
         rows = [
             first_row + piece.stop - piece.start - 1
             for piece, first_row in zip(pieces, reading.first_rows, strict=True)
@@ -189,6 +180,8 @@ class Sampler:
             self._scheduler.finish(sequence)
             state = self._requests[sequence.request.request_id]
             state.live.remove(sequence)
+            if sequence.index == 0:
+                state.num_reused = sequence.num_reused
             state.finished[sequence.index] = SampledSequence(
                 tokens_T=np.array(sequence.tokens[sequence.num_prompt :], np.int32),
                 logprobs_T=np.array(sequence.logprobs, np.float32),
@@ -198,29 +191,6 @@ class Sampler:
                 del self._requests[state.request.request_id]
                 outputs.append(_output(state))
         return outputs
-
-    def _score_prompt(self, piece: Piece, first_row: int, reading: Reading) -> None:
-        """Log-probabilities of the prompt tokens that a piece's positions predict, where they were asked for."""
-        state = self._requests[piece.sequence.request.request_id]
-        if state.prompt_logprobs_T is None and state.topk_tokens_TK is None:
-            return
-        # Position t predicts token t + 1; a prompt that is read again after preemption was scored before.
-        start, stop = max(piece.start + 1, state.num_scored), min(piece.stop + 1, piece.sequence.num_prompt)
-        if start >= stop:
-            return
-        state.num_scored = stop
-        offset = first_row - piece.start - 1
-        rows = torch.arange(start + offset, stop + offset, device=self._base.device)
-        hidden_NH, segments = reading.hidden_NH, reading.segments
-        if state.prompt_logprobs_T is not None:
-            tokens = torch.tensor(piece.sequence.tokens[start:stop], device=self._base.device)
-            scored = self._base.head.logprobs(hidden_NH, Targets(rows, tokens), segments)
-            state.prompt_logprobs_T[start:stop] = scored.cpu().numpy()
-        if state.topk_tokens_TK is not None and state.topk_logprobs_TK is not None:
-            k = state.request.topk_prompt_logprobs
-            ranked, tokens = self._base.head.topk_logprobs(hidden_NH, rows, k, segments)
-            state.topk_tokens_TK[start:stop] = tokens.cpu().numpy()
-            state.topk_logprobs_TK[start:stop] = ranked.cpu().numpy()
 
     def _stops(self, request: SampleRequest) -> tuple[frozenset[int], tuple[str, ...]]:
         if request.stop is None:
@@ -233,9 +203,10 @@ def _output(state: _Request) -> SampleOutput:
     return SampleOutput(
         request_id=state.request.request_id,
         sequences=[state.finished[index] for index in range(state.request.num_samples)],
-        prompt_logprobs_T=state.prompt_logprobs_T,
-        topk_prompt_tokens_TK=state.topk_tokens_TK,
-        topk_prompt_logprobs_TK=state.topk_logprobs_TK,
+        num_reused_tokens=state.num_reused,
+        prompt_logprobs_T=state.scores.logprobs_T,
+        topk_prompt_tokens_TK=state.scores.topk_tokens_TK,
+        topk_prompt_logprobs_TK=state.scores.topk_logprobs_TK,
     )
 
 

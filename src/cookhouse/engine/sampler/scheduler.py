@@ -2,10 +2,11 @@
 
     submit ──► waiting ──admit──► running ──finish──► (gone)
                   ▲                  │
-                  └────preempt───────┘      blocks freed; the sequence is read again from its first token
+                  └────preempt───────┘      blocks freed; the sequence is read again, but for what the cache still holds
 
 Running sequences go first, oldest first; what is left of the token budget reads prompts, in pieces if need be. When a
-running sequence finds no free block, the youngest one is preempted. A sequence is admitted only if the whole cache
+running sequence finds no free block, the youngest one is preempted. A sequence starts with the full blocks that the
+cache knows of its tokens, whoever computed them. A sequence is admitted only if the whole cache
 could hold it at its full length, so the oldest always finishes.
 """
 
@@ -76,6 +77,14 @@ class Scheduler:
             self.waiting.popleft()
         return plan
 
+    def advance(self, piece: Piece) -> None:
+        """Take note that a piece was computed: the blocks that it filled can now be found by their content."""
+        sequence, size = piece.sequence, self.blocks.block_size
+        sequence.num_cached = piece.stop
+        for index in range(piece.start // size, piece.stop // size):
+            tokens = sequence.tokens[index * size : (index + 1) * size]
+            self.blocks.remember(sequence.root, sequence.blocks, index, tokens)
+
     def fork(self, parent: Sequence, child: Sequence) -> tuple[int, int] | None:
         """Start a further sample of a prompt that is in the cache: it shares the full blocks.
 
@@ -116,12 +125,25 @@ class Scheduler:
         plan.pieces.append(Piece(sequence, sequence.num_cached, sequence.num_cached + count))
 
     def _admit(self, plan: Plan, sequence: Sequence) -> bool:
-        count = min(sequence.num_uncached, self.budget_tokens - plan.num_tokens)
-        if count <= 0 or not self._reserve(sequence, count):
+        budget = self.budget_tokens - plan.num_tokens
+        if budget <= 0:
+            return False
+        self._reuse(sequence)
+        stop = sequence.num_cached + min(sequence.num_uncached, budget)
+        if not self._reserve(sequence, stop):
+            self._release(sequence)
             return False
         self.running.append(sequence)
-        plan.pieces.append(Piece(sequence, 0, count))
+        plan.pieces.append(Piece(sequence, sequence.num_cached, stop))
         return True
+
+    def _reuse(self, sequence: Sequence) -> None:
+        if sequence.can_skip_prompt:
+            sequence.blocks = self.blocks.find(sequence.root, sequence.tokens)
+            self.blocks.share(sequence.blocks)
+        sequence.num_cached = len(sequence.blocks) * self.blocks.block_size
+        if len(sequence.tokens) == sequence.num_prompt:
+            sequence.num_reused = sequence.num_cached
 
     def _reserve(self, sequence: Sequence, num_positions: int) -> bool:
         missing = self.blocks.num_blocks_for(num_positions) - len(sequence.blocks)

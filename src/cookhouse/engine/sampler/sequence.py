@@ -19,10 +19,14 @@ class Sequence:
     seed: int
     stop_tokens: frozenset[int]
     stop_strings: tuple[str, ...]
+    root: int = 0
+    """Whose keys and values it computes: the serial of its weights, 0 for the bare base model."""
     num_cached: int = 0
     """Positions whose keys and values are in the cache."""
     blocks: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    num_reused: int = 0
+    """Prompt positions that the cache held when the prompt was last admitted."""
     num_forks: int = 0
     """Further samples that start when the prompt has been read."""
     is_stopped: bool = False
@@ -31,6 +35,12 @@ class Sequence:
     def num_uncached(self) -> int:
         """Positions that the next passes must compute."""
         return len(self.tokens) - self.num_cached
+
+    @property
+    def can_skip_prompt(self) -> bool:
+        """Whether its prompt need not be computed: nothing was asked about it, or that has been answered."""
+        is_asked = self.request.prompt_logprobs or self.request.topk_prompt_logprobs > 0
+        return not is_asked or self.index > 0 or len(self.tokens) > self.num_prompt
 
     @property
     def is_finished(self) -> bool:
@@ -48,5 +58,6 @@ class Sequence:
             seed=seed,
             stop_tokens=self.stop_tokens,
             stop_strings=self.stop_strings,
+            root=self.root,
             num_cached=self.num_cached,
         )

@@ -103,7 +103,7 @@ def _decode_stop(stop: str | Sequence[str] | Sequence[int] | None) -> Sequence[s
 
 def encode_sample(output: SampleOutput, shape: SampleShape) -> bytes:
     """A `SampleResponse` message; logprobs are always there, since callers rely on them."""
-    message = pb.SampleResponse()
+    message = pb.SampleResponse(prompt_cache_hit_tokens=output.num_reused_tokens)
     for sequence in output.sequences:
         message.sequences.add(
             stop_reason=pb.STOP_REASON_STOP if sequence.is_stopped else pb.STOP_REASON_LENGTH,
