@@ -55,7 +55,7 @@ def wire_seconds(rank: int) -> float:
         seconds = []
         for _ in range(ROUNDS):
             start = time.perf_counter()
-            training.save_weights_and_get_sampling_client()
+            training.save_weights_and_get_sampling_client().result()
             seconds.append(time.perf_counter() - start)
         process.communicate("")
     return statistics.median(seconds)
