@@ -12,7 +12,9 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tinker.proto import tinker_public_pb2 as pb
 
+from cookhouse.engine.contract import SampleOutput
 from cookhouse.server.settings import Settings
+from cookhouse.server.wire import SampleShape, encode_sample
 
 SETTINGS = Settings(max_body_bytes=100_000, long_poll_seconds=2.0, session_seconds=1.0, sweep_seconds=0.2)
 
@@ -97,6 +99,36 @@ def test_duplicate_samples_run_once(server: Server) -> None:
     first, again = server.post("/asample", **sample), server.post("/asample", **sample)
     assert first == again
     assert len(first["sample_sequence_ids"]) == 2
+
+
+def test_a_result_that_cannot_be_encoded_fails_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch one tenant's huge result that leaves its client waiting for ever, or fails all other samples."""
+
+    def encode_but_for_long(output: SampleOutput, shape: SampleShape) -> bytes:
+        if len(output.sequences) > 1:
+            raise ValueError("message too large")
+        return encode_sample(output, shape)
+
+    monkeypatch.setattr("cookhouse.server.sequencer.encode_sample", encode_but_for_long)
+    sampler_id = server.post(
+        "/create_sampling_session",
+        session_id=server.session(),
+        sampling_session_seq_id=0,
+        base_model="cookhouse/tiny",
+    )["sampling_session_id"]
+    accepted = [
+        server.post(
+            "/asample",
+            sampling_session_id=sampler_id,
+            prompt={"chunks": [{"type": "encoded_text", "tokens": [1]}]},
+            sampling_params={"max_tokens": 50},
+            num_samples=num_samples,
+        )["request_id"]
+        for num_samples in (2, 1)
+    ]
+    failed, finished = (server.result(request_id) for request_id in accepted)
+    assert "message too large" in failed.json()["error"]
+    assert finished.headers["content-type"] == "application/x-protobuf"
 
 
 def test_session_keys_repeat(server: Server) -> None:

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import dataclass
+from functools import partial
 from operator import methodcaller
 
 from cookhouse.engine.contract import (
@@ -197,7 +198,7 @@ class Sequencer:
                 if isinstance(output, InputError):
                     self._fail(job.future, output)
                 else:
-                    self._finish(job.future, Result(body=encode_pass(output), media_type=PROTOBUF))
+                    self._finish_encoded(job.future, partial(encode_pass, output))
         except Exception as error:
             for job in jobs:
                 self._fail(job.future, error)
@@ -215,8 +216,8 @@ class Sequencer:
     def _cancel_sample(self, engine: Engine, request_id: str) -> None:
         sample = self._end_sample(request_id)
         if sample is not None:
-            engine.cancel_sample(request_id)
             self._fail(sample.future, InputError("the sample was canceled, or its session has ended"))
+            engine.cancel_sample(request_id)
 
     def _step_samples(self, engine: Engine) -> None:
         try:
@@ -237,7 +238,7 @@ class Sequencer:
         if output.error is not None:
             self._fail(sample.future, output.error)
         else:
-            self._finish(sample.future, Result(body=encode_sample(output, sample.shape), media_type=PROTOBUF))
+            self._finish_encoded(sample.future, partial(encode_sample, output, sample.shape))
 
     def _end_sample(self, request_id: str) -> _RunningSample | None:
         sample = self._samples.pop(request_id, None)
@@ -245,6 +246,15 @@ class Sequencer:
             with self._wake:
                 self._num_samples[sample.future.owner] -= 1
         return sample
+
+    def _finish_encoded(self, future: Future, encode: Callable[[], bytes]) -> None:
+        """Hand over a result, or why it cannot be encoded: one that is too large must not fail its neighbors."""
+        try:
+            result = Result(body=encode(), media_type=PROTOBUF)
+        except Exception as error:
+            self._fail(future, error)
+        else:
+            self._finish(future, result)
 
     def _finish(self, future: Future, result: Result) -> None:
         self._futures.finish_threadsafe(future, result)
