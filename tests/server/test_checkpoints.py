@@ -82,8 +82,9 @@ def test_a_crash_in_between_is_cleaned_up(checkpoints: Checkpoints, store: Store
     row = checkpoints.write(NEW, fill)
     fill(tmp_path / "checkpoints" / ".0123.new")
     fill(tmp_path / "checkpoints" / "0123")
+    (tmp_path / "checkpoints" / "notes.txt").write_text("not ours")
     Checkpoints(tmp_path / "checkpoints", store)
-    assert [folder.name for folder in folders(tmp_path)] == [row.checkpoint_id]
+    assert sorted(path.name for path in folders(tmp_path)) == sorted([row.checkpoint_id, "notes.txt"])
 
 
 def test_overwriting_replaces_the_whole(checkpoints: Checkpoints, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Checkpoints on disk: a folder each, found through the store by its `tinker://` path and never by joining one.
 
-    <state>/checkpoints/.<id>.new ──rename──► <state>/checkpoints/<id> ──then──► row in the store
+    <state>/checkpoints/<id>, written whole or not at all ──then──► row in the store
 
 A folder without a row, left by a crash in between, is removed at the next start.
 """
@@ -54,7 +54,7 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         kept = store.checkpoint_ids()
         for path in folder.iterdir():
-            if path.name not in kept:
+            if path.is_dir() and path.name not in kept:
                 shutil.rmtree(path)
 
     def folder_of(self, row: CheckpointRow) -> Path:
@@ -135,14 +135,12 @@ class Checkpoints:
             expires_at=None if new.ttl_seconds is None else now + new.ttl_seconds,
             user_metadata=dict(new.user_metadata),
         )
-        unfinished, final = self._folder / f".{row.checkpoint_id}.new", self.folder_of(row)
+        folder = self.folder_of(row)
         with contextlib.ExitStack() as undo:
-            undo.callback(shutil.rmtree, unfinished, ignore_errors=True)
-            undo.callback(shutil.rmtree, final, ignore_errors=True)
+            undo.callback(shutil.rmtree, folder, ignore_errors=True)
             try:
-                write(unfinished)
-                size_bytes = sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
-                unfinished.rename(final)
+                write(folder)
+                size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
             except OSError as error:
                 raise ServiceError(f"{row.path} could not be written: {error.strerror or error}") from error
             row = replace(row, size_bytes=size_bytes)

@@ -20,7 +20,7 @@ from cookhouse.server.store import CheckpointRow, RunRow
 router = APIRouter()
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Offset = Annotated[int, Query(ge=0)]
+Offset = Annotated[int, Query(ge=0, le=2**31)]
 _TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 
 
