@@ -170,6 +170,29 @@ async def test_second_ctrl_c_stops_at_once_and_leaves_no_task(make_config: MakeC
     assert service.closed_with == "interrupted"
 
 
+@pytest.mark.parametrize("is_users_wish", [True, False])
+async def test_a_run_stopped_before_it_trained_keeps_its_folder_unless_its_user_stopped_it(
+    make_config: MakeConfig, tmp_path: Path, is_users_wish: bool
+) -> None:
+    """What cancels a run otherwise is a server that died, and its log, named in the error, lies in the folder."""
+    present = asyncio.current_task()
+    assert present is not None
+
+    async def gate(kind: str, _: int) -> None:
+        if kind == "create_model":
+            if is_users_wish:
+                os.kill(os.getpid(), signal.SIGINT)
+            else:
+                present.cancel()
+            await asyncio.Event().wait()
+
+    config = make_config(log_path=str(tmp_path / "runs" / "a"))
+    with pytest.raises(KeyboardInterrupt if is_users_wish else asyncio.CancelledError):
+        await run("supervised", config, connect=FakeService(gate=gate).connect)
+    present.uncancel()
+    assert (tmp_path / "runs").exists() != is_users_wish
+
+
 async def test_refused_session_leaves_no_folder(make_config: MakeConfig, tmp_path: Path) -> None:
     async def gate(kind: str, _: int) -> None:
         if kind == "create_model":

@@ -243,7 +243,7 @@ async def cleanup(state: SupervisedState) -> None:
     if hasattr(state, "folder"):
         state.telemetry.event("run.end", status=state.status)
         state.folder.close()
-        if isinstance(state.error, InputError | asyncio.CancelledError):
+        if isinstance(state.error, InputError) or state.interrupt.is_forced:
             state.folder.discard()
 
 
