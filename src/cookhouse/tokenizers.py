@@ -51,7 +51,7 @@ def _from(loader: Any, source: str, name: str, *, local_files_only: bool) -> Any
     try:
         return loader.from_pretrained(source, local_files_only=local_files_only)
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(f"no tokenizer can be loaded for {name!r} from {source}: {reason}") from error
 
 

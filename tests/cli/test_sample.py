@@ -47,5 +47,9 @@ def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
         _find_target(tmp_path, None, None, None)
     with pytest.raises(InputError, match="has saved no weights to sample from yet"):
         _find_target(run_folder(tmp_path, None), None, None, None)
+    for damaged in ("{", "[]", '{"config": {}}'):
+        (tmp_path / "config.json").write_text(damaged)
+        with pytest.raises(InputError, match="is not the config of a run"):
+            _find_target(tmp_path, None, None, None)
     with pytest.raises(InputError, match="it starts with tinker://"):
         _find_target(None, "weights/final", None, None)

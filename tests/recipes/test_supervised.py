@@ -274,6 +274,19 @@ def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Pat
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_dry_run_refuses_the_folder_that_a_run_would_refuse(make_config: MakeConfig, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds files but no run"):
+        dry_run("supervised", make_config(log_path=str(tmp_path / "a"), behavior_if_log_dir_exists="ask"))
+    (tmp_path / "a" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="exists; choose another log_path"):
+        dry_run("supervised", make_config(log_path=str(tmp_path / "a"), behavior_if_log_dir_exists="raise"))
+    report = dry_run("supervised", make_config(log_path=str(tmp_path / "a"), behavior_if_log_dir_exists="ask"))
+    assert report.folder == tmp_path / "a"
+    assert (tmp_path / "a" / "notes.txt").exists()
+
+
 def test_every_field_is_documented() -> None:
     config = find_recipe("supervised").config_class
     assert all(field._doc for field in chz.chz_fields(config).values())

@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from cookhouse.errors import InputError
 from cookhouse.telemetry import Event, JsonlSink, MetricsRow, cut_metrics, read_metrics
 
 
@@ -19,6 +22,14 @@ def test_cut_drops_later_steps_and_a_torn_line(tmp_path: Path) -> None:
     assert path.read_text() == '{"step": 0, "a": 1}\n{"step": 1, "a": 2}\n'
     cut_metrics(path, 0)
     assert read_metrics(path) == []
+
+
+@pytest.mark.parametrize("line", ['{"step": 1, "a"', "[1]", '{"a": 1}', '{"step": "1"}', "\udcff"])
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 0}}\n{line}\n{{"step": 2}}\n', encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(InputError, match=r"metrics\.jsonl, line 2, is not .*; remove it"):
+        read_metrics(path)
 
 
 def test_missing_file_has_no_rows(tmp_path: Path) -> None:

@@ -99,14 +99,18 @@ def _target_of_run(folder: Path) -> _Target:
     config_file = folder / "config.json"
     if not config_file.exists():
         raise InputError(f"{folder} is not a run folder: it has no config.json; name one such as runs/...")
-    config = json.loads(config_file.read_text(encoding="utf-8"))["config"]
+    try:
+        config = json.loads(config_file.read_text(encoding="utf-8"))["config"]
+        model_name, renderer_name = str(config["model_name"]), str(config["renderer_name"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{config_file} is not the config of a run ({error}); name another folder") from error
     saved = [point.sampler_path for point in CheckpointFile(folder / "checkpoints.jsonl").read() if point.sampler_path]
     if not saved:
         raise InputError(f"the run in {folder} has saved no weights to sample from yet; let it finish, or resume it")
     return _Target(
-        model_name=config["model_name"],
+        model_name=model_name,
         sampler_path=saved[-1],
-        renderer_name=config["renderer_name"],
+        renderer_name=renderer_name,
         state_dir=folder / "service",
     )
 

@@ -183,8 +183,8 @@ def dry_run(config: SupervisedConfig) -> "DryRunReport":
     """Read, tokenize and count, by the stages that a run begins with."""
     from cookhouse.workflows import dry_run_supervised
 
-    settled = resolve(config)
-    return dry_run_supervised(_plan(settled, None))
+    # Whether a folder that exists may be used is checked; what would be asked about it is left to the run.
+    return dry_run_supervised(_plan(resolve(config), lambda _: "delete"))
 
 
 def _plan(config: SupervisedConfig, ask: Callable[[str], str] | None) -> "SupervisedPlan":

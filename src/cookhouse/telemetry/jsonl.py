@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cookhouse.errors import InputError
 from cookhouse.telemetry.record import MetricsRow, Record
 
 
@@ -23,14 +24,21 @@ class JsonlSink:
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """The rows of a metrics file, none if it does not exist; a torn last line is left out."""
+    """The rows of a metrics file, none if it does not exist; a torn last line is left out.
+
+    Raises:
+        InputError: some other line is not a row.
+    """
     if not path.exists():
         return []
     return [row for _, row in _complete_rows(path)]
 
 
 def cut_metrics(path: Path, step: int) -> None:
-    """Drop the rows of `step` and later, and a torn last line, so that a resumed run writes each step once."""
+    """Drop the rows of `step` and later, and a torn last line, so that a resumed run writes each step once.
+
+    Errors as `read_metrics`.
+    """
     if not path.exists():
         return
     kept = "".join(line for line, row in _complete_rows(path) if row["step"] < step)
@@ -40,5 +48,17 @@ def cut_metrics(path: Path, step: int) -> None:
 
 
 def _complete_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [(line, json.loads(line)) for line in lines if line.endswith("\n")]
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    return [(line, _row(path, number, line)) for number, line in enumerate(lines, start=1) if line.endswith("\n")]
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise InputError(
+            f"{path}, line {number}, is not JSON ({error}); remove it, or choose another log_path"
+        ) from error
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        raise InputError(f"{path}, line {number}, is not the metrics of a step; remove it, or choose another log_path")
+    return row

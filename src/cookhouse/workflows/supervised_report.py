@@ -8,7 +8,7 @@ from cookhouse.errors import InputError
 from cookhouse.hyperparams import lora_parameter_count
 from cookhouse.telemetry import Telemetry, keys, read_metrics
 from cookhouse.training import Interrupt, Service
-from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, FolderChoice, RecordedAnswer
+from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer, choose_folder
 from cookhouse.workflows.result import AnswerSample, DryRunReport, RunResult, RunSummary
 from cookhouse.workflows.supervised import (
     SupervisedPlan,
@@ -105,7 +105,11 @@ def dry_run_supervised(plan: SupervisedPlan) -> DryRunReport:
         InputError: a run would be refused for the same reason.
     """
     state = SupervisedState(
-        telemetry=Telemetry(), interrupt=Interrupt(), service=_no_service, plan=plan, choice=FolderChoice.CREATE
+        telemetry=Telemetry(),
+        interrupt=Interrupt(),
+        service=_no_service,
+        plan=plan,
+        choice=choose_folder(plan.folder),
     )
     asyncio.run(_prepare(state))
     parameters = _adapter_parameters(plan)
