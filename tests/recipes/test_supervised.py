@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ import chz
 import pytest
 import tinker
 
+from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.recipes import dry_run, find_recipe, run
-from cookhouse.recipes.supervised import SupervisedConfig, resolve
-from cookhouse.telemetry import Event, Record, read_metrics
+from cookhouse.recipes.supervised import SupervisedConfig, _plan, resolve
+from cookhouse.telemetry import Event, Record, Telemetry, read_metrics
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.training import CheckpointFile, FakeService, Interrupt
+from cookhouse.workflows import FolderChoice, SupervisedState
+from cookhouse.workflows.supervised import build_supervised_dataset
 
 pytestmark = pytest.mark.anyio
 
@@ -191,6 +195,39 @@ async def test_a_run_stopped_before_it_trained_keeps_its_folder_unless_its_user_
         await run("supervised", config, connect=FakeService(gate=gate).connect)
     present.uncancel()
     assert (tmp_path / "runs").exists() != is_users_wish
+
+
+def test_a_stopped_run_tokenizes_no_further(make_config: MakeConfig) -> None:
+    """Ctrl-C would otherwise wait for the whole data set: a process ends no sooner than its threads."""
+    plan = _plan(resolve(make_config()), None)
+    state = SupervisedState(
+        telemetry=Telemetry(),
+        interrupt=Interrupt(),
+        service=FakeService().connect,
+        plan=plan,
+        choice=FolderChoice.CREATE,
+    )
+    state.train, state.test = read_conversations(plan.train_path)[:1] * 1000, []
+    has_begun, may_go_on, num_rendered = threading.Event(), threading.Event(), []
+
+    class Renderer:
+        def build_supervised_examples(self, *_: object) -> list[object]:
+            has_begun.set()
+            may_go_on.wait()
+            num_rendered.append(1)
+            return []
+
+    state.renderer = Renderer()  # type: ignore[assignment]
+
+    async def stop_while_rendering() -> None:
+        building = asyncio.ensure_future(build_supervised_dataset.run(state))
+        await asyncio.to_thread(has_begun.wait)
+        building.cancel()
+        await asyncio.wait([building])
+        may_go_on.set()
+
+    asyncio.run(stop_while_rendering())  # returns when the threads are done
+    assert len(num_rendered) == 10, "it looks up once in a hundredth of the data"
 
 
 async def test_refused_session_leaves_no_folder(make_config: MakeConfig, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,11 +126,11 @@ def _renderer(plan: SupervisedPlan) -> Renderer:
 async def build_supervised_dataset(state: SupervisedState) -> None:
     """Tokenize, and know from it how many steps there will be."""
     plan = state.plan
-    examples = await asyncio.to_thread(_render, state, state.train)
+    examples = await _render(state, state.train)
     state.dataset = SupervisedDataset(examples, batch_size=plan.batch_size, seed=plan.seed)
     state.nll = state.exact_match = None
     if state.test:
-        state.nll = NLLEvaluator(await asyncio.to_thread(_render, state, state.test), get_tokenizer(plan.model_name))
+        state.nll = NLLEvaluator(await _render(state, state.test), get_tokenizer(plan.model_name))
         state.exact_match = ExactMatchEvaluator(
             state.test, state.renderer, max_tokens=plan.eval_max_tokens, group_by="skill"
         )
@@ -154,9 +155,20 @@ def preview(state: SupervisedState) -> list[list[tuple[str, bool]]]:
     return [preview_example(example, tokenizer) for example in state.dataset.examples[:_NUM_PREVIEWS]]
 
 
-def _render(state: SupervisedState, conversations: Sequence[Conversation]) -> list[Example]:
+async def _render(state: SupervisedState, conversations: Sequence[Conversation]) -> list[Example]:
+    """Tokenize in a thread, which nobody can cancel: it sees for itself that the run has been stopped meanwhile."""
+    is_over = threading.Event()
+
+    def heed_the_end(num_done: int, num_all: int) -> None:
+        if is_over.is_set():
+            raise asyncio.CancelledError(f"tokenizing stopped after {num_done} of {num_all} conversations")
+
     train_on_what = parse_train_on_what(state.plan.train_on_what)
-    return render_examples(conversations, state.renderer, train_on_what, max_length=state.plan.max_length)
+    render = partial(render_examples, max_length=state.plan.max_length, progress=heed_the_end)
+    try:
+        return await asyncio.to_thread(render, conversations, state.renderer, train_on_what)
+    finally:
+        is_over.set()
 
 
 @stage(
