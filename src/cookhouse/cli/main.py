@@ -15,7 +15,7 @@ import typer
 from cookhouse import __version__
 from cookhouse.cli.checkpoints import checkpoints_app
 from cookhouse.cli.recipes import describe, recipes
-from cookhouse.cli.run import run_app
+from cookhouse.cli.run import EXIT_INTERRUPTED, run_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
 from cookhouse.errors import CookhouseError, InputError
@@ -23,7 +23,6 @@ from cookhouse.printable import printable
 
 EXIT_FAILURE = 1
 EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="cookhouse",
