@@ -106,7 +106,7 @@ class AdapterLayout:
         return flat.to(device)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Weights:
     """One immutable set of adapter weights in the precision of computation, with its views."""
 

@@ -4,12 +4,13 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from cookhouse.engine.base_model import BaseModel
-from cookhouse.engine.lora import Segment
+from cookhouse.engine.lora import Segment, Weights
 from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.native.build import library
 from cookhouse.engine.sampler.scheduler import Piece
@@ -77,7 +78,7 @@ class DecodeKernel:
         self._step.argtypes = (POINTER(_Model), POINTER(_Batch))
         self._step.restype = None
         self._kept: list[Tensor] = []
-        self._loras: dict[int, tuple[Any, Any]] = {}
+        self._loras: WeakKeyDictionary[Weights, Any] = WeakKeyDictionary()
         decoder: Any = base.decoder
         self._rotary = decoder.rotary_emb
         self._head_name = base.head.name
@@ -170,9 +171,8 @@ class DecodeKernel:
     def _lora_table(self, segment: Segment) -> Any:
         """Pointers into one adapter, made once while it lives."""
         weights = segment.weights
-        kept = self._loras.get(id(weights))
-        if kept is not None and kept[0] is weights:
-            return kept[1]
+        if weights in self._loras:
+            return self._loras[weights]
         names = [prefix + projection for prefix in self._prefixes for projection in _PROJECTIONS]
         table = (_Lora * (len(names) + 1))()
         for entry, name in zip(table, [*names, self._head_name], strict=True):
@@ -180,9 +180,7 @@ class DecodeKernel:
                 a_RI, b_OR = weights.views[name]
                 entry.a, entry.b = a_RI.data_ptr(), b_OR.data_ptr()
                 entry.rank, entry.scaling = a_RI.shape[0], weights.layout.scaling
-        if len(self._loras) >= 64:
-            self._loras.pop(next(iter(self._loras)))
-        self._loras[id(weights)] = (weights, table)
+        self._loras[weights] = table
         return table
 
     def _layer(self, layer: Any, cache: KeyValueCache, index: int) -> _Layer:
