@@ -117,6 +117,16 @@ def test_forward_only_leaves_no_gradient(engine: TorchEngine, add_model: AddMode
     assert forward.metrics == both.metrics
 
 
+def test_a_pass_that_only_looks_beside_one_that_trains(qwen3_folder: str) -> None:
+    """Catches a backward through a pass whose datums all belong to a request that asked for no gradient."""
+    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", budget_tokens=32)
+    for model_id in ("trained", "seen"):
+        engine.create_model(model_id, qwen3_folder, LoraSpec(rank=4))
+    _run(engine, _request("trained", random_datums([30])), _request("seen", random_datums([20]), forward_only=True))
+    assert engine._adapter("trained").gradient.ne(0).any()
+    assert engine._adapter("seen").gradient.eq(0).all()
+
+
 def test_a_refused_request_leaves_no_gradient_and_its_neighbors_work(engine: TorchEngine, add_model: AddModel) -> None:
     add_model("good")
     add_model("bad", seed=1)

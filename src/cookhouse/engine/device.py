@@ -1,14 +1,12 @@
 """What the machine can do: device, precision and threads of an engine."""
 
 import functools
-import logging
 import os
 
 import torch
 
 from cookhouse.errors import InputError
 
-_log = logging.getLogger(__name__)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 

@@ -90,7 +90,7 @@ def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> 
     tokens_N = torch.from_numpy(np.concatenate([datum.tokens_T for datum in data_D])).to(base.device)
     positions_N = torch.from_numpy(positions(lengths)).to(base.device)
     targets = _targets(data_D, lengths, base.device)
-    is_training = any(job.gradient is not None for job in jobs)
+    is_training = any(jobs[item.request].gradient is not None for item in items)
     with torch.set_grad_enabled(is_training):
         hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), segments)
     detached_NH = hidden_NH.detach()

@@ -48,7 +48,7 @@ def _advance(scheduler: Scheduler, plan: Plan) -> list[str]:
         scheduler.advance(piece)
     for piece in [piece for piece in plan.pieces if piece.is_last]:
         parent = piece.sequence
-        children = [parent.fork(i, 0) for i in range(1, parent.num_forks + 1)]
+        children = [parent.fork(i) for i in range(1, parent.num_forks + 1)]
         for child in children:
             scheduler.fork(parent, child)
         parent.num_forks = 0
@@ -100,7 +100,7 @@ def test_forks_share_full_blocks_and_copy_the_last() -> None:
     scheduler.submit(parent)
     plan = scheduler.plan()
     scheduler.advance(plan.pieces[0])
-    child = parent.fork(1, 0)
+    child = parent.fork(1)
     copy = scheduler.fork(parent, child)
     assert child.blocks[:2] == parent.blocks[:2]
     assert copy == (parent.blocks[2], child.blocks[2])

@@ -104,7 +104,7 @@ class Sampler:
     @torch.no_grad()
     def step(self) -> list[SampleOutput]:
         """Advance every running sequence by one token, read prompts, and return the requests that finished."""
-        pieces = sorted(self._scheduler.plan().pieces, key=lambda piece: id(self._weights(piece)))
+        pieces = sorted(self._scheduler.plan().pieces, key=lambda piece: piece.sequence.root)
         decoding = [piece for piece in pieces if piece.is_decoding]
         reading = [piece for piece in pieces if not piece.is_decoding]
         ready = [*(piece for piece in reading if piece.is_last), *decoding]
@@ -140,7 +140,7 @@ class Sampler:
         sequences, rows = [], []
         for row, piece in enumerate(ready):
             parent = piece.sequence
-            children = [parent.fork(index, parent.seed) for index in range(1, parent.num_forks + 1)]
+            children = [parent.fork(index) for index in range(1, parent.num_forks + 1)]
             for child in children:
                 copy = self._scheduler.fork(parent, child)
                 if copy:

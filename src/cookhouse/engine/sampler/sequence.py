@@ -47,7 +47,7 @@ class Sequence:
         """Whether no further token is wanted."""
         return self.is_stopped or len(self.tokens) >= self.max_total
 
-    def fork(self, index: int, seed: int) -> "Sequence":
+    def fork(self, index: int) -> "Sequence":
         """Another sample of the same prompt; the scheduler gives it its blocks."""
         return Sequence(
             request=self.request,
@@ -55,7 +55,7 @@ class Sequence:
             tokens=list(self.tokens),
             num_prompt=self.num_prompt,
             max_total=self.max_total,
-            seed=seed,
+            seed=self.seed,
             stop_tokens=self.stop_tokens,
             stop_strings=self.stop_strings,
             root=self.root,
