@@ -1,0 +1,1 @@
+"""Grading of what models write."""

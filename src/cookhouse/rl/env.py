@@ -1,0 +1,74 @@
+"""What reinforcement learning acts in: environments, the groups they come in, and data sets of groups.
+
+RLDatasetBuilder ──build──► RLDataset ──get_batch──► EnvGroupBuilder ──make_envs──► Env × group size
+(config)                                             (picklable)                    (single use)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import tinker
+
+from cookhouse.rl.trajectory import Trajectory
+
+StopCondition: TypeAlias = list[str] | list[int]
+"""Strings or tokens at which sampling stops; the SDK takes one kind at a time."""
+Metrics: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What an environment makes of an action."""
+
+    reward: float
+    episode_done: bool
+    next_observation: tinker.ModelInput
+    """All that the model sees next, not only what is new; empty after the end."""
+    next_stop_condition: StopCondition
+    metrics: Metrics = field(default_factory=dict)
+    """Figures of this step, averaged over a batch under `env/`."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """Text for the transcript, such as the answer that was expected."""
+
+
+class Env(Protocol):
+    """One episode, used once and never reset. Observations and actions are tokens."""
+
+    async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
+        """The first prompt, and where an action ends."""
+
+    async def step(self, action: Sequence[int]) -> StepResult:
+        """Answer the sampled tokens, the stop token included."""
+
+
+class EnvGroupBuilder(Protocol):
+    """Makes a group of environments that share one problem, so that their rewards can be compared. Picklable."""
+
+    async def make_envs(self) -> Sequence[Env]:
+        """New environments, one for each rollout of the group."""
+
+    async def compute_group_rewards(
+        self, trajectories_G: Sequence[Trajectory], envs_G: Sequence[Env]
+    ) -> Sequence[tuple[float, Metrics]]:
+        """Reward and metrics of each trajectory in the light of the others, added to the rewards of its steps."""
+
+    def logging_tags(self) -> Sequence[str]:
+        """Names, such as of the data set, by which metrics are also reported apart."""
+
+
+class RLDataset(Protocol):
+    """Batches of group builders, the same at every call for the same index."""
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        """The groups of a batch."""
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+
+
+class RLDatasetBuilder(Protocol):
+    """A serializable config (`chz`) of the data to train on and, if there is any, the data to evaluate on."""
+
+    async def build(self) -> tuple[RLDataset, RLDataset | None]:
+        """Read what is needed."""

@@ -1,0 +1,47 @@
+"""What rollouts sample from: tokens in, tokens with their logprobs out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import tinker
+
+if TYPE_CHECKING:
+    from cookhouse.rl.env import StopCondition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensWithLogprobs:
+    """Sampled tokens, the stop token included, and the logprob of each under the distribution sampled from."""
+
+    tokens: Sequence[int]
+    maybe_logprobs: Sequence[float] | None
+
+    @property
+    def logprobs(self) -> Sequence[float]:
+        """The logprobs.
+
+        Raises:
+            ValueError: the sampler gave none.
+        """
+        if self.maybe_logprobs is None:
+            raise ValueError("these tokens came without logprobs; training needs a sampler that gives them")
+        return self.maybe_logprobs
+
+
+class GroupSampler(Protocol):
+    """Samples from one version of the weights, however long that takes."""
+
+    @property
+    def version(self) -> int:
+        """Optimizer steps behind the weights."""
+
+    async def sample(
+        self, prompt: tinker.ModelInput, stop: "StopCondition", *, num_samples: int, max_tokens: int | None, seed: int
+    ) -> Sequence[TokensWithLogprobs]:
+        """`num_samples` continuations of one prompt, of at most `max_tokens` tokens, or the sampler's own limit if that
+        is lower. The same seed gives the same tokens.
+
+        Raises:
+            Exception: of the service; a rollout records it as a failure of `sampling`.
+        """

@@ -1,0 +1,71 @@
+"""What happened in rollouts: transitions, trajectories, and the groups that share a problem."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import tinker
+
+from cookhouse.rl.sampler import TokensWithLogprobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One turn: what the model saw, what it sampled, and what it got for it."""
+
+    observation: tinker.ModelInput
+    action: TokensWithLogprobs
+    reward: float
+    episode_done: bool
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One episode. `final_observation` is what the model would have seen next; empty where the episode ended itself."""
+
+    transitions: Sequence[Transition]
+    final_observation: tinker.ModelInput
+    stop_reason: str = "done"
+    """`done`, or the limit that ended it: `max_turns`, `max_tokens`, `max_tool_calls`."""
+
+    @property
+    def reward(self) -> float:
+        """Sum of the rewards of its steps; that of the group is not in it."""
+        return sum(transition.reward for transition in self.transitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutFailure:
+    """A rollout that gave no trajectory, and why."""
+
+    member: int
+    """Index within the group."""
+    attempt: int
+    """Counts the attempts at this member from 0."""
+    origin: str
+    """`env` or `sampling`."""
+    reason: str
+    """Class and message of the exception."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryGroup:
+    """Trajectories that share a problem, sampled from one version of the weights."""
+
+    trajectories_G: Sequence[Trajectory]
+    group_rewards_G: Sequence[float]
+    group_metrics_G: Sequence[Mapping[str, float]]
+    tags: Sequence[str]
+    version: int
+    """Optimizer steps behind the weights that sampled it."""
+    failures: Sequence[RolloutFailure] = ()
+    seconds: float = 0.0
+    """From the first request until the group rewards were there."""
+
+    def get_total_rewards(self) -> list[float]:
+        """Of each trajectory: the sum of its steps' rewards plus its group reward."""
+        return [
+            trajectory.reward + group_reward
+            for trajectory, group_reward in zip(self.trajectories_G, self.group_rewards_G, strict=True)
+        ]
