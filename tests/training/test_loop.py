@@ -8,7 +8,7 @@ import tinker
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.telemetry import Event, Record, read_metrics
-from cookhouse.training import FakeService
+from cookhouse.training import FakeService, Interrupt
 
 pytestmark = pytest.mark.anyio
 
@@ -131,7 +131,7 @@ async def test_resumed_losses_equal_uninterrupted_ones_to_the_bit(new_kit: Any, 
             parts.interrupt.request()
 
     await (await parts.loop(FakeService(states=states, gate=gate), total_steps=8)).run()
-    parts.interrupt.is_requested = False
+    parts.interrupt = Interrupt()
     await (await parts.loop(FakeService(states=states), total_steps=8)).run()
     for each in (whole, parts):
         each.telemetry.close()

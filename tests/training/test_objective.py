@@ -17,7 +17,7 @@ def test_loss_is_the_weighted_mean_over_the_whole_batch(datum: Callable[[Sequenc
             {"logprobs": tinker.TensorData.from_numpy(np.array(lp, dtype=np.float32))} for lp in logprobs_D
         ],
     )
-    metrics = CrossEntropy().finish(work, output)
+    metrics = CrossEntropy().finish([(work, output)])
     assert metrics == {"train/loss": 12.0 / 4, "train/num_tokens": 6, "train/num_trained_tokens": 4}
 
 
@@ -25,4 +25,4 @@ def test_missing_output_is_not_averaged_over(datum: Callable[[Sequence[int]], ti
     work = Work(cursor=Cursor(), data_D=[datum([1, 2]), datum([3, 4])])
     output = tinker.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord", loss_fn_outputs=[])
     with pytest.raises(ValueError, match="zip"):
-        CrossEntropy().finish(work, output)
+        CrossEntropy().finish([(work, output)])

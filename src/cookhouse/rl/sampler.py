@@ -34,7 +34,7 @@ class GroupSampler(Protocol):
 
     @property
     def version(self) -> int:
-        """Optimizer steps behind the weights."""
+        """Training steps behind the weights."""
 
     async def sample(
         self, prompt: tinker.ModelInput, stop: "StopCondition", *, num_samples: int, max_tokens: int | None, seed: int

@@ -58,7 +58,7 @@ class TrajectoryGroup:
     group_metrics_G: Sequence[Mapping[str, float]]
     tags: Sequence[str]
     version: int
-    """Optimizer steps behind the weights that sampled it."""
+    """Training steps behind the weights that sampled it."""
     failures: Sequence[RolloutFailure] = ()
     seconds: float = 0.0
     """From the first request until the group rewards were there."""

@@ -13,16 +13,25 @@ class Interrupt:
         self._on_request = on_request
         self._task: asyncio.Task[object] | None = None
         self._is_deferred = False
-        self.is_requested = False
+        self._requested = asyncio.Event()
         self.is_forced = False
+
+    @property
+    def is_requested(self) -> bool:
+        return self._requested.is_set()
+
+    async def requested(self) -> None:
+        """Wait until someone asks to stop."""
+        await self._requested.wait()
 
     def request(self) -> None:
         """Ask to stop; asked again, or where nothing waits to be finished, stop at once."""
         if self._is_deferred and not self.is_requested:
-            self.is_requested = True
+            self._requested.set()
             self._on_request()
             return
-        self.is_requested = self.is_forced = True
+        self._requested.set()
+        self.is_forced = True
         if self._task is not None:
             self._task.cancel()
 

@@ -6,15 +6,17 @@
                        │                     │
                        └──────► finish ◄──answers        in order: metrics, then the checkpoint that follows the step
 
-Work i + 1 is submitted before work i is finished. What must see the weights after n steps is requested between the
-submissions of steps n - 1 and n: the service runs a model's requests in the order they come.
+Work i + 1 is submitted before work i is finished, unless the source says that it needs the answers first. A step is
+one piece of work or several; its metrics are reported once, when the last of them is answered. What must see the
+weights after n steps is requested between the submissions of steps n - 1 and n: the service runs a model's requests in
+the order they come.
 """
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import tinker
@@ -45,11 +47,12 @@ class Evaluation(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedStep:
-    """An optimizer step whose answers are all here."""
+    """A step whose answers are all here."""
 
-    work: Work
+    cursor: Cursor
     metrics: Mapping[str, float]
-    """Of the objective, the optimizer, and the evaluation of the weights before the step, if one was due."""
+    """Of the work, the objective, the optimizer (mean over the step's updates), and the evaluation of the weights
+    before the step, if one was due."""
     seconds: float
     """Since the step before it finished or, for the first, since it was submitted; waiting for evaluations left out."""
 
@@ -64,6 +67,8 @@ class LoopSlots:
     optim_step: AdamSchedule
     checkpoint: Callable[[TrainingClient, Cursor], PendingCheckpoint]
     log: Callable[[FinishedStep], None]
+    publish: Callable[[TrainingClient, int], None] | None = None
+    """Requests a sampler with the weights after so many steps, before the first step and after each but the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +101,19 @@ class _InFlight:
     learning_rate: float
     start_seconds: float
     forward_backward: Awaitable[tinker.ForwardBackwardOutput]
-    optim_step: Awaitable[tinker.OptimStepResponse]
+    optim_step: Awaitable[tinker.OptimStepResponse] | None
     evaluation: asyncio.Task[Mapping[str, float]] | None
     checkpoint: PendingCheckpoint | None
+
+
+@dataclass(kw_only=True)
+class _OpenStep:
+    """What has been answered of a step that is not over."""
+
+    start_seconds: float
+    parts: list[tuple[Work, tinker.ForwardBackwardOutput]] = field(default_factory=list)
+    updates: list[Mapping[str, float]] = field(default_factory=list)
+    evaluation: Mapping[str, float] = field(default_factory=dict)
 
 
 class TrainingLoop:
@@ -130,7 +145,10 @@ class TrainingLoop:
         self._patience = Patience(telemetry, patience_seconds)
         self._in_flight: deque[_InFlight] = deque()
         self._evaluations: list[asyncio.Task[Mapping[str, float]]] = []  # every one ever started: a run has few
-        self._cursor = slots.get_work.cursor  # the next work not yet submitted
+        self._cursor = slots.get_work.cursor  # the step of the next work not yet submitted
+        self._is_within_step = False  # of the last work submitted: whether more of its step is to come
+        self._has_half_updated = False  # whether the weights now are those of no step's end
+        self._open_step: _OpenStep | None = None
         self._finished_at: float | None = None
         self._metrics: Mapping[str, float] = {}
         self._saved: Checkpoint | None = None
@@ -158,20 +176,37 @@ class TrainingLoop:
         )
 
     async def _train(self) -> None:
-        while not self._interrupt.is_requested and (work := await self._get_work()) is not None:
-            if self._interrupt.is_requested:
+        self._publish()
+        while not self._must_stop:
+            if self._slots.get_work.needs_answers:
+                await self._finish(down_to=0)
+            if self._must_stop or (work := await self._get_work()) is None or self._must_stop:
                 break
-            evaluation = await self._begin_evaluation(work.cursor.step)
+            evaluation = None if self._is_within_step else await self._begin_evaluation(work.cursor.step)
             self._in_flight.append(self._submit(work, evaluation))
-            while len(self._in_flight) > self._lookahead:
-                await self._finish_oldest()
-        while self._in_flight:
-            await self._finish_oldest()
+            await self._finish(down_to=self._lookahead)
+        await self._finish(down_to=0)
+
+    @property
+    def _must_stop(self) -> bool:
+        # A step of several updates is brought to its end: no run could resume from the weights between two of them.
+        return self._interrupt.is_requested and not self._has_half_updated
 
     async def _get_work(self) -> Work | None:
+        """The next piece; None if there is no more, or if the run is interrupted while it is being made."""
         name, step = self._names.get_work, self._cursor.step
         with self._telemetry.span(name, step=step):
-            return await self._patience.wait(self._slots.get_work.next_work(), f"{name} of step {step}", step=step)
+            next_work = self._patience.wait(self._slots.get_work.next_work(), f"{name} of step {step}", step=step)
+            making = asyncio.create_task(next_work, name=name)
+            stopping = asyncio.create_task(self._interrupt.requested(), name="interrupt")
+            try:
+                awaited = {making} if self._has_half_updated else {making, stopping}
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+                return making.result() if making.done() else None
+            finally:
+                making.cancel()
+                stopping.cancel()
+                await asyncio.gather(making, stopping, return_exceptions=True)
 
     async def _begin_evaluation(self, step: int) -> asyncio.Task[Mapping[str, float]] | None:
         if self._slots.evaluate is None or not self._cadence.is_eval_due(step):
@@ -187,9 +222,13 @@ class TrainingLoop:
         adam = self._slots.optim_step.params(work.cursor.step)
         start_seconds = time.perf_counter()
         forward_backward = self._slots.forward_backward.submit(self._client, work)
-        optim_step = self._client.optim_step(adam)
+        optim_step = self._client.optim_step(adam) if work.closes_update else None
         self._cursor = self._slots.get_work.cursor
-        is_save_due = self._cadence.is_save_due(self._cursor.step, self._total_steps)
+        self._is_within_step = not work.closes_step
+        self._has_half_updated = self._is_within_step and (work.closes_update or self._has_half_updated)
+        if work.closes_step:
+            self._publish()
+        is_save_due = work.closes_step and self._cadence.is_save_due(self._cursor.step, self._total_steps)
         return _InFlight(
             work=work,
             learning_rate=adam.learning_rate,
@@ -200,24 +239,47 @@ class TrainingLoop:
             checkpoint=self._slots.checkpoint(self._client, self._cursor) if is_save_due else None,
         )
 
+    def _publish(self) -> None:
+        if self._slots.publish is not None and self._cursor.step < self._total_steps:
+            self._slots.publish(self._client, self._cursor.step)
+
+    async def _finish(self, *, down_to: int) -> None:
+        """Read answers, oldest first, until no more than `down_to` pieces are in flight."""
+        while len(self._in_flight) > down_to:
+            await self._finish_oldest()
+
     async def _finish_oldest(self) -> None:
         flight = self._in_flight.popleft()
-        names, step = self._names, flight.work.cursor.step
-        output = await self._answer(flight.forward_backward, names.forward_backward, step, flight.start_seconds)
-        optim = await self._answer(flight.optim_step, names.optim_step, step, flight.start_seconds)
-        seconds = time.perf_counter() - (self._finished_at or flight.start_seconds)
-        metrics = {
-            **self._slots.forward_backward.finish(flight.work, output),
-            keys.LEARNING_RATE: flight.learning_rate,
-            **{f"optim/{name}": value for name, value in (optim.metrics or {}).items()},
-        }
+        names, step, start = self._names, flight.work.cursor.step, flight.start_seconds
+        if self._open_step is None:
+            self._open_step = _OpenStep(start_seconds=start)
+        answered = self._open_step
+        output = await self._answer(flight.forward_backward, names.forward_backward, step, start)
+        answered.parts.append((flight.work, output))
+        if flight.optim_step is not None:
+            optim = await self._answer(flight.optim_step, names.optim_step, step, start)
+            answered.updates.append(optim.metrics or {})
         if flight.evaluation is not None:
-            metrics |= await self._answer(flight.evaluation, names.evaluate, step, flight.start_seconds)
-        self._finished_at, self._metrics = time.perf_counter(), metrics
-        with self._telemetry.span(names.log, step=step):
-            self._slots.log(FinishedStep(work=flight.work, metrics=metrics, seconds=seconds))
+            answered.evaluation = await self._answer(flight.evaluation, names.evaluate, step, start)
+        if flight.work.closes_step:
+            self._open_step = None
+            self._log(answered, flight)
         if flight.checkpoint is not None:
             await self._record(flight.checkpoint)
+
+    def _log(self, answered: _OpenStep, last: _InFlight) -> None:
+        seconds = time.perf_counter() - (self._finished_at or answered.start_seconds)
+        metrics = {
+            **{name: value for work, _ in answered.parts for name, value in work.metrics.items()},
+            **self._slots.forward_backward.finish(answered.parts),
+            keys.LEARNING_RATE: last.learning_rate,
+            **_mean_update(answered.updates),
+            **answered.evaluation,
+        }
+        self._finished_at, self._metrics = time.perf_counter(), metrics
+        cursor = last.work.cursor
+        with self._telemetry.span(self._names.log, step=cursor.step):
+            self._slots.log(FinishedStep(cursor=cursor, metrics=metrics, seconds=seconds))
 
     async def _answer(self, request: Awaitable[_T], name: str, step: int, start_seconds: float) -> _T:
         with service_errors(f"{name} of step {step}"):
@@ -240,3 +302,10 @@ class TrainingLoop:
         for task in self._evaluations:
             task.cancel()
         await asyncio.gather(*self._evaluations, return_exceptions=True)
+
+
+def _mean_update(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The optimizer's own metrics, each a mean over the updates of a step that report it."""
+    names = dict.fromkeys(name for update in updates for name in update)
+    found = {name: [update[name] for update in updates if name in update] for name in names}
+    return {f"optim/{name}": sum(values) / len(values) for name, values in found.items()}

@@ -10,14 +10,18 @@ from cookhouse.training.work import Cursor, Work
 
 
 class Source(Protocol):
-    """Yields work in a fixed order. Opened by the loop, which reads it from one task and closes it."""
+    """Yields work in order. Opened by the loop, which reads it from one task and closes it."""
 
     @property
     def cursor(self) -> Cursor:
-        """The next piece of work that `next_work` returns: what a checkpoint must record."""
+        """The step that the next piece of work belongs to: what a checkpoint must record."""
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether the next piece may take long, or hangs on the pieces before it: these are to be finished first."""
 
     async def next_work(self) -> Work | None:
-        """The next piece, or None when there is no more."""
+        """The next piece, or None when there is no more. Cancelled, it loses nothing that another run cannot redo."""
 
     async def aclose(self) -> None:
         """Stop preparing work ahead."""
@@ -52,6 +56,10 @@ class SupervisedSource:
     @property
     def cursor(self) -> Cursor:
         return self._cursor
+
+    @property
+    def needs_answers(self) -> bool:
+        return False
 
     async def next_work(self) -> Work | None:
         if self._cursor.step >= self._total_steps:

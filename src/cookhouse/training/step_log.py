@@ -12,7 +12,7 @@ class StepLog:
         self._total_steps = total_steps
 
     def __call__(self, finished: FinishedStep) -> None:
-        cursor = finished.work.cursor
+        cursor = finished.cursor
         metrics = {
             **finished.metrics,
             keys.PROGRESS_EPOCH: cursor.epoch,
