@@ -1,21 +1,70 @@
 """Reinforcement learning apart from the loop: environments, rollouts, advantages, and the datums made of them."""
 
+from cookhouse.rl.advantages import (
+    GROUP_METHODS,
+    AdvantageMethod,
+    compute_advantages,
+    discounted_future_sum,
+    gae,
+    group_centered,
+    leave_one_out,
+    normalized,
+    remove_constant_reward_groups,
+)
+from cookhouse.rl.assembly import assemble_group, assemble_trajectory, for_loss
 from cookhouse.rl.env import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, StepResult, StopCondition
+from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy, minimum_viable, retry
+from cookhouse.rl.kl import clip_metrics, kl_metrics, kl_penalty, sampling_metrics
+from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
+from cookhouse.rl.metrics import failure_metrics, group_metrics
+from cookhouse.rl.rollouts import Closable, do_group_rollout
 from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
+from cookhouse.rl.seeds import derive_seed
 from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup, Transition
+from cookhouse.rl.transcript import group_from_json, group_to_json
 
 __all__ = [
+    "FAIL_FAST",
+    "GROUP_METHODS",
+    "NO_LIMITS",
+    "AdvantageMethod",
+    "Closable",
     "Env",
     "EnvGroupBuilder",
+    "GroupFailedError",
     "GroupSampler",
     "Metrics",
     "RLDataset",
     "RLDatasetBuilder",
     "RolloutFailure",
+    "RolloutLimits",
+    "RolloutStrategy",
     "StepResult",
     "StopCondition",
     "TokensWithLogprobs",
     "Trajectory",
     "TrajectoryGroup",
     "Transition",
+    "assemble_group",
+    "assemble_trajectory",
+    "clip_metrics",
+    "compute_advantages",
+    "derive_seed",
+    "discounted_future_sum",
+    "do_group_rollout",
+    "failure_metrics",
+    "for_loss",
+    "gae",
+    "group_centered",
+    "group_from_json",
+    "group_metrics",
+    "group_to_json",
+    "kl_metrics",
+    "kl_penalty",
+    "leave_one_out",
+    "minimum_viable",
+    "normalized",
+    "remove_constant_reward_groups",
+    "retry",
+    "sampling_metrics",
 ]

@@ -30,6 +30,8 @@ class StepResult:
     """Figures of this step, averaged over a batch under `env/`."""
     logs: Mapping[str, str] = field(default_factory=dict)
     """Text for the transcript, such as the answer that was expected."""
+    num_tool_calls: int = 0
+    """Tool calls of the action, for the limit on them."""
 
 
 class Env(Protocol):

@@ -40,13 +40,15 @@ class RolloutFailure:
     """A rollout that gave no trajectory, and why."""
 
     member: int
-    """Index within the group."""
+    """Index within the group, or -1 where the group as a whole failed."""
     attempt: int
     """Counts the attempts at this member from 0."""
     origin: str
     """`env` or `sampling`."""
     reason: str
     """Class and message of the exception."""
+    outcome: str = "given_up"
+    """What became of the member: `given_up`, `retried`, or `kept` where its environment only failed to close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,123 @@
+"""Advantages: how much better than expected an action did. All float64.
+
+Legend: G members of a group, T turns (or tokens) of one episode.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.rl.trajectory import TrajectoryGroup
+
+logger = logging.getLogger(__name__)
+
+Floats: TypeAlias = NDArray[np.float64]
+AdvantageMethod = Literal["group_centered", "normalized", "leave_one_out", "gae"]
+
+_EPSILON = 1e-8
+
+
+def group_centered(rewards_G: ArrayLike) -> Floats:
+    """Reward minus the mean over the group (https://arxiv.org/abs/2503.20783)."""
+    rewards = _floats(rewards_G)
+    return rewards - float(np.mean(rewards))
+
+
+def normalized(rewards_G: ArrayLike) -> Floats:
+    """`group_centered` over the group's standard deviation (denominator G) + 1e-8 (https://arxiv.org/abs/2402.03300)."""
+    centered_G = group_centered(rewards_G)
+    return centered_G / (float(np.sqrt(np.mean(centered_G**2))) + _EPSILON)
+
+
+def leave_one_out(rewards_G: ArrayLike) -> Floats:
+    """Reward minus the mean over the other G − 1 members (https://arxiv.org/abs/2402.14740); 0 for a group of one."""
+    rewards = _floats(rewards_G)
+    num_others = rewards.size - 1
+    return rewards - (rewards.sum() - rewards) / num_others if num_others > 0 else np.zeros_like(rewards)
+
+
+def discounted_future_sum(x_T: ArrayLike, gamma: float) -> Floats:
+    """y_t = Σ_{k ≥ t} γ^(k−t) · x_k.
+
+    By doubling: after step j each y_t holds 2^j terms, so that log2 T vector operations do, and nothing is ever divided
+    by a power of γ.
+    """
+    y_T = np.array(x_T, dtype=np.float64)
+    span, weight = 1, gamma
+    while span < y_T.size:
+        y_T[:-span] += weight * y_T[span:].copy()
+        span, weight = span * 2, weight * weight
+    return y_T
+
+
+def gae(rewards_T: ArrayLike, values_T: ArrayLike, gamma: float, lam: float) -> Floats:
+    """Generalized advantage estimates (https://arxiv.org/abs/1506.02438, equation 16) of an episode that ended.
+
+    A_t = Σ_k (γλ)^k δ_{t+k} with δ_t = r_t + γ·v_{t+1} − v_t. Nothing follows the last step: its v_{t+1} is 0.
+
+    Raises:
+        InputError: rewards and values of different lengths.
+    """
+    rewards, values = _floats(rewards_T), _floats(values_T)
+    if rewards.shape != values.shape:
+        raise InputError(f"gae got {rewards.size} rewards and {values.size} values; it needs one value per reward")
+    next_values = np.append(values[1:], 0.0)[: values.size]
+    return discounted_future_sum(rewards + gamma * next_values - values, gamma * lam)
+
+
+GROUP_METHODS: Mapping[str, Callable[[ArrayLike], Floats]] = {
+    "group_centered": group_centered,
+    "normalized": normalized,
+    "leave_one_out": leave_one_out,
+}
+
+
+def compute_advantages(
+    group: TrajectoryGroup, method: AdvantageMethod = "group_centered", *, gamma: float = 0.99, lam: float = 0.95
+) -> list[Floats]:
+    """Advantage of each turn of each trajectory, in their order.
+
+    All methods but `gae` give every turn of a trajectory the advantage of its total reward, and do not read `gamma` and
+    `lam`. `gae` has no value network here: the value of every turn is the mean total reward of the group, and the group
+    reward is paid on the last turn. On one-turn episodes that is `group_centered`.
+
+    Raises:
+        UnknownNameError: there is no such method.
+    """
+    rewards_G = group.get_total_rewards()
+    if method == "gae":
+        value = float(np.mean(rewards_G))
+        return [
+            gae(rewards_T, np.full(len(rewards_T), value), gamma, lam)
+            for rewards_T in (_turn_rewards(group, member) for member in range(len(rewards_G)))
+        ]
+    if method not in GROUP_METHODS:
+        raise UnknownNameError("advantage method", method, [*GROUP_METHODS, "gae"])
+    advantages_G = GROUP_METHODS[method](rewards_G)
+    return [
+        np.full(len(trajectory.transitions), advantage)
+        for trajectory, advantage in zip(group.trajectories_G, advantages_G, strict=True)
+    ]
+
+
+def remove_constant_reward_groups(groups_P: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:
+    """The groups whose total rewards differ. If none do, the first one, with a warning: a step needs something."""
+    kept = [group for group in groups_P if len(set(group.get_total_rewards())) > 1]
+    if kept or not groups_P:
+        return kept
+    logger.warning("all %d groups have constant rewards: this step has nothing to learn from", len(groups_P))
+    return [groups_P[0]]
+
+
+def _turn_rewards(group: TrajectoryGroup, member: int) -> Floats:
+    rewards_T = np.array([t.reward for t in group.trajectories_G[member].transitions], dtype=np.float64)
+    rewards_T[-1:] += group.group_rewards_G[member]
+    return rewards_T
+
+
+def _floats(values: ArrayLike) -> Floats:
+    return np.asarray(values, dtype=np.float64)

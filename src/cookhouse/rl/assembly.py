@@ -1,0 +1,102 @@
+"""Trajectories and their advantages to the datums that train on them.
+
+Legend: G members of a group, T positions of a datum (or turns of a trajectory), D datums.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+
+from cookhouse.errors import InputError
+from cookhouse.rl.trajectory import Trajectory, TrajectoryGroup, Transition
+
+
+def assemble_group(
+    group: TrajectoryGroup, advantages_G_T: Sequence[Sequence[float] | NDArray[np.float64]]
+) -> list[tinker.Datum]:
+    """Datums of all trajectories, in their order; advantages are one for each turn of each trajectory."""
+    return [
+        datum
+        for trajectory, advantages_T in zip(group.trajectories_G, advantages_G_T, strict=True)
+        for datum in assemble_trajectory(trajectory, advantages_T)
+    ]
+
+
+def assemble_trajectory(
+    trajectory: Trajectory, advantages_T: Sequence[float] | NDArray[np.float64]
+) -> list[tinker.Datum]:
+    """The datums of a trajectory: as few as its observations allow.
+
+    An observation that extends the whole sequence before it (observation and action) continues its datum; any other
+    starts a new one. Shifted like all datums: inputs drop the last token, `target_tokens` (int64) the first, and with
+    them `logprobs`, `advantages` and `mask` (float32), which are 0 where the target was not sampled.
+
+    Raises:
+        InputError: an observation is empty, or there is not one advantage per turn.
+        ValueError: an action came without logprobs.
+    """
+    if len(advantages_T) != len(trajectory.transitions):
+        raise InputError(f"a trajectory of {len(trajectory.transitions)} turns got {len(advantages_T)} advantages")
+    datums = []
+    sequence = _Sequence()
+    for turn, (transition, advantage) in enumerate(zip(trajectory.transitions, advantages_T, strict=True)):
+        observation = transition.observation.to_ints()
+        if not observation:
+            raise InputError(f"the observation of turn {turn} is empty; its first sampled token has nothing before it")
+        if sequence.tokens and not sequence.is_extended_by(observation):
+            datums.append(sequence.to_datum())
+            sequence = _Sequence()
+        sequence.add(observation, transition, float(advantage))
+    if sequence.tokens:
+        datums.append(sequence.to_datum())
+    return datums
+
+
+def for_loss(datum: tinker.Datum, loss_fn: str) -> tinker.Datum:
+    """The datum as a policy loss of the service takes it: without `mask`, which gspo gets as `sequence_ratio_mask`."""
+    inputs = {name: values for name, values in datum.loss_fn_inputs.items() if name != "mask"}
+    if loss_fn == "gspo":
+        inputs["sequence_ratio_mask"] = datum.loss_fn_inputs["mask"]
+    return tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs)
+
+
+class _Sequence:
+    """Tokens of a datum to be, with logprob, advantage and mask of each as a target."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self._logprobs: list[float] = []
+        self._advantages: list[float] = []
+        self._mask: list[float] = []
+
+    def is_extended_by(self, observation: list[int]) -> bool:
+        return observation[: len(self.tokens)] == self.tokens
+
+    def add(self, observation: list[int], transition: Transition, advantage: float) -> None:
+        action = transition.action
+        self._extend(observation[len(self.tokens) :], None, 0.0)
+        self._extend(action.tokens, action.logprobs, advantage)
+
+    def _extend(self, tokens: Sequence[int], logprobs: Sequence[float] | None, advantage: float) -> None:
+        if logprobs is not None and len(logprobs) != len(tokens):
+            raise InputError(f"an action has {len(tokens)} tokens and {len(logprobs)} logprobs; they must match")
+        self.tokens += tokens
+        self._logprobs += [0.0] * len(tokens) if logprobs is None else logprobs
+        self._advantages += [advantage] * len(tokens)
+        self._mask += [float(logprobs is not None)] * len(tokens)
+
+    def to_datum(self) -> tinker.Datum:
+        def targets(values: list[float]) -> tinker.TensorData:
+            return tinker.TensorData.from_numpy(np.asarray(values[1:], dtype=np.float32))
+
+        return tinker.Datum(
+            model_input=tinker.ModelInput.from_ints(self.tokens[:-1]),
+            loss_fn_inputs={
+                "target_tokens": tinker.TensorData.from_numpy(np.asarray(self.tokens[1:], dtype=np.int64)),
+                "logprobs": targets(self._logprobs),
+                "advantages": targets(self._advantages),
+                "mask": targets(self._mask),
+            },
+        )

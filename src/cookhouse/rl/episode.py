@@ -1,0 +1,123 @@
+"""One episode: the model acts, the environment answers, until either ends it or a limit does."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import tinker
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.rl.env import Env, StepResult, StopCondition
+from cookhouse.rl.limits import RolloutLimits
+from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
+from cookhouse.rl.trajectory import Trajectory, Transition
+
+Origin = Literal["env", "sampling"]
+
+
+class AttemptFailedError(Exception):
+    """An exception of the environment or the sampler (the cause), attributed."""
+
+    def __init__(self, origin: Origin, cause: Exception) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}")
+        self.origin = origin
+
+
+@contextmanager
+def attributed_to(origin: Origin) -> Iterator[None]:
+    """Whatever the body raises becomes an `AttemptFailedError` of `origin`; cancellation passes."""
+    try:
+        yield
+    except Exception as error:
+        raise AttemptFailedError(origin, error) from error
+
+
+async def sample_actions(
+    sampler: GroupSampler,
+    observation: tinker.ModelInput,
+    stop: StopCondition,
+    *,
+    num_samples: int,
+    max_tokens: int | None,
+    seed: int,
+) -> Sequence[TokensWithLogprobs]:
+    """One request. Raises `AttemptFailedError` of `sampling`."""
+    with attributed_to("sampling"):
+        actions = await sampler.sample(observation, stop, num_samples=num_samples, max_tokens=max_tokens, seed=seed)
+        if len(actions) != num_samples:
+            raise ServiceError(f"the sampler was asked for {num_samples} samples and gave {len(actions)}")
+        if not all(action.tokens for action in actions):
+            raise ServiceError("the sampler gave a sample without tokens")
+    return actions
+
+
+def first_tokens_left(observation: tinker.ModelInput, limits: RolloutLimits) -> int | None:
+    """Tokens that the first action may have. Raises `InputError` if the prompt leaves none."""
+    left = tokens_left(observation, limits)
+    if left is not None and left < 1:
+        raise InputError(
+            f"the first observation has {observation.length} tokens and max_tokens is {limits.max_tokens}; "
+            "raise the limit or shorten the prompt"
+        )
+    return left
+
+
+def tokens_left(observation: tinker.ModelInput, limits: RolloutLimits) -> int | None:
+    """Tokens that may follow an observation; None without a limit."""
+    return None if limits.max_tokens is None else limits.max_tokens - observation.length
+
+
+async def play(
+    env: Env,
+    sampler: GroupSampler,
+    observation: tinker.ModelInput,
+    first_action: TokensWithLogprobs,
+    *,
+    limits: RolloutLimits,
+    seed_of_turn: Callable[[int], int],
+) -> Trajectory:
+    """The episode that follows the first action. Raises `AttemptFailedError`."""
+    transitions: list[Transition] = []
+    action = first_action
+    num_tool_calls = 0
+    for turn in itertools.count(1):
+        with attributed_to("env"):
+            result = await env.step(action.tokens)
+        transitions.append(_transition(observation, action, result))
+        num_tool_calls += result.num_tool_calls
+        observation = result.next_observation
+        stop_reason = _stop_reason(result, limits, num_turns=turn, num_tool_calls=num_tool_calls)
+        if stop_reason is not None:
+            return Trajectory(transitions=transitions, final_observation=observation, stop_reason=stop_reason)
+        [action] = await sample_actions(
+            sampler,
+            observation,
+            result.next_stop_condition,
+            num_samples=1,
+            max_tokens=tokens_left(observation, limits),
+            seed=seed_of_turn(turn),
+        )
+    raise AssertionError("an endless count ended")
+
+
+def _transition(observation: tinker.ModelInput, action: TokensWithLogprobs, result: StepResult) -> Transition:
+    return Transition(
+        observation=observation,
+        action=action,
+        reward=result.reward,
+        episode_done=result.episode_done,
+        metrics=result.metrics,
+        logs=result.logs,
+    )
+
+
+def _stop_reason(result: StepResult, limits: RolloutLimits, *, num_turns: int, num_tool_calls: int) -> str | None:
+    if result.episode_done:
+        return "done"
+    if limits.max_turns is not None and num_turns >= limits.max_turns:
+        return "max_turns"
+    if limits.max_tool_calls is not None and num_tool_calls > limits.max_tool_calls:
+        return "max_tool_calls"
+    left = tokens_left(result.next_observation, limits)
+    return "max_tokens" if left is not None and left < 1 else None

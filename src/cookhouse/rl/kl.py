@@ -1,0 +1,101 @@
+"""Divergence of the weights that sampled from the weights that train, or from a reference; figures and penalty.
+
+q is the logprob recorded when a token was sampled, lp its logprob under other weights, d = q − lp. Every mean is over
+the sampled (masked) tokens of all datums.
+
+Legend: T positions of a datum, D datums, M the sampled tokens of all datums end to end.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tinker
+from numpy.typing import ArrayLike, NDArray
+
+from cookhouse.errors import InputError
+from cookhouse.rl.advantages import discounted_future_sum
+
+
+def sampling_metrics(data_D: Sequence[tinker.Datum]) -> dict[str, float]:
+    """`optim/entropy`: −mean q in nats, an unbiased estimate at temperature 1. Nothing if no token was sampled."""
+    q_M = _sampled(data_D, [datum.loss_fn_inputs["logprobs"].to_numpy() for datum in data_D])
+    return {"optim/entropy": float(-q_M.mean())} if q_M.size else {}
+
+
+def kl_metrics(
+    data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[ArrayLike], *, suffix: str = ""
+) -> dict[str, float]:
+    """`optim/kl_sample_train_v1` = mean d and `v2` = ½ mean d², in nats, with lp as the trainer gave it.
+
+    `suffix` is appended, such as `_post` for lp after the step. Nothing if no token was sampled.
+
+    Raises:
+        InputError: logprobs that do not match the datums.
+    """
+    d_M = _log_ratios(data_D, logprobs_D_T)
+    if not d_M.size:
+        return {}
+    return {
+        f"optim/kl_sample_train_v1{suffix}": float(d_M.mean()),
+        f"optim/kl_sample_train_v2{suffix}": float(0.5 * np.mean(d_M**2)),
+    }
+
+
+def clip_metrics(
+    data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[ArrayLike], *, low: float, high: float
+) -> dict[str, float]:
+    """`optim/clip_frac`: share of sampled tokens whose ratio exp(lp − q) is below `low` or above `high`.
+
+    Nothing if no token was sampled; errors as above. Such a ratio would be clipped, whether or not the sign of the
+    advantage makes the clipped side count.
+    """
+    ratio_M = np.exp(-_log_ratios(data_D, logprobs_D_T))
+    return {"optim/clip_frac": float(np.mean((ratio_M < low) | (ratio_M > high)))} if ratio_M.size else {}
+
+
+def kl_penalty(
+    data_D: Sequence[tinker.Datum], reference_D_T: Sequence[ArrayLike], *, coef: float, gamma: float = 0.0
+) -> tuple[list[tinker.Datum], dict[str, float]]:
+    """Datums with coef · mask · (mean d − d) added to their advantages, d against the reference's logprobs.
+
+    With `gamma` above 0 each token gets Σ γ^k of its own term and those k positions on, observations counted among the
+    positions; the sum is masked again, since observations have no advantage. The figure is `optim/kl_reference` = mean
+    d in nats.
+
+    Raises:
+        InputError: no token was sampled, or logprobs that do not match the datums.
+    """
+    d_M = _log_ratios(data_D, reference_D_T)
+    if not d_M.size:
+        raise InputError("there is no sampled token to penalize")
+    mean = float(d_M.mean())
+    penalized = []
+    for datum, reference_T in zip(data_D, reference_D_T, strict=True):
+        mask_T = datum.loss_fn_inputs["mask"].to_numpy().astype(np.float64)
+        d_T = datum.loss_fn_inputs["logprobs"].to_numpy().astype(np.float64) - np.asarray(reference_T, dtype=np.float64)
+        # Where nothing was sampled d means nothing, and may be NaN: chosen, not multiplied.
+        term_T = np.where(mask_T > 0, coef * (mean - d_T), 0.0)
+        if gamma > 0:
+            term_T = np.where(mask_T > 0, discounted_future_sum(term_T, gamma), 0.0)
+        advantages_T = datum.loss_fn_inputs["advantages"].to_numpy() + term_T
+        inputs = {**datum.loss_fn_inputs, "advantages": tinker.TensorData.from_numpy(advantages_T.astype(np.float32))}
+        penalized.append(tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs))
+    return penalized, {"optim/kl_reference": mean}
+
+
+def _log_ratios(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[ArrayLike]) -> NDArray[np.float64]:
+    q_M = _sampled(data_D, [datum.loss_fn_inputs["logprobs"].to_numpy() for datum in data_D])
+    return q_M - _sampled(data_D, logprobs_D_T)
+
+
+def _sampled(data_D: Sequence[tinker.Datum], values_D_T: Sequence[ArrayLike]) -> NDArray[np.float64]:
+    """Values at the sampled tokens of all datums, float64."""
+    if len(data_D) != len(values_D_T):
+        raise InputError(f"there are {len(data_D)} datums and logprobs of {len(values_D_T)}; they must match")
+    parts = [np.zeros(0)]
+    for index, (datum, values) in enumerate(zip(data_D, values_D_T, strict=True)):
+        mask_T, values_T = datum.loss_fn_inputs["mask"].to_numpy(), np.asarray(values, dtype=np.float64)
+        if mask_T.shape != values_T.shape:
+            raise InputError(f"datum {index} has {mask_T.size} targets and {values_T.size} logprobs; they must match")
+        parts.append(values_T[mask_T > 0])
+    return np.concatenate(parts)

@@ -1,0 +1,119 @@
+"""Figures of rollouts. What was not measured has no key; every mean names its denominator.
+
+Legend: P groups, one for each problem.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from cookhouse.rl.failures import GroupFailedError
+from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup
+
+_GOOD_REWARD = 0.5
+"""A group whose rewards are all equal is all good from here on, and all bad below."""
+
+
+def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
+    """`env/all/…`, and `env/<tag>/…` for each tag that some of the groups lack. Under each:
+
+    reward/total          mean total reward per trajectory
+    ac_tokens_per_turn    sampled tokens per turn
+    ob_tokens_per_turn    tokens of the whole observation per turn
+    turns_per_episode     turns per trajectory
+    total_episodes, total_turns, total_ac_tokens
+    by_group/frac_mixed, frac_all_good, frac_all_bad     shares of groups: rewards differ, or all equal from 0.5 on,
+                                                         or all equal below
+    stop/<reason>         share of trajectories that ended so
+    <name>                mean of an environment's own metric over the steps and groups that reported it
+    """
+    scopes = {"all": list(groups_P)}
+    for tag in sorted({tag for group in groups_P for tag in group.tags}):
+        tagged = [group for group in groups_P if tag in group.tags]
+        if len(tagged) < len(groups_P):
+            scopes[tag] = tagged
+    return {f"env/{scope}/{name}": value for scope, groups in scopes.items() for name, value in _scope(groups).items()}
+
+
+def failure_metrics(groups_P: Sequence[TrajectoryGroup], lost: Sequence[GroupFailedError] = ()) -> dict[str, float]:
+    """Counts of what went wrong in groups that came back and groups that were lost.
+
+    rollouts/failures/env, rollouts/failures/sampling     failed attempts
+    rollouts/retried       members that failed an attempt and gave a trajectory after all
+    rollouts/dropped       members given up in groups that went on without them
+    rollouts/groups_failed
+    """
+    counts: Counter[str] = Counter()
+    for group in groups_P:
+        given_up = {failure.member for failure in group.failures if failure.outcome == "given_up"}
+        retried = {failure.member for failure in group.failures if failure.outcome == "retried"} - given_up
+        counts["retried"] += len(retried)
+        counts["dropped"] += len(given_up)
+    for failure in _all_failures(groups_P, lost):
+        counts[f"failures/{failure.origin}"] += 1
+    counts["groups_failed"] = len(lost)
+    names = ("failures/env", "failures/sampling", "retried", "dropped", "groups_failed")
+    return {f"rollouts/{name}": float(counts[name]) for name in names}
+
+
+def _all_failures(groups_P: Sequence[TrajectoryGroup], lost: Sequence[GroupFailedError]) -> Iterable[RolloutFailure]:
+    for failures in [*(group.failures for group in groups_P), *(error.failures for error in lost)]:
+        yield from failures
+
+
+def _scope(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
+    trajectories = [trajectory for group in groups_P for trajectory in group.trajectories_G]
+    if not trajectories:
+        return {}
+    return {
+        "reward/total": float(np.mean([reward for group in groups_P for reward in group.get_total_rewards()])),
+        **_lengths(trajectories),
+        **_by_group(groups_P),
+        **_stop_reasons(trajectories),
+        **_own_metrics(groups_P),
+    }
+
+
+def _lengths(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    turns = [transition for trajectory in trajectories for transition in trajectory.transitions]
+    num_action_tokens = sum(len(turn.action.tokens) for turn in turns)
+    totals = {
+        "total_episodes": float(len(trajectories)),
+        "total_turns": float(len(turns)),
+        "total_ac_tokens": float(num_action_tokens),
+        "turns_per_episode": len(turns) / len(trajectories),
+    }
+    if not turns:
+        return totals
+    return {
+        **totals,
+        "ac_tokens_per_turn": num_action_tokens / len(turns),
+        "ob_tokens_per_turn": sum(turn.observation.length for turn in turns) / len(turns),
+    }
+
+
+def _by_group(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
+    kinds = Counter(_kind(group.get_total_rewards()) for group in groups_P if group.trajectories_G)
+    num_groups = kinds.total()
+    return {f"by_group/frac_{kind}": kinds[kind] / num_groups for kind in ("mixed", "all_good", "all_bad")}
+
+
+def _kind(rewards_G: Sequence[float]) -> str:
+    if len(set(rewards_G)) > 1:
+        return "mixed"
+    return "all_good" if rewards_G[0] >= _GOOD_REWARD else "all_bad"
+
+
+def _stop_reasons(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    reasons = Counter(trajectory.stop_reason for trajectory in trajectories)
+    return {f"stop/{reason}": count / len(trajectories) for reason, count in sorted(reasons.items())}
+
+
+def _own_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
+    reports: list[Mapping[str, float]] = []
+    for group in groups_P:
+        reports += group.group_metrics_G
+        reports += [turn.metrics for trajectory in group.trajectories_G for turn in trajectory.transitions]
+    names = sorted({name for report in reports for name in report})
+    return {name: float(np.mean([report[name] for report in reports if name in report])) for name in names}
