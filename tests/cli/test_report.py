@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cookhouse.cli.report import PreviewSink, make_console, print_plan, print_previews, print_summary
 from cookhouse.telemetry import Event
-from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
+from cookhouse.workflows import AnswerSample, DryRunReport, Figure, RunSummary
 
 
 def console(*, color: bool = False) -> Console:
@@ -31,11 +31,10 @@ def summary(**changes: object) -> RunSummary:
         "num_steps": 10,
         "total_steps": 10,
         "seconds": 61.4,
-        "train_loss": 0.25,
-        "loss_before": 2.5,
-        "loss_after": 0.125,
-        "exact_match_before": 0.0,
-        "exact_match_after": 0.875,
+        "figures": (
+            Figure(name="test/nll", label="held-out loss (nats per token)", before=2.5, after=0.125),
+            Figure(name="test/exact_match", label="held-out exact match", before=0.0, after=0.875, is_share=True),
+        ),
         "samples": (AnswerSample(prompt="2 [b]+ 2?\nquick", expected="4", before="five", after=" 4\n"),),
         "state_path": "tinker://s",
         "sampler_path": "tinker://w",
@@ -68,12 +67,13 @@ def test_an_answer_cannot_play_with_the_terminal() -> None:
 
 def test_what_was_not_measured_is_no_zero() -> None:
     out = console()
-    nothing = dict.fromkeys(("exact_match_before", "exact_match_after", "loss_before", "loss_after"))
-    print_summary(out, summary(**nothing, samples=()), "cookhouse")
+    nothing = Figure(name="test/nll", label="held-out loss", before=None, after=None)
+    half = Figure(name="test/exact_match", label="exact match", before=None, after=0.5, is_share=True)
+    print_summary(out, summary(figures=(nothing,), samples=()), "cookhouse")
     assert "held-out" not in text_of(out)
     out = console()
-    print_summary(out, summary(exact_match_before=None, exact_match_after=None), "cookhouse")
-    assert [line.split()[-2:] for line in text_of(out).splitlines() if "exact match" in line] == [["-", "-"]]
+    print_summary(out, summary(figures=(nothing, half)), "cookhouse")
+    assert [line.split()[-2:] for line in text_of(out).splitlines() if "exact match" in line] == [["-", "50.0%"]]
 
 
 def test_an_interrupted_run_says_how_to_continue() -> None:
@@ -128,25 +128,11 @@ def test_a_plan_names_its_figures() -> None:
         recipe="supervised",
         config={"batch_size": 8},
         folder=Path("runs/x"),
-        renderer_name="qwen3_instruct",
-        tokenizer_name="cookhouse/tiny",
-        num_conversations=2000,
-        num_examples=2001,
-        num_tokens=40_000,
-        num_trained_tokens=10_000,
-        num_truncated=3,
-        longest_tokens=90,
-        num_test_conversations=0,
-        steps_per_epoch=250,
-        total_steps=500,
-        adapter_parameters=1_000_000,
-        adapter_bytes=16_000_000,
+        facts={"tokens": "40,000, of which 10,000 (25.0%) are trained on", "steps": "500 in all"},
         previews=(),
     )
     print_plan(out, plan)
     text = text_of(out)
     assert "batch_size = 8" in text
-    assert "40,000, of which 10,000 (25.0%) are trained on" in text
-    assert "500 in all, 250 per epoch" in text
-    assert "2,001, of which 3 are cut" in text
-    assert "1,000,000 parameters, 16.0 MB" in text
+    assert "tokens           40,000, of which 10,000 (25.0%) are trained on" in text
+    assert "run folder       runs/x" in text

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 MakeConfig = Callable[..., SupervisedConfig]
 
 
-def parrot(theta: Any, prompt_T: Sequence[int]) -> Sequence[int]:
+def parrot(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:  # noqa: ARG001
     """Answers as the data does once the fake model has been trained at all, and with nothing before."""
     tokenizer = get_tokenizer("cookhouse/tiny")
     asked = tokenizer.decode(prompt_T).rpartition("say ")[2].split("<")[0]
@@ -63,10 +63,11 @@ async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: Mak
     result = await run("supervised", make_config(learning_rate=0.5), connect=service.connect, sinks=[events])
     summary, folder = result.summary, result.summary.folder
     assert (summary.num_steps, summary.total_steps, summary.is_interrupted) == (6, 6, False)
-    assert summary.loss_before is not None
-    assert summary.loss_after is not None
-    assert summary.loss_after < summary.loss_before
-    assert (summary.exact_match_before, summary.exact_match_after) == (0.0, 1.0)
+    loss_before, loss_after = summary.before("test/nll"), summary.after("test/nll")
+    assert loss_before is not None
+    assert loss_after is not None
+    assert loss_after < loss_before
+    assert (summary.before("test/exact_match"), summary.after("test/exact_match")) == (0.0, 1.0)
     assert [(s.prompt, s.expected, s.before, s.after) for s in summary.samples] == [
         ("say 0", "0 is said", "what?", "0 is said"),
         ("say 2", "2 is said", "what?", "2 is said"),
@@ -77,8 +78,8 @@ async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: Mak
 
     rows = read_metrics(folder / "metrics.jsonl")
     assert [row["step"] for row in rows] == list(range(7))
-    assert rows[0]["test/nll"] == summary.loss_before
-    assert rows[6]["test/nll"] == summary.loss_after
+    assert rows[0]["test/nll"] == summary.before("test/nll")
+    assert rows[6]["test/nll"] == summary.after("test/nll")
     assert [point.name for point in CheckpointFile(folder / "checkpoints.jsonl").read()] == [
         "000002",
         "000004",
@@ -94,7 +95,7 @@ async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: Mak
 
 async def test_run_without_held_out_conversations_measures_nothing(make_config: MakeConfig) -> None:
     result = await run("supervised", make_config(test_path=None), connect=FakeService().connect)
-    assert (result.summary.loss_before, result.summary.exact_match_after) == (None, None)
+    assert (result.summary.before("test/nll"), result.summary.after("test/exact_match")) == (None, None)
     assert result.summary.samples == []
 
 
@@ -114,15 +115,15 @@ async def test_ctrl_c_saves_and_resuming_gives_the_same_losses(make_config: Make
         summary.next_command == f"cookhouse run supervised log_path={summary.folder} behavior_if_log_dir_exists=resume"
     )
     assert service.closed_with == "interrupted"
-    assert summary.loss_before is not None
-    assert summary.loss_after is None
+    assert summary.before("test/nll") is not None
+    assert summary.after("test/nll") is None
 
     later = FakeService(states=service.states)
     config = make_config(behavior_if_log_dir_exists="resume")
     resumed = await run("supervised", config, connect=later.connect)
     assert losses(summary.folder) == losses(whole.summary.folder)
-    assert resumed.summary.loss_before == whole.summary.loss_before
-    assert resumed.summary.loss_after == whole.summary.loss_after
+    assert resumed.summary.before("test/nll") == whole.summary.before("test/nll")
+    assert resumed.summary.after("test/nll") == whole.summary.after("test/nll")
     assert [s.before for s in resumed.summary.samples] == [s.before for s in whole.summary.samples]
 
 
@@ -154,7 +155,7 @@ async def test_finished_run_can_be_resumed_without_training(make_config: MakeCon
     config = make_config(behavior_if_log_dir_exists="resume")
     result = await run("supervised", config, connect=again.connect)
     assert not [call for call in again.calls if call.kind in ("optim_step", "save_state")]
-    assert result.summary.loss_after == done.summary.loss_after
+    assert result.summary.after("test/nll") == done.summary.after("test/nll")
     assert read_metrics(result.summary.folder / "metrics.jsonl") == rows
 
 
@@ -302,11 +303,9 @@ def test_defaults_are_those_of_the_vetted_run(model: str, batch_size: int, learn
 def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     report = dry_run("sl_basic", make_config())
-    assert (report.num_conversations, report.num_test_conversations) == (12, 4)
-    assert (report.steps_per_epoch, report.total_steps) == (3, 6)
-    assert 0 < report.num_trained_tokens < report.num_tokens
-    assert report.adapter_parameters is not None
-    assert report.adapter_bytes == 16 * report.adapter_parameters
+    assert report.facts["conversations"] == "12 to train on, 4 held out"
+    assert report.facts["steps"] == "6 in all, 3 per epoch"
+    assert report.facts["adapter"].endswith("MB with gradient and moments")
     assert [text for text, is_trained in report.previews[0] if is_trained] == ["0 is said<|im_end|>"]
     assert sorted(tmp_path.iterdir()) == before
 

@@ -26,20 +26,8 @@ def print_plan(console: Console, plan: DryRunReport) -> None:
     console.print("settings")
     for name, value in plan.config.items():
         console.print(f"  {name} = {value}")
-    share = plan.num_trained_tokens / plan.num_tokens if plan.num_tokens else 0.0
-    facts = {
-        "tokenizer": plan.tokenizer_name,
-        "renderer": plan.renderer_name,
-        "conversations": f"{plan.num_conversations:,} to train on, {plan.num_test_conversations:,} held out",
-        "examples": f"{plan.num_examples:,}, of which {plan.num_truncated:,} are cut to max_length",
-        "tokens": f"{plan.num_tokens:,}, of which {plan.num_trained_tokens:,} ({share:.1%}) are trained on",
-        "longest example": f"{plan.longest_tokens:,} tokens",
-        "steps": f"{plan.total_steps:,} in all, {plan.steps_per_epoch:,} per epoch",
-        "adapter": _adapter(plan),
-        "run folder": str(plan.folder),
-    }
     console.print("\nplan")
-    for name, fact in facts.items():
+    for name, fact in {**plan.facts, "run folder": str(plan.folder)}.items():
         console.print(f"  {name:<16} {fact}")
     print_previews(console, plan.previews)
 
@@ -78,12 +66,6 @@ def _first_characters(pieces: Iterable[tuple[str, bool]]) -> Iterator[tuple[str,
         yield text, is_trained
 
 
-def _adapter(plan: DryRunReport) -> str:
-    if plan.adapter_parameters is None or plan.adapter_bytes is None:
-        return "size unknown: the model's config cannot be read here"
-    return f"{plan.adapter_parameters:,} parameters, {plan.adapter_bytes / 1e6:,.1f} MB with gradient and moments"
-
-
 def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     """What came of a run, and what to type next; `program` is how the user calls cookhouse."""
     done = "done"
@@ -93,16 +75,12 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         f"\n{summary.recipe} of {summary.model_name}: {done} after {summary.num_steps} of {summary.total_steps} steps, "
         f"{summary.seconds:.0f} s"
     )
-    rows = [
-        ("held-out loss (nats per token)", _number(summary.loss_before), _number(summary.loss_after)),
-        ("held-out exact match", _share(summary.exact_match_before), _share(summary.exact_match_after)),
-    ]
-    if any(cell is not None for _, *cells in rows for cell in cells):
+    measured = [figure for figure in summary.figures if (figure.before, figure.after) != (None, None)]
+    if measured:
         console.print(f"\n{'':<32}{'before':>10}{'after':>10}", style="dim")
-        for name, before, after in rows:
-            console.print(f"{name:<32}{before or '-':>10}{after or '-':>10}", style="bold")
-    if summary.train_loss is not None:
-        console.print(f"{'training loss of the last step':<32}{'':>10}{summary.train_loss:>10.4f}")
+    for figure in measured:
+        before, after = (_amount(value, is_share=figure.is_share) for value in (figure.before, figure.after))
+        console.print(f"{figure.label:<32}{before:>10}{after:>10}", style="bold")
     for sample in summary.samples:
         _print_sample(console, sample)
     console.print(f"\nrun folder   {summary.folder}")
@@ -128,9 +106,7 @@ def _one_line(text: str) -> str:
     return line[: _ANSWER_CHARACTERS - 1] + "…" if len(line) > _ANSWER_CHARACTERS else line or "(nothing)"
 
 
-def _number(value: float | None) -> str | None:
-    return None if value is None else f"{value:.4f}"
-
-
-def _share(value: float | None) -> str | None:
-    return None if value is None else f"{value:.1%}"
+def _amount(value: float | None, *, is_share: bool) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1%}" if is_share else f"{value:.4f}"

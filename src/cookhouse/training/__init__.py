@@ -14,18 +14,28 @@ from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop import Evaluation, FinishedStep, LoopOutcome, LoopSlots, SlotNames, TrainingLoop
 from cookhouse.training.objective import CrossEntropy, Objective
 from cookhouse.training.optimizer import AdamSchedule
+from cookhouse.training.policy import Policy, PolicySampler, Sampling
+from cookhouse.training.policy_loss import CLIPPED_LOSSES, PolicyLoss
+from cookhouse.training.rollout_batch import AdvantageSpec, Batch, ComputeLogprobs, RolloutBatcher
+from cookhouse.training.rollout_log import GroupId, RolloutLog
+from cookhouse.training.rollout_pool import FinishedGroup, Rollout, RolloutPool
+from cookhouse.training.rollout_source import RolloutSource, StepPlan
 from cookhouse.training.session import Session, SessionSpec, SessionStatus, open_session, service_errors
 from cookhouse.training.source import Batches, Source, SupervisedSource
 from cookhouse.training.step_log import StepLog
 from cookhouse.training.work import Cursor, Work
 
 __all__ = [
+    "CLIPPED_LOSSES",
     "AdamSchedule",
+    "AdvantageSpec",
+    "Batch",
     "Batches",
     "Cadence",
     "Checkpoint",
     "CheckpointFile",
     "CheckpointKind",
+    "ComputeLogprobs",
     "Connect",
     "CrossEntropy",
     "Cursor",
@@ -33,12 +43,23 @@ __all__ = [
     "FakeSamplingClient",
     "FakeService",
     "FakeTrainingClient",
+    "FinishedGroup",
     "FinishedStep",
+    "GroupId",
     "Interrupt",
     "LoopOutcome",
     "LoopSlots",
     "Objective",
     "PendingCheckpoint",
+    "Policy",
+    "PolicyLoss",
+    "PolicySampler",
+    "Rollout",
+    "RolloutBatcher",
+    "RolloutLog",
+    "RolloutPool",
+    "RolloutSource",
+    "Sampling",
     "SamplingClient",
     "Service",
     "Session",
@@ -47,6 +68,7 @@ __all__ = [
     "SlotNames",
     "Source",
     "StepLog",
+    "StepPlan",
     "SupervisedSource",
     "TrainingClient",
     "TrainingLoop",

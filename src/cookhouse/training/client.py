@@ -44,6 +44,8 @@ class SamplingClient(Protocol):
         self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
     ) -> Awaitable[tinker.SampleResponse]: ...
 
+    def compute_logprobs(self, prompt: tinker.ModelInput) -> Awaitable[list[float | None]]: ...
+
 
 class Service(Protocol):
     """`tinker.ServiceClient`: makes the other two, and ends the session."""
@@ -55,6 +57,10 @@ class Service(Protocol):
     def create_training_client_from_state(self, path: str) -> Awaitable[TrainingClient]: ...
 
     def create_training_client_from_state_with_optimizer(self, path: str) -> Awaitable[TrainingClient]: ...
+
+    def create_sampling_client(
+        self, model_path: str | None = None, base_model: str | None = None
+    ) -> Awaitable[SamplingClient]: ...
 
     def close(
         self, status: Literal["success", "errored", "interrupted"], detail: str | None = None

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 _NUM_BUCKETS = 512
 _T = TypeVar("_T")
 
-Answer = Callable[[NDArray[np.float64], Sequence[int]], Sequence[int]]
-"""Sampled tokens, from the weights and the prompt's tokens."""
+Answer = Callable[[NDArray[np.float64], Sequence[int], np.random.Generator], Sequence[int]]
+"""Sampled tokens, from the weights, the prompt's tokens and a source of chance seeded by the request."""
 Gate = Callable[[str, int], Awaitable[None]]
 """Awaited before an answer is given, with the request's kind and number; may wait, or raise what the request raises."""
 
@@ -44,7 +44,11 @@ class FakeState:
     num_steps: int = 0
 
 
-def _last_token_thrice(theta: NDArray[np.float64], prompt_T: Sequence[int]) -> Sequence[int]:  # noqa: ARG001
+def _last_token_thrice(
+    theta: NDArray[np.float64],  # noqa: ARG001
+    prompt_T: Sequence[int],
+    chance: np.random.Generator,  # noqa: ARG001
+) -> Sequence[int]:
     return [prompt_T[-1]] * 3
 
 
@@ -84,6 +88,13 @@ class FakeService:
 
     def create_training_client_from_state_with_optimizer(self, path: str) -> "Awaitable[FakeTrainingClient]":
         return self.request("load_state", FakeTrainingClient(self, copy.deepcopy(self.states[path])))
+
+    def create_sampling_client(
+        self, model_path: str | None = None, base_model: str | None = None
+    ) -> "Awaitable[FakeSamplingClient]":
+        del base_model
+        theta = np.zeros(_NUM_BUCKETS) if model_path is None else self.states[model_path].theta.copy()
+        return self.request("create_sampling_client", FakeSamplingClient(self, theta))
 
     def close(self, status: Literal["success", "errored", "interrupted"], detail: str | None = None) -> Awaitable[None]:
         del detail
@@ -126,14 +137,12 @@ class FakeTrainingClient:
     def forward(
         self, data: list[tinker.Datum], loss_fn: str, loss_fn_config: Mapping[str, float | str] | None = None
     ) -> "FakeFuture[tinker.ForwardBackwardOutput]":
-        _only_cross_entropy(loss_fn, loss_fn_config)
-        return self._service.request("forward", _output(self._state.theta, data)[0])
+        return self._service.request("forward", _output(self._state.theta, data, loss_fn, loss_fn_config)[0])
 
     def forward_backward(
         self, data: list[tinker.Datum], loss_fn: str, loss_fn_config: Mapping[str, float | str] | None = None
     ) -> "FakeFuture[tinker.ForwardBackwardOutput]":
-        _only_cross_entropy(loss_fn, loss_fn_config)
-        output, gradient = _output(self._state.theta, data)
+        output, gradient = _output(self._state.theta, data, loss_fn, loss_fn_config)
         self._state.gradient += gradient
         return self._service.request("forward_backward", output)
 
@@ -180,37 +189,60 @@ class FakeSamplingClient:
     def sample(
         self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
     ) -> "FakeFuture[tinker.SampleResponse]":
-        tokens = list(self._service.answer(self._theta, prompt.to_ints()))[: sampling_params.max_tokens]
-        sequences = [
-            tinker.types.SampledSequence(
-                stop_reason="stop",
-                sequence_id=f"synthetic-{index}",
-                tokens_np=np.array(tokens, dtype=np.int32),
-                logprobs_np=np.zeros(len(tokens), dtype=np.float32),
+        sequences = []
+        for index in range(num_samples):
+            chance = np.random.default_rng((sampling_params.seed or 0, index))
+            answer = self._service.answer(self._theta, prompt.to_ints(), chance)
+            tokens_T = np.array(answer[: sampling_params.max_tokens], dtype=np.int32)
+            sequences.append(
+                tinker.types.SampledSequence(
+                    stop_reason="stop",
+                    sequence_id=f"synthetic-{index}",
+                    tokens_np=tokens_T,
+                    logprobs_np=_logprobs(self._theta, tokens_T).astype(np.float32),
+                )
             )
-            for index in range(num_samples)
-        ]
         return self._service.request("sample", tinker.SampleResponse(sequences=sequences))
 
+    def compute_logprobs(self, prompt: tinker.ModelInput) -> "FakeFuture[list[float | None]]":
+        tokens_T = np.array(prompt.to_ints(), dtype=np.int32)
+        logprobs = _logprobs(self._theta, tokens_T).astype(np.float32).tolist()
+        return self._service.request("compute_logprobs", [None, *logprobs[1:]])
 
-def _only_cross_entropy(loss_fn: str, loss_fn_config: Mapping[str, float | str] | None) -> None:
-    if loss_fn != "cross_entropy" or loss_fn_config:
-        raise ValueError(f"the fake service has no loss {loss_fn!r} with {loss_fn_config}; it has plain cross_entropy")
+
+def _logprobs(theta: NDArray[np.float64], tokens_T: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(-np.logaddexp(0.0, 2.0 - theta[tokens_T % _NUM_BUCKETS]))
 
 
 def _output(
-    theta: NDArray[np.float64], data_D: Sequence[tinker.Datum]
+    theta: NDArray[np.float64],
+    data_D: Sequence[tinker.Datum],
+    loss_fn: str,
+    loss_fn_config: Mapping[str, float | str] | None,
 ) -> tuple[tinker.ForwardBackwardOutput, NDArray[np.float64]]:
-    """Per-token logprobs, and the gradient of -Σ weight·logprob by theta."""
+    """Per-token logprobs, and the gradient of the loss by theta.
+
+    `cross_entropy` is -Σ weight·logprob, `importance_sampling` -Σ exp(logprob - q)·advantage.
+    """
+    if loss_fn not in ("cross_entropy", "importance_sampling") or loss_fn_config:
+        raise ValueError(
+            f"the fake service has no loss {loss_fn!r} with {loss_fn_config}; it has plain cross_entropy and "
+            "importance_sampling"
+        )
     gradient = np.zeros(_NUM_BUCKETS)
     fields_D, loss = [], 0.0
     for datum in data_D:
-        bucket_T = datum.loss_fn_inputs["target_tokens"].to_numpy() % _NUM_BUCKETS
-        weight_T = datum.loss_fn_inputs["weights"].to_numpy().astype(np.float64)
-        logprob_T = -np.logaddexp(0.0, 2.0 - theta[bucket_T])
+        inputs = {name: tensor.to_numpy() for name, tensor in datum.loss_fn_inputs.items()}
+        bucket_T = inputs["target_tokens"] % _NUM_BUCKETS
+        logprob_T = _logprobs(theta, bucket_T)
+        if loss_fn == "cross_entropy":
+            weight_T = inputs["weights"].astype(np.float64)
+            loss -= float(weight_T @ logprob_T)
+        else:
+            weight_T = np.exp(logprob_T - inputs["logprobs"]) * inputs["advantages"]
+            loss -= float(np.sum(weight_T))
         np.add.at(gradient, bucket_T, -weight_T * (1.0 - np.exp(logprob_T)))
         fields_D.append({"logprobs": tinker.TensorData.from_numpy(logprob_T.astype(np.float32))})
-        loss -= float(weight_T @ logprob_T)
     output = tinker.ForwardBackwardOutput(
         loss_fn_output_type="ArrayRecord",
         loss_fn_outputs=fields_D,

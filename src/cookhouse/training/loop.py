@@ -51,8 +51,8 @@ class FinishedStep:
 
     cursor: Cursor
     metrics: Mapping[str, float]
-    """Of the work, the objective, the optimizer (mean over the step's updates), and the evaluation of the weights
-    before the step, if one was due."""
+    """Of the work and the optimizer (each a mean over the step's pieces or updates that report it), of the objective,
+    and of the evaluation of the weights before the step, if one was due."""
     seconds: float
     """Since the step before it finished or, for the first, since it was submitted; waiting for evaluations left out."""
 
@@ -270,10 +270,10 @@ class TrainingLoop:
     def _log(self, answered: _OpenStep, last: _InFlight) -> None:
         seconds = time.perf_counter() - (self._finished_at or answered.start_seconds)
         metrics = {
-            **{name: value for work, _ in answered.parts for name, value in work.metrics.items()},
+            **_means([work.metrics for work, _ in answered.parts]),
             **self._slots.forward_backward.finish(answered.parts),
             keys.LEARNING_RATE: last.learning_rate,
-            **_mean_update(answered.updates),
+            **{f"optim/{name}": value for name, value in _means(answered.updates).items()},
             **answered.evaluation,
         }
         self._finished_at, self._metrics = time.perf_counter(), metrics
@@ -304,8 +304,8 @@ class TrainingLoop:
         await asyncio.gather(*self._evaluations, return_exceptions=True)
 
 
-def _mean_update(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The optimizer's own metrics, each a mean over the updates of a step that report it."""
-    names = dict.fromkeys(name for update in updates for name in update)
-    found = {name: [update[name] for update in updates if name in update] for name in names}
-    return {f"optim/{name}": sum(values) / len(values) for name, values in found.items()}
+def _means(reports: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Each metric, a mean over the reports that have it."""
+    names = dict.fromkeys(name for report in reports for name in report)
+    found = {name: [report[name] for report in reports if name in report] for name in names}
+    return {name: sum(values) / len(values) for name, values in found.items()}

@@ -2,7 +2,7 @@
 
 from cookhouse.workflows.evaluation import HeldOutEvaluation
 from cookhouse.workflows.folder import FolderChoice, FolderSpec, RecordedAnswer, RunFolder, choose_folder, open_folder
-from cookhouse.workflows.result import AnswerSample, DryRunReport, RunResult, RunSummary
+from cookhouse.workflows.result import AnswerSample, DryRunReport, Figure, RunResult, RunSummary
 from cookhouse.workflows.runner import RunState, StageError, run_workflow
 from cookhouse.workflows.stage import SlotStage, Stage, stage
 from cookhouse.workflows.supervised import SUPERVISED, SupervisedPlan, SupervisedState
@@ -13,6 +13,7 @@ __all__ = [
     "SUPERVISED",
     "AnswerSample",
     "DryRunReport",
+    "Figure",
     "FolderChoice",
     "FolderSpec",
     "HeldOutEvaluation",

@@ -17,8 +17,22 @@ class AnswerSample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A metric before and after training. What was not measured is None, never 0."""
+
+    name: str
+    """Key of the metric."""
+    label: str
+    """For a person, with its unit."""
+    before: float | None
+    after: float | None
+    is_share: bool = False
+    """Whether it lies in [0, 1] and is shown in percent."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """What is worth telling a person at the end of a run. A figure that was not measured is None, never 0."""
+    """What is worth telling a person at the end of a run."""
 
     recipe: str
     model_name: str
@@ -29,20 +43,21 @@ class RunSummary:
     total_steps: int
     seconds: float
     """Wall-clock time of this call."""
-    train_loss: float | None
-    """Mean negative log-likelihood per trained token (nats) of the last step."""
-    loss_before: float | None
-    loss_after: float | None
-    """Mean negative log-likelihood per trained token (nats) of the held-out conversations."""
-    exact_match_before: float | None
-    exact_match_after: float | None
-    """Share of held-out conversations answered exactly, greedily, in [0, 1]."""
+    figures: Sequence[Figure]
     samples: Sequence[AnswerSample]
     state_path: str | None
     sampler_path: str | None
     """tinker:// paths of the last checkpoint that has one."""
     next_command: str
     """The resume command after an interrupt, else the command that samples from the trained model."""
+
+    def before(self, name: str) -> float | None:
+        """A metric before training, if it was measured."""
+        return next((figure.before for figure in self.figures if figure.name == name), None)
+
+    def after(self, name: str) -> float | None:
+        """A metric after training, if it was measured."""
+        return next((figure.after for figure in self.figures if figure.name == name), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,21 +78,7 @@ class DryRunReport:
     config: Mapping[str, Any]
     """Every field, resolved."""
     folder: Path
-    renderer_name: str
-    tokenizer_name: str
-    num_conversations: int
-    num_examples: int
-    num_tokens: int
-    num_trained_tokens: int
-    num_truncated: int
-    """Examples cut to `max_length`."""
-    longest_tokens: int
-    num_test_conversations: int
-    steps_per_epoch: int
-    total_steps: int
-    adapter_parameters: int | None
-    """None when the model's config cannot be read here."""
-    adapter_bytes: int | None
-    """Weights, gradient and both Adam moments of the adapter in fp32, at the service."""
+    facts: Mapping[str, str]
+    """What was found, in words and with units, by name: tokenizer, steps, adapter and so on."""
     previews: Sequence[Sequence[tuple[str, bool]]] = field(default_factory=tuple)
     """First examples as (text, whether it is trained on) pieces."""

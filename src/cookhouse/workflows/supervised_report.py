@@ -2,14 +2,14 @@
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import lora_parameter_count
 from cookhouse.telemetry import Telemetry, keys, read_metrics
 from cookhouse.training import Interrupt, Service
 from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer, choose_folder
-from cookhouse.workflows.result import AnswerSample, DryRunReport, RunResult, RunSummary
+from cookhouse.workflows.result import AnswerSample, DryRunReport, Figure, RunResult, RunSummary
 from cookhouse.workflows.supervised import (
     SupervisedPlan,
     SupervisedState,
@@ -39,11 +39,7 @@ def supervised_result(state: SupervisedState, *, num_samples: int, seconds: floa
         num_steps=state.outcome.cursor.step,
         total_steps=state.total_steps,
         seconds=seconds,
-        train_loss=last_trained.get(keys.TRAIN_LOSS),
-        loss_before=before.get(keys.TEST_NLL),
-        loss_after=after.get(keys.TEST_NLL),
-        exact_match_before=before.get(keys.TEST_EXACT_MATCH),
-        exact_match_after=after.get(keys.TEST_EXACT_MATCH),
+        figures=_figures(before, last_trained, after),
         samples=_samples(state, num_samples),
         state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
         sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),
@@ -51,6 +47,32 @@ def supervised_result(state: SupervisedState, *, num_samples: int, seconds: floa
     )
     return RunResult(
         state=state, metrics={**state.outcome.metrics, **after}, artifacts=_artifacts(state, summary), summary=summary
+    )
+
+
+def _figures(
+    before: Mapping[str, float], last_trained: Mapping[str, float], after: Mapping[str, float]
+) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            name=keys.TEST_NLL,
+            label="held-out loss (nats per token)",
+            before=before.get(keys.TEST_NLL),
+            after=after.get(keys.TEST_NLL),
+        ),
+        Figure(
+            name=keys.TEST_EXACT_MATCH,
+            label="held-out exact match",
+            before=before.get(keys.TEST_EXACT_MATCH),
+            after=after.get(keys.TEST_EXACT_MATCH),
+            is_share=True,
+        ),
+        Figure(
+            name=keys.TRAIN_LOSS,
+            label="training loss of the last step",
+            before=None,
+            after=last_trained.get(keys.TRAIN_LOSS),
+        ),
     )
 
 
@@ -112,27 +134,28 @@ def dry_run_supervised(plan: SupervisedPlan) -> DryRunReport:
         choice=choose_folder(plan.folder),
     )
     asyncio.run(_prepare(state))
-    parameters = _adapter_parameters(plan)
-    statistics = state.dataset.statistics
     return DryRunReport(
         recipe=plan.folder.recipe,
         config=plan.folder.config,
         folder=plan.folder.path,
-        renderer_name=plan.renderer_name,
-        tokenizer_name=plan.model_name,
-        num_conversations=len(state.train),
-        num_examples=statistics.num_examples,
-        num_tokens=statistics.num_tokens,
-        num_trained_tokens=statistics.num_trained_tokens,
-        num_truncated=statistics.num_truncated,
-        longest_tokens=statistics.longest_tokens,
-        num_test_conversations=len(state.test),
-        steps_per_epoch=len(state.dataset),
-        total_steps=state.total_steps,
-        adapter_parameters=parameters,
-        adapter_bytes=None if parameters is None else parameters * _BYTES_PER_PARAMETER,
+        facts=_facts(state),
         previews=preview(state),
     )
+
+
+def _facts(state: SupervisedState) -> dict[str, str]:
+    plan, found = state.plan, state.dataset.statistics
+    share = found.num_trained_tokens / found.num_tokens if found.num_tokens else 0.0
+    return {
+        "tokenizer": plan.model_name,
+        "renderer": plan.renderer_name,
+        "conversations": f"{len(state.train):,} to train on, {len(state.test):,} held out",
+        "examples": f"{found.num_examples:,}, of which {found.num_truncated:,} are cut to max_length",
+        "tokens": f"{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({share:.1%}) are trained on",
+        "longest example": f"{found.longest_tokens:,} tokens",
+        "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
+        "adapter": adapter_size(plan.model_name, plan.lora_rank),
+    }
 
 
 async def _prepare(state: SupervisedState) -> None:
@@ -144,8 +167,11 @@ async def _no_service() -> Service:
     raise AssertionError("a dry run makes no request")
 
 
-def _adapter_parameters(plan: SupervisedPlan) -> int | None:
+def adapter_size(model_name: str, lora_rank: int) -> str:
+    """Parameters of an adapter, and the memory that it takes at the service."""
     try:
-        return lora_parameter_count(plan.model_name, plan.lora_rank)
-    except InputError:
-        return None  # the weights are elsewhere, with the service
+        parameters = lora_parameter_count(model_name, lora_rank)
+    except InputError:  # the weights are elsewhere, with the service
+        return "size unknown: the model's config cannot be read here"
+    num_bytes = parameters * _BYTES_PER_PARAMETER
+    return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and moments"

@@ -1,0 +1,107 @@
+"""The weights that rollouts sample from: replaced each time the loop publishes, versioned by the steps behind them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import tinker
+
+from cookhouse.rl import StopCondition, TokensWithLogprobs
+from cookhouse.training.client import SamplingClient, TrainingClient
+from cookhouse.training.session import service_errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How tokens are drawn. At temperature 1 with neither cut, their logprobs are the trainer's."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+
+
+class PolicySampler:
+    """One version of the weights; fits `cookhouse.rl.GroupSampler`."""
+
+    def __init__(self, client: SamplingClient, version: int, sampling: Sampling) -> None:
+        self._client = client
+        self._version = version
+        self._sampling = sampling
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    async def sample(
+        self, prompt: tinker.ModelInput, stop: StopCondition, *, num_samples: int, max_tokens: int | None, seed: int
+    ) -> Sequence[TokensWithLogprobs]:
+        limit = self._sampling.max_tokens
+        params = tinker.SamplingParams(
+            max_tokens=limit if max_tokens is None else min(limit, max_tokens),
+            temperature=self._sampling.temperature,
+            top_p=self._sampling.top_p,
+            top_k=self._sampling.top_k,
+            stop=stop,
+            seed=seed,
+        )
+        response = await self._client.sample(prompt, num_samples, params)
+        return [
+            TokensWithLogprobs(tokens=sequence.tokens, maybe_logprobs=sequence.logprobs)
+            for sequence in response.sequences
+        ]
+
+    async def compute_logprobs(self, sequence: tinker.ModelInput) -> Sequence[float | None]:
+        """Logprob of each token given those before it, at temperature 1; None for the first."""
+        return await self._client.compute_logprobs(sequence)
+
+
+class Policy:
+    """Holds the newest version that the service has confirmed; older ones live as long as a rollout holds them."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+        self._current: PolicySampler | None = None
+        self._swaps: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
+        self._on_change: Callable[[], None] = lambda: None
+
+    @property
+    def current(self) -> PolicySampler | None:
+        """The newest version; None before the first.
+
+        Raises:
+            InputError, ServiceError: a publication failed.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._current
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back when there is a newer version, and when a publication failed."""
+        self._on_change = callback
+
+    def publish(self, client: TrainingClient, version: int) -> None:
+        """Request a sampler with the weights as of now, without waiting for it."""
+        pending = client.save_weights_and_get_sampling_client()
+        swap = asyncio.create_task(self._swap(pending, version), name=f"publish weights of step {version}")
+        self._swaps.add(swap)
+        swap.add_done_callback(self._finish_swap)
+
+    async def aclose(self) -> None:
+        """Stop waiting for publications."""
+        for swap in self._swaps:
+            swap.cancel()
+        await asyncio.gather(*self._swaps, return_exceptions=True)
+
+    async def _swap(self, pending: Awaitable[SamplingClient], version: int) -> None:
+        with service_errors(f"publishing the weights of step {version}"):
+            client = await pending
+        if self._current is None or version > self._current.version:
+            self._current = PolicySampler(client, version, self._sampling)
+
+    def _finish_swap(self, swap: asyncio.Task[None]) -> None:
+        self._swaps.discard(swap)
+        if not swap.cancelled():
+            self._error = self._error or swap.exception()
+            self._on_change()

@@ -1,0 +1,51 @@
+"""The service's policy losses over rollouts, and what their answers say."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import tinker
+
+from cookhouse.rl import clip_metrics, for_loss, kl_metrics, sampling_metrics
+from cookhouse.telemetry import keys
+from cookhouse.training.client import TrainingClient
+from cookhouse.training.objective import answered_datums
+from cookhouse.training.work import Work
+
+CLIPPED_LOSSES = frozenset({"ppo", "cispo", "gspo"})
+"""Losses that bound the ratio of new to old probability; the service's own bounds are these, if none are given."""
+DEFAULT_CLIP = (0.8, 1.2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyLoss:
+    """One of the service's losses over sampled tokens with advantages; fits `Objective`."""
+
+    loss_fn: tinker.types.LossFnType = "importance_sampling"
+    config: Mapping[str, float] = field(default_factory=dict)
+    """Options of the loss, such as `clip_low_threshold`."""
+
+    def submit(self, client: TrainingClient, work: Work) -> Awaitable[tinker.ForwardBackwardOutput]:
+        data_D = [for_loss(datum, self.loss_fn) for datum in work.data_D]
+        return client.forward_backward(data_D, self.loss_fn, dict(self.config) or None)
+
+    def finish(self, parts: Sequence[tuple[Work, tinker.ForwardBackwardOutput]]) -> Mapping[str, float]:
+        """Divergence of the sampler from the weights that each piece met, entropy, clipped share, token counts, and the
+        loss as the service reports it, a sum over all tokens.
+        """
+        answered = list(answered_datums(parts))
+        data_D = [datum for datum, _ in answered]
+        logprobs_D_T = [fields["logprobs"].to_numpy() for _, fields in answered]
+        metrics = {
+            **kl_metrics(data_D, logprobs_D_T),
+            **sampling_metrics(data_D),
+            keys.TRAIN_TOKENS: float(sum(datum.model_input.length for datum in data_D)),
+            keys.TRAIN_TRAINED_TOKENS: float(sum(datum.loss_fn_inputs["mask"].to_numpy().sum() for datum in data_D)),
+        }
+        losses = [output.metrics["loss:sum"] for _, output in parts if "loss:sum" in output.metrics]
+        if len(losses) == len(parts):
+            metrics[keys.POLICY_LOSS] = float(sum(losses))
+        if self.loss_fn in CLIPPED_LOSSES:
+            low = self.config.get("clip_low_threshold", DEFAULT_CLIP[0])
+            high = self.config.get("clip_high_threshold", DEFAULT_CLIP[1])
+            metrics |= clip_metrics(data_D, logprobs_D_T, low=low, high=high)
+        return metrics

@@ -1,0 +1,113 @@
+"""Groups of rollouts to the datums that train on them: advantages, assembly, and what a reference adds to them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+
+from cookhouse.rl import (
+    AdvantageMethod,
+    TrajectoryGroup,
+    assemble_group,
+    compute_advantages,
+    kl_penalty,
+    remove_constant_reward_groups,
+)
+from cookhouse.telemetry import Telemetry
+
+ComputeLogprobs = Callable[[tinker.ModelInput], Awaitable[Sequence[float | None]]]
+"""Logprob of each token of a sequence given those before it; None for the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Datums with `mask`, and figures of their making."""
+
+    data_D: Sequence[tinker.Datum]
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageSpec:
+    """How rewards become advantages."""
+
+    method: AdvantageMethod = "group_centered"
+    gamma: float = 0.99
+    lam: float = 0.95
+    """γ and λ of `gae`."""
+    removes_constant_groups: bool = False
+    """Whether groups whose rewards are all equal are left out of the batch."""
+    kl_coef: float = 0.0
+    """Weight of the penalty for leaving the reference; 0: there is none."""
+    kl_gamma: float = 0.0
+    """Discount of later tokens' penalties; 0: each token has its own alone."""
+
+
+class RolloutBatcher:
+    """Fits `Assemble` of a rollout source."""
+
+    def __init__(
+        self,
+        spec: AdvantageSpec,
+        telemetry: Telemetry,
+        *,
+        reference: ComputeLogprobs | None = None,
+        observation_logprobs: ComputeLogprobs | None = None,
+    ) -> None:
+        """`reference` gives the logprobs that the KL penalty is against. `observation_logprobs` gives those that stand
+        at tokens which were not sampled, for a loss that looks at all of them (dro); without it they are 0.
+        """
+        self._spec = spec
+        self._telemetry = telemetry
+        self._reference = reference
+        self._observation_logprobs = observation_logprobs
+
+    async def __call__(self, groups_P: Sequence[TrajectoryGroup]) -> Batch:
+        """Datums of all trajectories, in the order of their groups.
+
+        Raises:
+            InputError: what was sampled cannot be trained on.
+            ServiceError: the reference failed.
+        """
+        spec = self._spec
+        kept = remove_constant_reward_groups(groups_P) if spec.removes_constant_groups else groups_P
+        with self._telemetry.span("compute_advantages"):
+            advantages_P = [compute_advantages(group, spec.method, gamma=spec.gamma, lam=spec.lam) for group in kept]
+        with self._telemetry.span("assemble_rl_batch"):
+            data_D = [
+                datum
+                for group, advantages_G in zip(kept, advantages_P, strict=True)
+                for datum in assemble_group(group, advantages_G)
+            ]
+            metrics: dict[str, float] = {}
+            if self._reference is not None:
+                logprobs_D_T = await _target_logprobs(self._reference, data_D)
+                data_D, metrics = kl_penalty(data_D, logprobs_D_T, coef=spec.kl_coef, gamma=spec.kl_gamma)
+            if self._observation_logprobs is not None:
+                data_D = _fill(data_D, await _target_logprobs(self._observation_logprobs, data_D))
+        return Batch(data_D=data_D, metrics=metrics)
+
+
+async def _target_logprobs(compute: ComputeLogprobs, data_D: Sequence[tinker.Datum]) -> list[NDArray[np.float32]]:
+    """Logprob of each target of each datum."""
+
+    async def of(datum: tinker.Datum) -> NDArray[np.float32]:
+        targets_T = datum.loss_fn_inputs["target_tokens"].to_numpy()
+        sequence = tinker.ModelInput.from_ints([*datum.model_input.to_ints(), int(targets_T[-1])])
+        return np.asarray((await compute(sequence))[1:], dtype=np.float32)
+
+    return list(await asyncio.gather(*(of(datum) for datum in data_D)))
+
+
+def _fill(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[np.float32]]) -> list[tinker.Datum]:
+    filled = []
+    for datum, logprobs_T in zip(data_D, logprobs_D_T, strict=True):
+        inputs = dict(datum.loss_fn_inputs)
+        is_sampled_T = inputs["mask"].to_numpy() > 0
+        q_T = np.where(is_sampled_T, inputs["logprobs"].to_numpy(), logprobs_T).astype(np.float32)
+        inputs["logprobs"] = tinker.TensorData.from_numpy(q_T)
+        filled.append(tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs))
+    return filled

@@ -1,0 +1,112 @@
+"""The rollouts of a run on disk: transcripts to read, and what a resumed run need not sample again.
+
+rollouts/000012.jsonl   groups planned for step 12, one line each, written the moment they finish
+rollouts/steps.jsonl    for each step: the groups it was trained on, and those planned but left for later
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cookhouse.errors import InputError
+from cookhouse.rl import TrajectoryGroup, group_from_json, group_to_json
+from cookhouse.training.files import append_line, file_errors, whole_lines, write_whole
+
+
+class GroupId(NamedTuple):
+    """A group of the data: the step that it was planned for, and its number in that step's batch, from 0."""
+
+    step: int
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoredRollouts:
+    """Where sampling stood when a step was about to begin."""
+
+    left: Sequence[GroupId] = ()
+    """Planned for earlier steps, and not trained on."""
+    next_step: int = 0
+    """The first step whose groups were not planned yet."""
+    finished: Mapping[GroupId, TrajectoryGroup] = field(default_factory=dict)
+    """Sampled already, from weights that a run from here on has had."""
+
+
+class RolloutLog:
+    """Reads and writes the rollouts of one run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with file_errors(folder):
+            folder.mkdir(exist_ok=True)
+
+    def keep(self, group_id: GroupId, group: TrajectoryGroup) -> None:
+        """Add a finished group.
+
+        Raises:
+            InputError: the disk is full or may not be written.
+        """
+        line = f'{{"number":{group_id.number},"group":{group_to_json(group)}}}\n'
+        path = self._groups_path(group_id.step)
+        # Not forced to the disk: it is there when the process dies, and the run folder's checkpoints do not hang on it.
+        with file_errors(path), path.open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    def close_step(self, step: int, used: Sequence[GroupId], left: Sequence[GroupId], next_step: int) -> None:
+        """Record what a step is trained on, and what is left for later ones."""
+        row = {"step": step, "used": used, "left": left, "next_step": next_step}
+        append_line(self._steps_path, json.dumps(row))
+
+    def restore(self, step: int) -> RestoredRollouts:
+        """What can be used again when training goes on at `step`; what came after, in the run that broke off, is cut.
+
+        Raises:
+            InputError: a file does not hold what this class wrote.
+        """
+        rows = [row for row in self._rows(self._steps_path) if row["step"] < step]
+        write_whole(self._steps_path, "".join(json.dumps(row) + "\n" for row in rows))
+        last: Any = next((row for row in reversed(rows) if row["step"] == step - 1), None)
+        left = [] if last is None else [GroupId(*pair) for pair in last["left"]]
+        next_step = step if last is None else int(last["next_step"])
+        unused_steps = {group_id.step for group_id in left}
+        finished = {}
+        for path in sorted(self._folder.glob("[0-9]*.jsonl")):
+            planned_for = int(path.stem)
+            if planned_for < step and planned_for not in unused_steps:
+                continue
+            for group_id, group in self._cut(path, planned_for, step).items():
+                if group_id in left or planned_for >= next_step:
+                    finished[group_id] = group
+        return RestoredRollouts(left=left, next_step=next_step, finished=finished)
+
+    def _cut(self, path: Path, planned_for: int, step: int) -> dict[GroupId, TrajectoryGroup]:
+        """The groups of a file that weights of at most `step` steps sampled; the others are removed from it."""
+        rows = self._rows(path)
+        try:
+            ids = [GroupId(planned_for, int(row["number"])) for row in rows]
+            groups = [group_from_json(json.dumps(row["group"])) for row in rows]
+        except (ValueError, KeyError, TypeError) as error:
+            raise _unreadable(path, error) from error
+        kept = [found for found in zip(rows, ids, groups, strict=True) if found[2].version <= step]
+        if len(kept) < len(rows):
+            write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row, _, _ in kept))
+        return {group_id: group for _, group_id, group in kept}
+
+    def _rows(self, path: Path) -> list[dict[str, Any]]:
+        try:
+            return [dict(json.loads(line)) for line in whole_lines(path)]
+        except (ValueError, TypeError) as error:
+            raise _unreadable(path, error) from error
+
+    @property
+    def _steps_path(self) -> Path:
+        return self._folder / "steps.jsonl"
+
+    def _groups_path(self, step: int) -> Path:
+        return self._folder / f"{step:06d}.jsonl"
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path} does not hold rollouts ({error}); remove it to sample them again")

@@ -1,0 +1,186 @@
+"""Groups of rollouts under way: how far ahead of training they may be, and which of them a step may be trained on.
+
+    planned ──weights new enough──► running ──► finished ──take──► a step
+       ▲                               │            │
+       └────────── too old for the step to come ────┘
+
+One budget decides: with `max_lag` k, groups planned for step t may start once the weights of step t - k are published,
+and step t takes no group sampled from weights older than that. With k = 0 every step is trained on its own groups, from
+its own weights; with k > 0 on those that finish first.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cookhouse.rl import EnvGroupBuilder, GroupFailedError, GroupSampler, RLDataset, TrajectoryGroup
+from cookhouse.training.policy import Policy
+from cookhouse.training.rollout_log import GroupId, RolloutLog
+
+Rollout = Callable[[EnvGroupBuilder, GroupSampler, int], Awaitable[TrajectoryGroup]]
+"""Samples one group with a seed; raises `GroupFailedError` where too little of it came out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedGroup:
+    """A group that is over; one that failed has an error in place of trajectories."""
+
+    id: GroupId
+    group: TrajectoryGroup | None
+    error: GroupFailedError | None = None
+
+
+@dataclass(kw_only=True)
+class _Planned:
+    builder: EnvGroupBuilder
+    attempt: int = 0
+    task: asyncio.Task[TrajectoryGroup] | None = None
+    version: int = 0
+    """Of the weights it is sampled from, once it runs."""
+    finished: FinishedGroup | None = None
+
+
+@dataclass(kw_only=True)
+class RolloutPool:
+    """Runs groups of a data set, epoch after epoch. Used by one task, and closed at the end."""
+
+    dataset: RLDataset
+    rollout: Rollout
+    policy: Policy
+    log: RolloutLog
+    seed: int
+    total_steps: int
+    max_lag: int = 0
+    max_concurrent: int | None = None
+    """Groups running at a time; None: as many as the budget allows."""
+    fails_with_group: bool = True
+    """Whether a group that fails ends the run; otherwise its step goes without it."""
+    first_step: int = 0
+    num_resampled: int = field(init=False, default=0)
+    """Groups so far that became too old and were started again."""
+
+    def __post_init__(self) -> None:
+        self._woken = asyncio.Event()
+        self._error: BaseException | None = None
+        self._planned: dict[GroupId, _Planned] = {}
+        self._tasks: set[asyncio.Task[TrajectoryGroup]] = set()
+        restored = self.log.restore(self.first_step)
+        self._next_step = restored.next_step
+        self._restored = dict(restored.finished)
+        for group_id in restored.left:
+            self._plan(group_id, self._batch(group_id.step)[group_id.number])
+        self.policy.on_change(self._woken.set)
+
+    def num_groups(self, step: int) -> int:
+        """Groups in the batch of a step."""
+        return len(self._batch(step))
+
+    async def take(self, step: int, count: int) -> list[FinishedGroup]:
+        """Wait for `count` groups that the step may be trained on, and hand them over, in the order of the data.
+
+        Raises:
+            GroupFailedError: a group failed, and that ends the run.
+            InputError, ServiceError: weights could not be published, or a rollout could not be kept.
+        """
+        while True:
+            self._woken.clear()
+            if self._error is not None:
+                raise self._error
+            self._advance(step)
+            ready = [planned.finished for planned in self._planned.values() if planned.finished is not None]
+            if len(ready) >= count:
+                taken = sorted(ready[:count], key=lambda finished: finished.id)
+                for finished in taken:
+                    del self._planned[finished.id]
+                return taken
+            await self._woken.wait()
+
+    def close_step(self, step: int, used: Sequence[GroupId]) -> None:
+        """Record that a step has all its groups."""
+        self.log.close_step(step, used, sorted(self._planned), self._next_step)
+
+    async def aclose(self) -> None:
+        """Stop every rollout, and wait until it has stopped."""
+        self.policy.on_change(lambda: None)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _advance(self, step: int) -> None:
+        """Plan what the budget allows, begin again what is too old for the step, and start what may start."""
+        while self._next_step <= min(step + self.max_lag, self.total_steps - 1):
+            self._plan_step()
+        oldest = step - self.max_lag
+        for group_id, planned in self._planned.items():
+            has_begun = planned.task is not None or planned.finished is not None
+            if has_begun and planned.version < oldest and not _has_failed(planned):
+                self._begin_again(group_id, planned)
+        sampler = self.policy.current
+        if sampler is None:
+            return
+        num_running = sum(planned.task is not None for planned in self._planned.values())
+        for group_id, planned in self._planned.items():
+            if num_running == self.max_concurrent:
+                break
+            is_waiting = planned.task is None and planned.finished is None
+            if is_waiting and sampler.version >= max(step, group_id.step) - self.max_lag:
+                self._start(group_id, planned, sampler)
+                num_running += 1
+
+    def _plan_step(self) -> None:
+        for number, builder in enumerate(self._batch(self._next_step)):
+            self._plan(GroupId(self._next_step, number), builder)
+        self._next_step += 1
+
+    def _batch(self, step: int) -> Sequence[EnvGroupBuilder]:
+        return self.dataset.get_batch(step % len(self.dataset))
+
+    def _plan(self, group_id: GroupId, builder: EnvGroupBuilder) -> None:
+        planned = self._planned[group_id] = _Planned(builder=builder)
+        group = self._restored.pop(group_id, None)
+        if group is not None:
+            planned.version = group.version
+            planned.finished = FinishedGroup(id=group_id, group=group)
+
+    def _start(self, group_id: GroupId, planned: _Planned, sampler: GroupSampler) -> None:
+        seed = int(np.random.SeedSequence((self.seed, *group_id, planned.attempt)).generate_state(1)[0])
+        rollout = _awaited(self.rollout(planned.builder, sampler, seed))
+        planned.version = sampler.version
+        planned.task = asyncio.create_task(rollout, name=f"rollout {group_id.step}/{group_id.number}")
+        self._tasks.add(planned.task)
+        planned.task.add_done_callback(lambda task: self._finish(group_id, planned, task))
+
+    def _begin_again(self, group_id: GroupId, planned: _Planned) -> None:
+        if planned.task is not None:
+            planned.task.cancel()
+        attempt = planned.attempt + 1
+        self._planned[group_id] = _Planned(builder=planned.builder, attempt=attempt)
+        self.num_resampled += 1
+
+    def _finish(self, group_id: GroupId, planned: _Planned, task: asyncio.Task[TrajectoryGroup]) -> None:
+        planned.task = None
+        self._tasks.discard(task)
+        if task.cancelled() or self._planned.get(group_id) is not planned:
+            return
+        error = task.exception()
+        try:
+            if error is None:
+                planned.finished = FinishedGroup(id=group_id, group=task.result())
+                self.log.keep(group_id, task.result())
+            elif isinstance(error, GroupFailedError) and not self.fails_with_group:
+                planned.finished = FinishedGroup(id=group_id, group=None, error=error)
+            else:
+                self._error = self._error or error
+        except Exception as failure:
+            self._error = self._error or failure
+        self._woken.set()
+
+
+def _has_failed(planned: _Planned) -> bool:
+    return planned.finished is not None and planned.finished.group is None
+
+
+async def _awaited(rollout: Awaitable[TrajectoryGroup]) -> TrajectoryGroup:
+    return await rollout

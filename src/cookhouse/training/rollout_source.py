@@ -1,0 +1,134 @@
+"""Rollouts as a source of work: synchronous, streamed in minibatches, or ahead of training by a bounded lag."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import tinker
+
+from cookhouse.errors import InputError
+from cookhouse.rl import TrajectoryGroup
+from cookhouse.training.policy import Policy
+from cookhouse.training.rollout_batch import Batch
+from cookhouse.training.rollout_pool import FinishedGroup, RolloutPool
+from cookhouse.training.work import Cursor, Work
+
+Assemble = Callable[[Sequence[TrajectoryGroup]], Awaitable[Batch]]
+"""Datums to train on from the groups of one piece of work; never none."""
+Report = Callable[[int, Sequence[FinishedGroup]], Mapping[str, float]]
+"""Metrics of all groups of a step, called once when they are complete."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPlan:
+    """How the groups of a step become pieces of work."""
+
+    num_minibatches: int = 1
+    """Pieces per optimizer step. With more than one, training starts on the groups that are ready."""
+    num_substeps: int = 1
+    """Optimizer steps that the groups are divided among."""
+    num_epochs: int = 1
+    """Times that every piece is trained on."""
+
+    def split(self, num_groups: int) -> list[tuple[int, bool]]:
+        """Groups in each piece, and whether an optimizer step follows it."""
+        pieces: list[tuple[int, bool]] = []
+        for update_groups in _parts(num_groups, self.num_substeps):
+            sizes = _parts(update_groups, self.num_minibatches)
+            pieces += [(size, index == len(sizes) - 1) for index, size in enumerate(sizes)]
+        return pieces
+
+
+def _parts(count: int, num_parts: int) -> list[int]:
+    """`count` in parts as equal as can be; fewer parts where there is too little."""
+    edges = [count * part // num_parts for part in range(num_parts + 1)]
+    return [end - start for start, end in pairwise(edges) if end > start]
+
+
+@dataclass(kw_only=True)
+class RolloutSource:
+    """Turns groups of a pool into work, `total_steps` steps in all. Closes the pool and the policy with itself."""
+
+    pool: RolloutPool
+    policy: Policy
+    assemble: Assemble
+    report: Report
+    plan: StepPlan
+    batches_per_epoch: int
+    total_steps: int
+    start: Cursor = field(default_factory=Cursor)
+
+    def __post_init__(self) -> None:
+        self._cursor = self.start
+        self._is_within_step = False
+        self._works: AsyncIterator[Work] | None = None
+
+    @property
+    def cursor(self) -> Cursor:
+        return self._cursor
+
+    @property
+    def needs_answers(self) -> bool:
+        """At the start of every step: rollouts may take minutes, and a save or a metric should not wait for them."""
+        return not self._is_within_step
+
+    async def next_work(self) -> Work | None:
+        if self._works is None:
+            self._works = self._produce()
+        return await anext(self._works, None)
+
+    async def aclose(self) -> None:
+        await self.pool.aclose()
+        await self.policy.aclose()
+
+    async def _produce(self) -> AsyncIterator[Work]:
+        while self._cursor.step < self.total_steps:
+            async for work in self._step(self._cursor):
+                self._is_within_step = not work.closes_step
+                if work.closes_step:
+                    self._cursor = self._after(work.cursor)
+                yield work
+
+    async def _step(self, cursor: Cursor) -> AsyncIterator[Work]:
+        pieces = self.plan.split(self.pool.num_groups(cursor.step))
+        groups: list[FinishedGroup] = []
+        if self.plan.num_minibatches == 1:
+            groups = await self.pool.take(cursor.step, sum(size for size, _ in pieces))
+        made: list[tuple[Sequence[tinker.Datum], bool]] = []
+        num_taken = 0
+        for index, (size, closes_update) in enumerate(pieces):
+            if len(groups) < num_taken + size:
+                groups += await self.pool.take(cursor.step, size)
+            piece = groups[num_taken : num_taken + size]
+            num_taken += size
+            is_last = index == len(pieces) - 1
+            batch = await self._assemble(piece)
+            metrics = dict(batch.metrics)
+            if is_last:
+                self.pool.close_step(cursor.step, [finished.id for finished in groups])
+                metrics |= self.report(cursor.step, groups)
+            made.append((batch.data_D, closes_update))
+            yield Work(
+                cursor=cursor,
+                data_D=batch.data_D,
+                closes_update=closes_update,
+                closes_step=is_last and self.plan.num_epochs == 1,
+                metrics=metrics,
+            )
+        for epoch in range(1, self.plan.num_epochs):
+            for index, (data_D, closes_update) in enumerate(made):
+                is_end = epoch == self.plan.num_epochs - 1 and index == len(made) - 1
+                yield Work(cursor=cursor, data_D=data_D, closes_update=closes_update, closes_step=is_end)
+
+    async def _assemble(self, piece: Sequence[FinishedGroup]) -> Batch:
+        groups = [finished.group for finished in piece if finished.group is not None]
+        if not groups:
+            errors = [finished.error for finished in piece if finished.error is not None]
+            raise InputError(
+                f"all {len(piece)} groups of rollouts that were to be trained on failed; the first: {errors[0]}"
+            ) from errors[0]
+        return await self.assemble(groups)
+
+    def _after(self, cursor: Cursor) -> Cursor:
+        is_last = cursor.batch + 1 == self.batches_per_epoch
+        return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
