@@ -15,7 +15,8 @@ from cookhouse.assets import TINY_MODEL, resolve_model
 from cookhouse.errors import InputError
 
 _QWEN3_CHAT = ("qwen3", "qwen3_disable_thinking")
-_QWEN3_ALL = ("qwen3_instruct", "qwen3", "qwen3_disable_thinking", "role_colon")
+_PLAIN = ("role_colon", "human_ai")
+_QWEN3_ALL = ("qwen3_instruct", "qwen3", "qwen3_disable_thinking", *_PLAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +46,21 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         family.name: family
         for family in (
             Family(name="qwen3", model_types=("qwen3", "qwen3_moe"), lr_exponent=0.0775, renderers=_QWEN3_ALL),
-            Family(
-                name="qwen2.5", model_types=("qwen2",), lr_exponent=0.0775, renderers=("qwen3_instruct", "role_colon")
-            ),
-            Family(name="llama3", model_types=("llama",), lr_exponent=0.781, renderers=("role_colon",)),
+            Family(name="qwen2.5", model_types=("qwen2",), lr_exponent=0.0775, renderers=("qwen3_instruct", *_PLAIN)),
+            Family(name="llama3", model_types=("llama",), lr_exponent=0.781, renderers=_PLAIN),
         )
     }
 )
 
 _SIZE = r"\d+(\.\d+)?B(-A\d+B)?"
 _ENTRIES = (
-    _Entry(pattern=rf"Qwen3-{_SIZE}-Base", family="qwen3", renderers=("role_colon", *_QWEN3_ALL[:3])),
+    _Entry(pattern=rf"Qwen3-{_SIZE}-Base", family="qwen3", renderers=(*_PLAIN, *_QWEN3_ALL[:3])),
     _Entry(pattern=rf"Qwen3-{_SIZE}-Instruct-2507", family="qwen3", renderers=("qwen3_instruct",)),
     _Entry(pattern=rf"Qwen3-{_SIZE}", family="qwen3", renderers=_QWEN3_CHAT),
     _Entry(pattern=rf"Qwen2\.5-{_SIZE}-Instruct", family="qwen2.5", renderers=("qwen3_instruct",)),
-    _Entry(pattern=rf"Qwen2\.5-{_SIZE}", family="qwen2.5", renderers=("role_colon", "qwen3_instruct")),
+    _Entry(pattern=rf"Qwen2\.5-{_SIZE}", family="qwen2.5", renderers=(*_PLAIN, "qwen3_instruct")),
     _Entry(pattern=rf"(Meta-)?Llama-3(\.[123])?-{_SIZE}-Instruct", family="llama3", renderers=()),
-    _Entry(pattern=rf"(Meta-)?Llama-3(\.[123])?-{_SIZE}", family="llama3", renderers=("role_colon",)),
+    _Entry(pattern=rf"(Meta-)?Llama-3(\.[123])?-{_SIZE}", family="llama3", renderers=_PLAIN),
 )
 
 # Hidden size by pattern of the name, for models that are not on this machine.

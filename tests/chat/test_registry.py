@@ -9,7 +9,7 @@ from cookhouse.errors import InputError, UnknownNameError
 
 
 def test_every_name_gives_a_renderer(tiny: Any) -> None:
-    assert supported_renderers() == ["qwen3", "qwen3_disable_thinking", "qwen3_instruct", "role_colon"]
+    assert supported_renderers() == ["human_ai", "qwen3", "qwen3_disable_thinking", "qwen3_instruct", "role_colon"]
     assert all(isinstance(get_renderer(name, tiny), Renderer) for name in supported_renderers())
 
 

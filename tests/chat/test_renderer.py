@@ -47,8 +47,8 @@ def test_a_trained_answer_parses_back_to_its_message(renderer: Renderer, dialogs
         expected = unicodedata.normalize("NFC", content)
         if isinstance(renderer, Qwen3Renderer):
             expected = expected.lstrip("\n")
-        if "\n\nUser:" in expected and renderer.get_stop_sequences() == ["\n\nUser:"]:
-            continue  # role_colon cannot tell such an answer from two turns
+        if any(isinstance(stop, str) and stop in expected for stop in renderer.get_stop_sequences()):
+            continue  # plain text cannot tell such an answer from two turns
         assert (message["content"], termination) == (expected, Termination.STOP_SEQUENCE)
 
 
@@ -159,6 +159,8 @@ def test_any_text_keeps_the_promises(question: list[str], answer: list[str], nam
     content = "".join(answer)
     if name != "qwen3_instruct":  # whose thinking block takes leading newlines, and whose format is text, in turn
         content = "x" + content.replace("\n\n", "\n")
+    if name == "human_ai":  # whose answers are one line
+        content = content.replace("\n", " ")
     messages: list[Message] = [
         {"role": "user", "content": "".join(question)},
         {"role": "assistant", "content": "x" + content},

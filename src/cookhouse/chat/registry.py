@@ -1,12 +1,14 @@
 """Renderers by name."""
 
 from cookhouse.chat.encoding import Tokenizer
+from cookhouse.chat.families.human_ai import HumanAIRenderer
 from cookhouse.chat.families.qwen3 import Qwen3DisableThinkingRenderer, Qwen3InstructRenderer, Qwen3Renderer
 from cookhouse.chat.families.role_colon import RoleColonRenderer
 from cookhouse.chat.renderer import Renderer, RendererFactory
 from cookhouse.errors import InputError, UnknownNameError
 
 _RENDERERS: dict[str, RendererFactory] = {
+    "human_ai": HumanAIRenderer,
     "qwen3": Qwen3Renderer,
     "qwen3_disable_thinking": Qwen3DisableThinkingRenderer,
     "qwen3_instruct": Qwen3InstructRenderer,

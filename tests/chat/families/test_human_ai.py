@@ -1,0 +1,55 @@
+"""`human_ai`: a line for each turn."""
+
+from typing import Any
+
+import pytest
+
+from cookhouse.chat import Message, Termination, TrainOnWhat, get_renderer
+from cookhouse.errors import InputError
+
+MESSAGES: list[Message] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello"},
+]
+
+
+def test_the_text_and_the_trained_part_are_as_the_format_says(tiny: Any) -> None:
+    """Catches a header whose tokens differ between the prompt and the trained sequence, and an untrained end."""
+    renderer = get_renderer("human_ai", tiny)
+    tokens, weights = renderer.build_supervised_example(MESSAGES, TrainOnWhat.ALL_ASSISTANT_MESSAGES)
+    ids = tokens.to_ints()
+    assert tiny.decode(ids) == "System: Be brief.\nHuman: Hi\nAI: Hello\n"
+    assert tiny.decode([t for t, w in zip(ids, weights, strict=True) if w]) == " Hello\n"
+    prompt = renderer.build_generation_prompt(MESSAGES[:2]).to_ints()
+    assert ids[: len(prompt)] == prompt
+    assert tiny.decode(prompt) == "System: Be brief.\nHuman: Hi\nAI:"
+    assert renderer.get_stop_sequences() == ["\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "termination"),
+    [
+        (" Hello\n", "Hello", Termination.STOP_SEQUENCE),
+        ("  12\n", " 12", Termination.STOP_SEQUENCE),
+        (" Hel", "Hel", Termination.MALFORMED),
+        (" Hello\nHuman: more", "Hello", Termination.MALFORMED),
+        ("\n", "", Termination.STOP_SEQUENCE),
+        ("", "", Termination.MALFORMED),
+    ],
+)
+def test_a_response_is_parsed_by_its_end(tiny: Any, text: str, content: str, termination: Termination) -> None:
+    """Catches an answer that was cut counted as a whole one."""
+    renderer = get_renderer("human_ai", tiny)
+    message = {"role": "assistant", "content": content}
+    assert renderer.parse_response(renderer.encoder.encode([text])) == (message, termination)
+
+
+def test_what_it_cannot_write_is_refused(tiny: Any) -> None:
+    """Catches a tool message written as if a person had said it."""
+    renderer = get_renderer("human_ai", tiny)
+    with pytest.raises(InputError, match="no form for tools"):
+        renderer.build_generation_prompt([{"role": "tool", "content": "3"}])
+    thinking: Message = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}
+    with pytest.raises(InputError, match="no form for thinking"):
+        renderer.build_supervised_example([thinking], TrainOnWhat.ALL_MESSAGES)
