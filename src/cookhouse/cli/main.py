@@ -15,6 +15,7 @@ import typer
 from cookhouse import __version__
 from cookhouse.cli.checkpoints import checkpoints_app
 from cookhouse.cli.recipes import describe, recipes
+from cookhouse.cli.report_page import report
 from cookhouse.cli.run import EXIT_INTERRUPTED, run_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
@@ -37,6 +38,7 @@ app.command()(sample)
 app.command()(serve)
 app.command()(recipes)
 app.command()(describe)
+app.command()(report)
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -1,17 +1,26 @@
-"""The metrics of a run as curves over its steps: where they have gaps, and few enough points to draw."""
+"""The metrics of a run as curves over its steps, drawn as SVG: with gaps where values are missing, and few points."""
 
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
+
+from cookhouse.printable import printable
 
 MAX_POINTS = 600
 """Drawn per curve; a chart is narrower than that in pixels."""
 
 _LARGEST = sys.float_info.max / 8
 """Beyond it the width of a scale overflows."""
+_WIDTH, _HEIGHT = 360, 150
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 10, 8, 22
+_MAX_DOTS = 40
+"""Points of a dense curve that are shown as dots; of more, a dot appears under the mouse."""
+_FLAT = 1e-9
+"""Width of a scale relative to its largest number below which it cannot be labeled."""
 
 
 class Point(NamedTuple):
@@ -95,3 +104,92 @@ def _decimated(points: Sequence[Point], max_points: int) -> list[Point]:
 
 def _value(point: Point) -> float:
     return point.value
+
+
+def curve_svg(curve: Curve, first_step: int, last_step: int) -> str:
+    """A chart of at least one point over the steps from first to last: lines where steps are dense, else dots joined
+    by a dashed line, and each point's value as its title. Colors are left to the page, which styles the classes.
+    """
+    across = _Scale(first_step, last_step, _LEFT, _WIDTH - _RIGHT, whole=True)
+    margin = (curve.highest.value - curve.lowest.value) / 20
+    upward = _Scale(curve.lowest.value - margin, curve.highest.value + margin, _HEIGHT - _BOTTOM, _TOP)
+    name = escape(printable(curve.name))
+    return "".join(
+        [
+            f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name} over steps">',
+            *_axes(across, upward),
+            *_line(curve, across, upward),
+            "</svg>",
+        ]
+    )
+
+
+def number(value: float) -> str:
+    """A value as a person reads it: whole, or to five digits."""
+    return f"{value + 0.0:,.0f}" if abs(value) < 1e9 and value == round(value) else f"{value:.5g}"  # + 0.0: never -0
+
+
+class _Scale:
+    """Maps values to pixels, and knows round values to label it with."""
+
+    def __init__(self, low: float, high: float, from_pixel: float, to_pixel: float, *, whole: bool = False) -> None:
+        largest = max(abs(low), abs(high))
+        if high - low <= largest * _FLAT or high - low < 1e-290:
+            room = 0.5 if whole or largest < 1e-280 else largest / 10
+            low, high = low - room, high + room
+        self._low, self._high, self._whole = low, high, whole
+        self._from, self._to = from_pixel, to_pixel
+        self._gap = max(1.0, _round_gap((high - low) / 4)) if whole else _round_gap((high - low) / 4)
+
+    def pixel(self, value: float) -> float:
+        return self._from + (value - self._low) / (self._high - self._low) * (self._to - self._from)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values with their labels."""
+        first = math.ceil(self._low / self._gap)
+        count = math.floor(self._high / self._gap) - first + 1
+        return [(value, self._label(value)) for value in ((first + index) * self._gap for index in range(count))]
+
+    def _label(self, value: float) -> str:
+        if self._whole:
+            return f"{value:,.0f}"
+        largest, decimals = max(abs(self._low), abs(self._high)), -math.floor(math.log10(self._gap))
+        if largest < 1e5 and decimals <= 5:
+            return f"{round(value, decimals) + 0.0:.{max(0, decimals)}f}"  # + 0.0: never -0
+        return f"{value:.{max(1, math.floor(math.log10(largest)) + decimals + 1)}g}"
+
+
+def _round_gap(gap: float) -> float:
+    """The next larger one of 1, 2, 5, 10, 20, 50 and so on."""
+    power: float = 10.0 ** math.floor(math.log10(gap))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= gap * (1 - _FLAT))
+
+
+def _axes(across: _Scale, upward: _Scale) -> Iterator[str]:
+    for value, label in upward.ticks():
+        y = upward.pixel(value)
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+    for value, label in across.ticks():
+        x = across.pixel(value)
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM + 4}"/>'
+        yield f'<text x="{x:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{label}</text>'
+
+
+def _line(curve: Curve, across: _Scale, upward: _Scale) -> Iterator[str]:
+    stretches = list(curve.stretches())
+    shows_dots = not curve.is_dense or sum(map(len, stretches)) <= _MAX_DOTS
+
+    def place(point: Point) -> tuple[str, str]:
+        return f"{across.pixel(point.step):.1f}", f"{upward.pixel(point.value):.1f}"
+
+    for stretch in stretches:
+        if len(stretch) > 1:
+            places = " ".join(",".join(place(point)) for point in stretch)
+            yield f'<polyline class="{"line" if curve.is_dense else "guide"}" points="{places}"/>'
+    for stretch in stretches:
+        kind = "dot" if shows_dots or len(stretch) == 1 else "hover"
+        for point in stretch:
+            x, y = place(point)
+            title = f"step {point.step}: {number(point.value)}"
+            yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="3"><title>{title}</title></circle>'
