@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage(Generic[S]):
+class Stage(Generic[S_contra]):
     """One named step of a workflow. `reads` and `writes` name fields of the state."""
 
     name: str
-    run: Callable[[S], Awaitable[None]]
+    run: Callable[[S_contra], Awaitable[None]]
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -20,14 +21,16 @@ class Stage(Generic[S]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlotStage(Generic[S]):
+class SlotStage(Generic[S_contra]):
     """What fills one slot of the training loop, made from the state when the loop begins."""
 
     name: str
-    make: Callable[[S], Any]
+    make: Callable[[S_contra], Any]
     reads: tuple[str, ...] = ()
     is_optional: bool = False
     """Whether it runs at some steps only."""
+    parts: tuple[str, ...] = ()
+    """Spans within it that a person may look for, in their order."""
 
 
 def stage(

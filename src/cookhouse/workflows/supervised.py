@@ -18,69 +18,44 @@ from cookhouse.data import (
     read_conversations,
     render_examples,
 )
-from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, preview_example
-from cookhouse.telemetry import JsonlSink, LogSink, TraceSink
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import (
-    AdamSchedule,
-    Cadence,
-    Checkpoint,
-    CheckpointKind,
-    CrossEntropy,
-    Cursor,
-    PendingCheckpoint,
-    SessionSpec,
-    StepLog,
-    SupervisedSource,
-    TrainingClient,
-    open_session,
-    service_errors,
-    submit_checkpoint,
-)
-from cookhouse.training.files import file_errors
+from cookhouse.training import CrossEntropy, StepLog, SupervisedSource
 from cookhouse.workflows.evaluation import HeldOutEvaluation
-from cookhouse.workflows.folder import FolderChoice, FolderSpec, RunFolder, open_folder
-from cookhouse.workflows.runner import RunState
 from cookhouse.workflows.stage import SlotStage, stage
+from cookhouse.workflows.training_run import (
+    TrainingPlan,
+    TrainingState,
+    cleanup,
+    evaluate,
+    open_run,
+    save_final,
+    save_state,
+    set_steps,
+)
 from cookhouse.workflows.workflow import LoopStages, Workflow
 
 _NUM_PREVIEWS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupervisedPlan:
+class SupervisedPlan(TrainingPlan):
     """Everything a supervised run is told, all of it decided."""
 
-    folder: FolderSpec
-    model_name: str
-    renderer_name: str
-    force_renderer: bool
     train_path: Path
     test_path: Path | None
     train_on_what: str
     max_length: int
     batch_size: int
-    num_epochs: int
-    max_steps: int | None
-    learning_rate: float
-    lr_schedule: str
-    warmup_steps: int
-    lora_rank: int
-    seed: int
-    load_checkpoint_path: str | None
-    cadence: Cadence
-    ttl_seconds: int | None
     num_eval: int
     eval_max_tokens: int
 
 
 @dataclass(kw_only=True)
-class SupervisedState(RunState):
+class SupervisedState(TrainingState):
     """What the stages of a supervised run hand to one another."""
 
     plan: SupervisedPlan
-    choice: FolderChoice
     train: Sequence[Conversation] = field(init=False)
     test: Sequence[Conversation] = field(init=False)
     """Chosen for evaluation; empty: nothing is evaluated."""
@@ -88,13 +63,6 @@ class SupervisedState(RunState):
     dataset: SupervisedDataset = field(init=False)
     nll: NLLEvaluator | None = field(init=False)
     exact_match: ExactMatchEvaluator | None = field(init=False)
-    adam: AdamSchedule = field(init=False)
-    folder: RunFolder = field(init=False)
-    evaluation: HeldOutEvaluation | None = field(init=False)
-    cursor: Cursor = field(init=False)
-    final_checkpoint: Checkpoint = field(init=False)
-    eval_results: dict[str, float] = field(init=False, default_factory=dict)
-    """Metrics of the trained weights on the held-out conversations."""
 
 
 @stage(reads=("plan",), writes=("train", "test"))
@@ -134,17 +102,7 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
         state.exact_match = ExactMatchEvaluator(
             state.test, state.renderer, max_tokens=plan.eval_max_tokens, group_by="skill"
         )
-    state.total_steps = len(state.dataset) * plan.num_epochs
-    if plan.max_steps is not None:
-        state.total_steps = min(state.total_steps, plan.max_steps)
-    state.cadence = plan.cadence
-    state.adam = AdamSchedule(
-        learning_rate=plan.learning_rate,
-        schedule=plan.lr_schedule,
-        total_steps=state.total_steps,
-        warmup_steps=plan.warmup_steps,
-    )
-    state.adam.params(0)  # refuses a schedule that does not fit the steps before anything is opened
+    set_steps(state, len(state.dataset))
     for pieces in preview(state):
         state.telemetry.event("data.preview", pieces=json.dumps(pieces))
 
@@ -178,29 +136,7 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
 )
 async def init_session(state: SupervisedState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
-    plan = state.plan
-    folder = await asyncio.to_thread(open_folder, plan.folder, state.choice)
-    state.folder, state.checkpoints = folder, folder.checkpoints
-    state.cursor = Cursor() if folder.resume is None else folder.resume.cursor
-    with file_errors(folder.path):
-        for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink()):
-            state.telemetry.add(sink)
-    state.telemetry.event(
-        "run.start",
-        step=state.cursor.step,
-        metrics={"total_steps": state.total_steps},
-        recipe=plan.folder.recipe,
-        model=plan.model_name,
-        folder=str(folder.path),
-    )
-    spec = SessionSpec(
-        model_name=plan.model_name,
-        lora_rank=plan.lora_rank,
-        seed=plan.seed,
-        resume_path=None if folder.resume is None else folder.resume.state_path,
-        load_path=plan.load_checkpoint_path,
-    )
-    state.session = await open_session(state.service, spec)
+    await open_run(state)
     state.evaluation = _evaluation(state)
 
 
@@ -214,49 +150,6 @@ def _evaluation(state: SupervisedState) -> HeldOutEvaluation | None:
 
 def _source(state: SupervisedState) -> SupervisedSource:
     return SupervisedSource(state.dataset, total_steps=state.total_steps, cursor=state.cursor)
-
-
-def _checkpoint(plan: SupervisedPlan, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
-    return submit_checkpoint(client, cursor, kind=CheckpointKind.STATE, ttl_seconds=plan.ttl_seconds)
-
-
-@stage(reads=("session", "folder", "cursor", "checkpoints", "outcome", "total_steps"), writes=("final_checkpoint",))
-async def save_final(state: SupervisedState) -> None:
-    """Save the trained weights to continue from and to sample from; a resumed run that has them keeps them."""
-    resumed = state.folder.resume
-    if resumed is not None and resumed.final:
-        state.final_checkpoint = resumed
-        return
-    cursor = state.outcome.cursor
-    pending = submit_checkpoint(state.session.client, cursor, kind=CheckpointKind.BOTH, is_final=True)
-    with service_errors("saving the final checkpoint"):
-        state.final_checkpoint = await pending.finish()
-    state.checkpoints.append(state.final_checkpoint)
-    state.telemetry.event("training.checkpoint", step=cursor.step, checkpoint=state.final_checkpoint.name)
-
-
-@stage(reads=("session", "evaluation", "outcome"), writes=("eval_results",))
-async def evaluate(state: SupervisedState) -> None:
-    """Measure the trained weights on the held-out conversations."""
-    if state.evaluation is None:
-        return
-    step = state.outcome.cursor.step
-    with service_errors("the final evaluation"):
-        metrics = await (await state.evaluation.begin(state.session.client, step))
-    state.eval_results = dict(metrics)
-    state.telemetry.metrics(step, metrics)
-
-
-@stage()
-async def cleanup(state: SupervisedState) -> None:
-    """End the session and stop logging; a folder in which nothing was trained yet goes, unless its logs may help."""
-    if hasattr(state, "session"):
-        await state.session.close(state.status)
-    if hasattr(state, "folder"):
-        state.telemetry.event("run.end", status=state.status)
-        state.folder.close()
-        if isinstance(state.error, InputError) or state.interrupt.is_forced:
-            state.folder.discard()
 
 
 SUPERVISED = Workflow(
@@ -275,7 +168,7 @@ SUPERVISED = Workflow(
         ),
         checkpoint=SlotStage(
             name="checkpoint",
-            make=lambda state: partial(_checkpoint, state.plan),
+            make=lambda state: partial(save_state, state.plan),
             reads=("plan", "session", "checkpoints", "cadence"),
             is_optional=True,
         ),

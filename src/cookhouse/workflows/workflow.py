@@ -19,17 +19,23 @@ class LoopStages(Generic[S]):
     log: SlotStage[S]
     checkpoint: SlotStage[S]
     evaluate: SlotStage[S]
+    publish: SlotStage[S] | None = None
 
     def __iter__(self) -> Iterator[SlotStage[S]]:
-        return (getattr(self, slot.name) for slot in fields(self))
+        return iter(self._filled().values())
 
     def fill(self, state: S) -> LoopSlots:
         """Make what the loop runs."""
-        return LoopSlots(**{slot.name: getattr(self, slot.name).make(state) for slot in fields(self)})
+        return LoopSlots(**{name: stage.make(state) for name, stage in self._filled().items()})
 
     def names(self) -> SlotNames:
         """What the loop calls it in spans."""
-        return SlotNames(**{slot.name: getattr(self, slot.name).name for slot in fields(self)})
+        known = {slot.name for slot in fields(SlotNames)}
+        return SlotNames(**{name: stage.name for name, stage in self._filled().items() if name in known})
+
+    def _filled(self) -> dict[str, SlotStage[S]]:
+        stages = {slot.name: getattr(self, slot.name) for slot in fields(self)}
+        return {name: stage for name, stage in stages.items() if stage is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +73,7 @@ class Workflow(Generic[S]):
         """The stages as a tree; `?` marks those that run at some steps only."""
         parts = {
             "setup": [stage.name for stage in self.setup],
-            "loop": [slot.name + "?" * slot.is_optional for slot in self.loop],
+            "loop": [name for slot in self.loop for name in (slot.name + "?" * slot.is_optional, *slot.parts)],
             "final": [*(stage.name for stage in self.final), self.cleanup.name],
         }
         lines = [self.name]
