@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from cookhouse.engine.native import CausalAttention, kernels_for
+
 NAME = "cookhouse"
 _QUERY_BLOCK = 128
 _PAD_RATIO = 0.8
@@ -115,6 +117,7 @@ class PackedLayout:
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         starts = [0, *itertools.accumulate(lengths)]
+        self._starts = torch.tensor(starts)
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
         self._groups: list[_Group] = []
         while order:
@@ -141,6 +144,11 @@ class PackedLayout:
     ) -> Tensor:
         """See `AttentionLayout`. Sinks get no gradient."""
         del layer
+        kernels = kernels_for(q_NHD) if sinks_H is None else None
+        if kernels is not None:
+            return CausalAttention.apply(  # type: ignore[no-any-return, no-untyped-call]
+                q_NHD, k_NKD, v_NKD, self._starts, scaling, window, kernels
+            )
         rule = _Rule(scaling, window, sinks_H)
         out: Tensor = _PackedAttention.apply(q_NHD, k_NKD, v_NKD, rule, self._groups)  # type: ignore[no-untyped-call]
         return out

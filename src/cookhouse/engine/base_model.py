@@ -1,6 +1,7 @@
-"""A frozen base model of `transformers`, shared by every adapter over it."""
+"""A base model of `transformers`: frozen and shared by every adapter over it, or the copy of a run that trains it."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from transformers import GenerationConfig
 from cookhouse.engine.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.attention import AttentionLayout, AttentionShapes
 from cookhouse.engine.contract import BaseModelInfo, LoraSpec
+from cookhouse.engine.fused import fuse
 from cookhouse.engine.head import Head
 from cookhouse.engine.lora import AdapterLayout, Routing, Segment
 from cookhouse.engine.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
@@ -37,7 +39,8 @@ class CacheShape:
 class BaseModel:
     """Weights, tokenizer and adapter sites of one base model."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, device: torch.device) -> None:
+    def __init__(self, name: str, model: Any, tokenizer: Any, device: torch.device, *, is_frozen: bool = True) -> None:
+        """A model that is not frozen carries no adapters: its own parameters may be trained."""
         self.name = name
         self.tokenizer = tokenizer
         self.device = device
@@ -46,7 +49,8 @@ class BaseModel:
         self._model = model.requires_grad_(False).eval()
         output = model.get_output_embeddings()
         output_name = next(name for name, module in model.named_modules() if module is output)
-        self.sites = adapt(model, output, self.routing)
+        self.sites = adapt(model, output, self.routing) if is_frozen else ()
+        fuse(model)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         self.head = Head(model.get_output_embeddings(), output_name)
@@ -88,6 +92,16 @@ class BaseModel:
         tokens.add(self.tokenizer.eos_token_id)
         return frozenset(int(token) for token in tokens if token is not None)
 
+    @cached_property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """The weights by name, tied ones once."""
+        return dict(self._model.named_parameters())
+
+    def frozen_copy(self, weights: Mapping[str, Tensor]) -> "BaseModel":
+        """The same model with other weights by name, which it keeps."""
+        replaced = {id(p): nn.Parameter(weights[name], requires_grad=False) for name, p in self.parameters.items()}
+        return BaseModel(self.name, copy.deepcopy(self._model, replaced), self.tokenizer, self.device)
+
     def adapter_layout(self, spec: LoraSpec) -> AdapterLayout:
         """Sites and sizes of an adapter.
 
@@ -106,8 +120,8 @@ class BaseModel:
         `routing` then, since a checkpointed layer computes its forward again.
         """
         embeddings_1NH = self._embedding(tokens_N.unsqueeze(0))
-        if torch.is_grad_enabled():
-            embeddings_1NH = embeddings_1NH.detach().requires_grad_()
+        if torch.is_grad_enabled() and not embeddings_1NH.requires_grad:
+            embeddings_1NH = embeddings_1NH.requires_grad_()
         with self.routing.use(segments):
             output = self.decoder(
                 inputs_embeds=embeddings_1NH, position_ids=positions_N.unsqueeze(0), use_cache=False, layout=layout

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from cookhouse.engine.lora import LoraLinear, Segment, backward_segment
+from cookhouse.engine.lora import LoraLinear, Segment, SiteAdapters
+from cookhouse.engine.softmax import log_sum_exp, logits_gradient
 
 _CHUNK_BYTES = 64 * 2**20
 """Bound on one chunk's fp32 logits."""
@@ -54,25 +55,29 @@ class Head:
         return self._weight_VH.dtype
 
     def logits(self, hidden_CH: Tensor, segments: Sequence[Segment]) -> Tensor:
-        """Logits (C, V) in fp32; segments index the rows of `hidden_CH`."""
-        logits_CV = nn.functional.linear(hidden_CH, self._weight_VH, self._bias_V)
-        for segment, rows in self._adapted(segments):
-            a_RH, b_VR = segment.weights.views[self.name]
-            logits_CV[rows].addmm_(hidden_CH[rows] @ a_RH.T, b_VR.T, alpha=segment.weights.layout.scaling)
-        return logits_CV.float()
+        """Logits (C, V) in the precision of the projection; segments index the rows of `hidden_CH`."""
+        return self._apply(hidden_CH, self._adapters(segments))[0]
 
+    def _apply(self, hidden_CH: Tensor, adapters: SiteAdapters) -> tuple[Tensor, list[Tensor]]:
+        logits_CV = nn.functional.linear(hidden_CH, self._weight_VH, self._bias_V)
+        return logits_CV, adapters.apply(hidden_CH, logits_CV)
+
+    def _adapters(self, segments: Sequence[Segment]) -> SiteAdapters:
+        return SiteAdapters(self.name, [segment for segment in segments if self.name in segment.weights.views])
+
+    @torch.no_grad()
     def logprobs(self, hidden_NH: Tensor, targets: Targets, segments: Sequence[Segment]) -> Tensor:
         """Log-probability (M,) of each target in nats, fp32, temperature 1. Not differentiable: see `backward`."""
         parts = []
         for chunk in self._chunks(targets, segments):
             logits_CV = self.logits(hidden_NH[chunk.rows_C], chunk.segments)
             local_M, tokens_M = _local_targets(chunk, targets)
-            parts.append(logits_CV[local_M, tokens_M] - torch.logsumexp(logits_CV, -1)[local_M])
+            parts.append(logits_CV[local_M, tokens_M].float() - log_sum_exp(logits_CV)[local_M])
         return torch.cat(parts)
 
     def rows(self, hidden_NH: Tensor, rows_B: Tensor, segments: Sequence[Segment]) -> Tensor:
         """Logits (B, V) in fp32 at ascending packed rows."""
-        return self.logits(hidden_NH[rows_B], _clip(segments, rows_B))
+        return self.logits(hidden_NH[rows_B], _clip(segments, rows_B)).float()
 
     def topk_logprobs(
         self, hidden_NH: Tensor, rows_C: Tensor, k: int, segments: Sequence[Segment]
@@ -80,14 +85,16 @@ class Head:
         """Log-probabilities (C, k) in nats and tokens (C, k), most likely first, at ascending packed rows."""
         ranked, tokens = [], []
         for chunk in self._chunks(Targets(rows_C, torch.zeros_like(rows_C)), segments):
-            logprobs_CV = torch.log_softmax(self.logits(hidden_NH[chunk.rows_C], chunk.segments), -1)
+            logprobs_CV = torch.log_softmax(self.logits(hidden_NH[chunk.rows_C], chunk.segments).float(), -1)
             top = torch.topk(logprobs_CV, k)
             ranked.append(top.values)
             tokens.append(top.indices)
         return torch.cat(ranked), torch.cat(tokens)
 
+    @torch.no_grad()
     def backward(self, hidden_NH: Tensor, targets: Targets, dlogprobs_M: Tensor, segments: Sequence[Segment]) -> Tensor:
-        """Gradient (N, H) of hidden states given that of the targets' log-probabilities; adapter gradients are added.
+        """Gradient (N, H) of hidden states given that of the targets' log-probabilities; adapter gradients are added,
+        and those of the projection itself where it is trained.
 
         Logits are computed again, and only at positions where some gradient is not zero.
         """
@@ -97,24 +104,18 @@ class Head:
         dlogprobs_M = dlogprobs_M[is_used_M]
         for chunk in self._chunks(used, segments):
             hidden_CH = hidden_NH[chunk.rows_C]
-            probs_CV = torch.softmax(self.logits(hidden_CH, chunk.segments), -1)
+            adapters = self._adapters(chunk.segments)
+            logits_CV, lows = self._apply(hidden_CH, adapters)
             local_M, tokens_M = _local_targets(chunk, used)
-            dchunk_M = dlogprobs_M[chunk.first : chunk.last]
-            total_C = torch.zeros(len(chunk.rows_C), device=dchunk_M.device).index_add_(0, local_M, dchunk_M)
-            dlogits_CV = probs_CV.mul_(-total_C.unsqueeze(1))
-            dlogits_CV.index_put_((local_M, tokens_M), dchunk_M, accumulate=True)
-            dlogits_CV = dlogits_CV.to(hidden_NH.dtype)
+            dlogits_CV = logits_gradient(logits_CV, local_M, tokens_M, dlogprobs_M[chunk.first : chunk.last])
             dhidden_CH = dlogits_CV @ self._weight_VH
-            for segment, rows in self._adapted(chunk.segments):
-                low_CR = hidden_CH[rows] @ segment.weights.views[self.name][0].T
-                backward_segment(segment, self.name, hidden_CH[rows], low_CR, dlogits_CV[rows], dhidden_CH[rows])
+            if self._weight_VH.requires_grad:
+                torch.autograd.backward(self._weight_VH, dlogits_CV.T @ hidden_CH)
+                if self._bias_V is not None:
+                    torch.autograd.backward(self._bias_V, dlogits_CV.sum(0))
+            adapters.backward(hidden_CH, lows, dlogits_CV, dhidden_CH)
             dhidden_NH[chunk.rows_C] = dhidden_CH
         return dhidden_NH
-
-    def _adapted(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, slice]]:
-        for segment in segments:
-            if self.name in segment.weights.views:
-                yield segment, slice(segment.start, segment.stop)
 
     def _chunks(self, targets: Targets, segments: Sequence[Segment]) -> Iterator[_Chunk]:
         rows_C, counts_C = torch.unique_consecutive(targets.rows_M, return_counts=True)

@@ -6,6 +6,7 @@ Legend: N packed positions, I features in, O features out, R rank, E experts.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from ctypes import addressof
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -15,10 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.native import LANES, LoraSegment, kernels_for
 
 ALPHA = 32.0
 """Not on the wire. Scaling ALPHA / rank keeps the best learning rate the same at every rank
 (https://thinkingmachines.ai/blog/lora/)."""
+_KERNEL_ROWS = 128
+"""A product in torch costs 8 µs (fp32) or 25 µs (bf16) however small it is, but is the faster one of large matrices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,35 +188,78 @@ class _LoraProduct(torch.autograd.Function):
         name: str,
         segments: Sequence[Segment],
     ) -> Tensor:
+        x_NI = x_NI.contiguous()
         y_NO = nn.functional.linear(x_NI, weight_OI, bias_O)
-        low_NR = []
-        for segment in segments:
-            a_RI, b_OR = segment.weights.views[name]
-            low = x_NI[segment.start : segment.stop] @ a_RI.T
-            y_NO[segment.start : segment.stop].addmm_(low, b_OR.T, alpha=segment.weights.layout.scaling)
-            low_NR.append(low)
-        ctx.save_for_backward(x_NI, weight_OI, *low_NR)
-        ctx.name, ctx.segments = name, segments
+        ctx.adapters = SiteAdapters(name, segments)
+        ctx.save_for_backward(x_NI, weight_OI, *ctx.adapters.apply(x_NI, y_NO))
         return y_NO
 
     @staticmethod
     def backward(ctx: Any, dy_NO: Tensor) -> tuple[Tensor | None, ...]:
-        x_NI, weight_OI, *low_NR = ctx.saved_tensors
+        x_NI, weight_OI, *lows = ctx.saved_tensors
         dy_NO = dy_NO.contiguous()
         dx_NI = dy_NO @ weight_OI if ctx.needs_input_grad[0] else None
-        for segment, low in zip(ctx.segments, low_NR, strict=True):
-            rows = slice(segment.start, segment.stop)
-            dx = None if dx_NI is None else dx_NI[rows]
-            backward_segment(segment, ctx.name, x_NI[rows], low, dy_NO[rows], dx)
+        ctx.adapters.backward(x_NI, lows, dy_NO, dx_NI)
         return dx_NI, None, None, None, None
 
 
-def backward_segment(
-    segment: Segment, name: str, x_NI: Tensor, low_NR: Tensor, dy_NO: Tensor, dx_NI: Tensor | None
-) -> None:
-    """Add one segment's adapter gradients, and its share of dx in place. `low_NR` is A x; gradients are fp32."""
-    gradient = None if segment.gradient is None else segment.gradient[name]
-    backward_matrices(segment.weights.views[name], segment.weights.layout.scaling, gradient, x_NI, low_NR, dy_NO, dx_NI)
+class SiteAdapters:
+    """The adapters of one site over the packed positions of a pass. Tensors are contiguous.
+
+    Segments of at most `_KERNEL_ROWS` positions go through the CPU kernels together, where there are any.
+    """
+
+    def __init__(self, name: str, segments: Sequence[Segment]) -> None:
+        self._name = name
+        self._segments = segments
+
+    def apply(self, x_NI: Tensor, y_NO: Tensor) -> list[Tensor]:
+        """Add scaling · B A x of each segment to its rows of `y_NO`; return what backward needs of A x."""
+        short, long = self._parts(x_NI)
+        lows = []
+        for segment in long:
+            a_RI, b_OR = segment.weights.views[self._name]
+            low_NR = x_NI[segment.start : segment.stop] @ a_RI.T
+            y_NO[segment.start : segment.stop].addmm_(low_NR, b_OR.T, alpha=segment.weights.layout.scaling)
+            lows.append(low_NR)
+        if short:
+            widest = max(segment.weights.layout.spec.rank for segment in short)
+            lows.append(x_NI.new_empty(x_NI.shape[0], -(-widest // LANES) * LANES, dtype=torch.float32))
+            self._call("lora", short, x_NI, lows[-1], y_NO)
+        return lows
+
+    def backward(self, x_NI: Tensor, lows: Sequence[Tensor], dy_NO: Tensor, dx_NI: Tensor | None) -> None:
+        """Add the adapters' gradients, and their share of dx in place; gradients are fp32."""
+        short, long = self._parts(x_NI)
+        for segment, low_NR in zip(long, lows, strict=False):
+            rows = slice(segment.start, segment.stop)
+            dx = None if dx_NI is None else dx_NI[rows]
+            gradient = None if segment.gradient is None else segment.gradient[self._name]
+            matrices, scaling = segment.weights.views[self._name], segment.weights.layout.scaling
+            backward_matrices(matrices, scaling, gradient, x_NI[rows], low_NR, dy_NO[rows], dx)
+        if short:
+            self._call("lora_backward", short, x_NI, lows[-1], dy_NO, dx_NI)
+
+    def _parts(self, x_NI: Tensor) -> tuple[list[Segment], list[Segment]]:
+        limit = 0 if kernels_for(x_NI) is None else _KERNEL_ROWS
+        short = [segment for segment in self._segments if segment.stop - segment.start <= limit]
+        return short, [segment for segment in self._segments if segment.stop - segment.start > limit]
+
+    def _call(
+        self, function: str, segments: Sequence[Segment], x_NI: Tensor, low_NR: Tensor, y_NO: Tensor, *more: Any
+    ) -> None:
+        kernels = kernels_for(x_NI)
+        assert kernels is not None
+        table = (LoraSegment * len(segments))(*(self._entry(segment) for segment in segments))
+        sizes = (x_NI, x_NI.shape[1], y_NO, y_NO.shape[1], low_NR, low_NR.shape[1])
+        kernels(function, x_NI.dtype, addressof(table), len(segments), *sizes, *more)
+
+    def _entry(self, segment: Segment) -> LoraSegment:
+        a_RI, b_OR = segment.weights.views[self._name]
+        gradients = (None, None) if segment.gradient is None else (g.data_ptr() for g in segment.gradient[self._name])
+        layout = segment.weights.layout
+        pointers = (a_RI.data_ptr(), b_OR.data_ptr(), *gradients)
+        return LoraSegment(segment.start, segment.stop, layout.spec.rank, *pointers, layout.scaling)
 
 
 def backward_matrices(
@@ -224,7 +271,7 @@ def backward_matrices(
     dy_NO: Tensor,
     dx_NI: Tensor | None,
 ) -> None:
-    """`backward_segment` for one A (R, I) and B (O, R) and their gradients."""
+    """Add the gradients of one A (R, I) and B (O, R), and their share of dx in place. `low_NR` is A x."""
     a_RI, b_OR = matrices
     dlow_NR = (dy_NO @ b_OR).mul_(scaling)
     if dx_NI is not None:

@@ -1,0 +1,62 @@
+"""Compiles C++ kernels for this machine at first use, and keeps them for the next."""
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-shared", "-fPIC")
+_PATIENCE_SECONDS = 120
+
+
+def build(name: str, folder: Path, flags: Sequence[str], consequence: str) -> ctypes.CDLL | None:
+    """The library of every C++ source in a folder, or None where there is no compiler.
+
+    The log then says why, and what comes of it: `consequence`, as in "decoding goes through torch, which is slower".
+    """
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        _log.info("no C++ compiler: %s", consequence)
+        return None
+    try:
+        return ctypes.CDLL(str(_compiled(compiler, name, folder, (*_FLAGS, *flags))))
+    except (OSError, subprocess.SubprocessError) as error:
+        output = getattr(error, "stderr", None) or error
+        _log.warning("the kernels %s could not be built, so %s: %s", name, consequence, output)
+        return None
+
+
+def _compiled(compiler: str, name: str, sources: Path, flags: Sequence[str]) -> Path:
+    """Path of the library for these sources, compiler and processor, built unless it is there."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    units = sorted(sources.glob("*.cpp"))
+    texts = [path.read_text(encoding="utf-8") for path in (*units, *sorted(sources.glob("*.h")))]
+    identity = "\0".join((*texts, version, *flags, _processor()))
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cookhouse"
+    target = folder / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    # Built beside its place and renamed: another process never sees half a file.
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        built = Path(temporary) / target.name
+        command = [compiler, *flags, *(str(path) for path in units), "-o", str(built)]
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE_SECONDS)
+        built.rename(target)
+    return target
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("flags", "model name", "Features"))}))

@@ -1,0 +1,190 @@
+// What lies between the matrix products of a decoder layer, and the softmax over the vocabulary: one pass over memory each.
+//
+// Numbers are fp32 or bf16 and computed in fp32. Rows are independent of one another.
+
+#include "lanes.h"
+
+namespace {
+
+// y = x · weight / rms(x); y may be x.
+inline void normalize(const float* x, const float* weight, float eps, int64_t n, float* y) {
+    float factor = 1.0f / std::sqrt(dot(x, x, n) / float(n) + eps);
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor * weight[i];
+}
+
+// dx = f · (w dy) - x · f³ · mean(x w dy), f = 1 / rms(x). `dy` is overwritten with w dy; dx may be dy.
+inline void normalize_backward(const float* x, const float* weight, float eps, int64_t n, float* dy, float* dx) {
+    float factor = 1.0f / std::sqrt(dot(x, x, n) / float(n) + eps);
+    for (int64_t i = 0; i < n; ++i) dy[i] *= weight[i];
+    float shared = dot(x, dy, n) / float(n) * factor * factor;
+    for (int64_t i = 0; i < n; ++i) dx[i] = factor * (dy[i] - x[i] * shared);
+}
+
+template <typename T>
+void norm(const T* x, const float* weight, float eps, int64_t rows, int64_t n, T* y) {
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        float* buffer = scratch().take(0, 2 * n);
+        float* out = room(y + r * n, buffer + n);
+        normalize(wide(x + r * n, n, buffer), weight, eps, n, out);
+        put(out, n, y + r * n);
+    }
+}
+
+template <typename T>
+void norm_backward(const T* x, const float* weight, float eps, int64_t rows, int64_t n, const T* dy, T* dx) {
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        float *buffer = scratch().take(0, 2 * n), *out = buffer + n;
+        const float* gradient = wide(dy + r * n, n, out);
+        if (gradient != out) std::memcpy(out, gradient, n * sizeof(float));
+        normalize_backward(wide(x + r * n, n, buffer), weight, eps, n, out, out);
+        put(out, n, dx + r * n);
+    }
+}
+
+// Heads of each row, normalized if there is a weight, with their halves rotated: x cos + rotate_half(x) sin.
+template <typename T>
+void rotate(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows, int64_t heads, int64_t dim, T* y) {
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        float* buffer = scratch().take(0, 4 * dim);
+        const float *c = wide(cos + r * dim, dim, buffer), *s = wide(sin + r * dim, dim, buffer + dim);
+        for (int64_t h = 0; h < heads; ++h) {
+            int64_t at = (r * heads + h) * dim, half = dim / 2;
+            const float* in = wide(x + at, dim, buffer + 2 * dim);
+            if (weight) {
+                normalize(in, weight, eps, dim, buffer + 2 * dim);
+                in = buffer + 2 * dim;
+            }
+            float* out = buffer + 3 * dim;
+            for (int64_t i = 0; i < half; ++i) {
+                out[i] = in[i] * c[i] - in[i + half] * s[i];
+                out[i + half] = in[i + half] * c[i + half] + in[i] * s[i + half];
+            }
+            put(out, dim, y + at);
+        }
+    }
+}
+
+template <typename T>
+void rotate_backward(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows, int64_t heads, int64_t dim, const T* dy, T* dx) {
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        float* buffer = scratch().take(0, 5 * dim);
+        const float *c = wide(cos + r * dim, dim, buffer), *s = wide(sin + r * dim, dim, buffer + dim);
+        for (int64_t h = 0; h < heads; ++h) {
+            int64_t at = (r * heads + h) * dim, half = dim / 2;
+            const float* gradient = wide(dy + at, dim, buffer + 2 * dim);
+            float* out = buffer + 3 * dim;
+            for (int64_t i = 0; i < half; ++i) {
+                out[i] = gradient[i] * c[i] + gradient[i + half] * s[i + half];
+                out[i + half] = gradient[i + half] * c[i + half] - gradient[i] * s[i];
+            }
+            if (weight) normalize_backward(wide(x + at, dim, buffer + 4 * dim), weight, eps, dim, out, out);
+            put(out, dim, dx + at);
+        }
+    }
+}
+
+constexpr int64_t kChunk = 1024;
+
+// y = silu(gate) · up
+template <typename T>
+void gate(const T* gate, const T* up, int64_t size, T* y) {
+#pragma omp parallel for schedule(static)
+    for (int64_t start = 0; start < size; start += kChunk) {
+        int64_t n = std::min(kChunk, size - start);
+        float buffers[4][kChunk];
+        const float *g = wide(gate + start, n, buffers[0]), *u = wide(up + start, n, buffers[1]);
+        float* out = buffers[2];
+        exponentials(g, n, -1.0f, 0.0f, buffers[3]);
+        for (int64_t i = 0; i < n; ++i) out[i] = g[i] / (1.0f + buffers[3][i]) * u[i];
+        put(out, n, y + start);
+    }
+}
+
+template <typename T>
+void gate_backward(const T* gate, const T* up, int64_t size, const T* dy, T* dgate, T* dup) {
+#pragma omp parallel for schedule(static)
+    for (int64_t start = 0; start < size; start += kChunk) {
+        int64_t n = std::min(kChunk, size - start);
+        float buffers[6][kChunk];
+        const float *g = wide(gate + start, n, buffers[0]), *u = wide(up + start, n, buffers[1]);
+        const float* d = wide(dy + start, n, buffers[2]);
+        float *dg = buffers[3], *du = buffers[4];
+        exponentials(g, n, -1.0f, 0.0f, buffers[5]);
+        for (int64_t i = 0; i < n; ++i) {
+            float sigmoid = 1.0f / (1.0f + buffers[5][i]);
+            du[i] = d[i] * g[i] * sigmoid;
+            dg[i] = d[i] * u[i] * sigmoid * (1.0f + g[i] * (1.0f - sigmoid));
+        }
+        put(dg, n, dgate + start);
+        put(du, n, dup + start);
+    }
+}
+
+// Logarithm of the sum of the exponentials of each row.
+template <typename T>
+void log_sum_exp(const T* logits, int64_t rows, int64_t n, float* sums) {
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        float* buffer = scratch().take(0, n);
+        const float* row = wide(logits + r * n, n, buffer);
+        float most = largest(row, n), total = 0, powers[kChunk];
+        for (int64_t start = 0; start < n; start += kChunk) {
+            int64_t count = std::min(kChunk, n - start);
+            exponentials(row + start, count, 1.0f, most, powers);
+            total += sum(powers, count);
+        }
+        sums[r] = most + std::log(total);
+    }
+}
+
+// Gradient in place of the logits, given that of the log-probabilities of targets [first[r], first[r + 1]) of each row.
+template <typename T>
+void softmax_backward(T* logits, int64_t rows, int64_t n, const int64_t* first, const int64_t* tokens, const float* dlogprobs) {
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        float* buffer = scratch().take(0, n);
+        const float* row = wide(logits + r * n, n, buffer);
+        float* out = room(logits + r * n, buffer);
+        exponentials(row, n, 1.0f, largest(row, n), out);
+        float factor = -sum(dlogprobs + first[r], first[r + 1] - first[r]) / sum(out, n);
+        for (int64_t i = 0; i < n; ++i) out[i] *= factor;
+        for (int64_t t = first[r]; t < first[r + 1]; ++t) out[tokens[t]] += dlogprobs[t];
+        put(out, n, logits + r * n);
+    }
+}
+
+}  // namespace
+
+#define EXPORT(T, SUFFIX)                                                                                                             \
+    extern "C" void norm_##SUFFIX(const T* x, const float* weight, float eps, int64_t rows, int64_t n, T* y) {                        \
+        norm(x, weight, eps, rows, n, y);                                                                                             \
+    }                                                                                                                                 \
+    extern "C" void norm_backward_##SUFFIX(const T* x, const float* weight, float eps, int64_t rows, int64_t n, const T* dy, T* dx) { \
+        norm_backward(x, weight, eps, rows, n, dy, dx);                                                                               \
+    }                                                                                                                                 \
+    extern "C" void rotate_##SUFFIX(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows,             \
+                                    int64_t heads, int64_t dim, T* y) {                                                               \
+        rotate(x, weight, eps, cos, sin, rows, heads, dim, y);                                                                        \
+    }                                                                                                                                 \
+    extern "C" void rotate_backward_##SUFFIX(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows,    \
+                                             int64_t heads, int64_t dim, const T* dy, T* dx) {                                        \
+        rotate_backward(x, weight, eps, cos, sin, rows, heads, dim, dy, dx);                                                          \
+    }                                                                                                                                 \
+    extern "C" void gate_##SUFFIX(const T* g, const T* up, int64_t size, T* y) { gate(g, up, size, y); }                              \
+    extern "C" void gate_backward_##SUFFIX(const T* g, const T* up, int64_t size, const T* dy, T* dgate, T* dup) {                    \
+        gate_backward(g, up, size, dy, dgate, dup);                                                                                   \
+    }                                                                                                                                 \
+    extern "C" void log_sum_exp_##SUFFIX(const T* logits, int64_t rows, int64_t n, float* sums) {                                     \
+        log_sum_exp(logits, rows, n, sums);                                                                                           \
+    }                                                                                                                                 \
+    extern "C" void softmax_backward_##SUFFIX(T* logits, int64_t rows, int64_t n, const int64_t* first, const int64_t* tokens,        \
+                                              const float* dlogprobs) {                                                               \
+        softmax_backward(logits, rows, n, first, tokens, dlogprobs);                                                                  \
+    }
+
+EXPORT(float, fp32)
+EXPORT(bf16, bf16)

@@ -1,0 +1,86 @@
+"""The kernels of training on a CPU, called with tensors."""
+
+import ctypes
+import functools
+from ctypes import Structure, c_double, c_float, c_int64, c_void_p
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cookhouse.engine.native.build import build
+
+# Not -ffast-math: sums are written in vectors where order may not matter, and what is no number must stay so.
+_FLAGS = ("-fno-math-errno", "-fno-trapping-math")
+LANES = 16
+"""Rows of scratch that a kernel writes are rounded up to a multiple."""
+_SUFFIXES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+_TYPES = {"p": c_void_p, "n": c_int64, "f": c_float}
+_SIGNATURES = {
+    "norm": "ppfnnp",
+    "norm_backward": "ppfnnpp",
+    "rotate": "ppfppnnnp",
+    "rotate_backward": "ppfppnnnpp",
+    "gate": "ppnp",
+    "gate_backward": "ppnppp",
+    "log_sum_exp": "pnnp",
+    "softmax_backward": "pnnppp",
+    "attention": "pppppp",
+    "attention_backward": "ppppppppp",
+    "lora": "pnpnpnpn",
+    "lora_backward": "pnpnpnpnp",
+}
+
+
+class AttentionShape(Structure):
+    """`Attention` of attention.cpp."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("num_sequences", "num_heads", "num_kv_heads", "key_dim", "value_dim", "window")),
+        ("starts", c_void_p),
+        ("scaling", c_float),
+    )
+
+
+class LoraSegment(Structure):
+    """`LoraSegment` of lora.cpp."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("start", "stop", "rank")),
+        *((name, c_void_p) for name in ("a", "b", "da", "db")),
+        ("scaling", c_double),
+    )
+
+
+class Kernels:
+    """The compiled functions, by name and precision."""
+
+    def __init__(self, compiled: ctypes.CDLL) -> None:
+        self._functions: dict[tuple[str, torch.dtype], Any] = {}
+        for name, letters in _SIGNATURES.items():
+            for dtype, suffix in _SUFFIXES.items():
+                function = getattr(compiled, f"{name}_{suffix}")
+                function.argtypes = [_TYPES[letter] for letter in letters]
+                function.restype = None
+                self._functions[name, dtype] = function
+
+    def __call__(self, name: str, dtype: torch.dtype, *arguments: Any) -> None:
+        """Call a function for numbers of `dtype`. Tensors are contiguous and pass their address."""
+        self._functions[name, dtype](*(_address(a) if isinstance(a, Tensor) else a for a in arguments))
+
+
+def kernels_for(x: Tensor) -> Kernels | None:
+    """What can compute on a tensor like this; None off the CPU, where nothing compiles, and but for fp32 and bf16."""
+    return _kernels() if x.device.type == "cpu" and x.dtype in _SUFFIXES else None
+
+
+@functools.cache
+def _kernels() -> Kernels | None:
+    compiled = build("train", Path(__file__).parent, _FLAGS, "training goes through torch, which is slower")
+    return None if compiled is None else Kernels(compiled)
+
+
+def _address(tensor: Tensor) -> int:
+    assert tensor.is_contiguous()
+    return tensor.data_ptr()
