@@ -5,7 +5,7 @@ V vocabulary, T positions, K candidates.
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ class FakeEngine:
             architecture="fake",
             vocab_size=VOCAB_SIZE,
             max_context_tokens=MAX_CONTEXT_TOKENS,
+            max_lora_rank=64,
         )
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
@@ -134,13 +135,23 @@ class FakeEngine:
 
     def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
         self.calls.append(("save_state", model_id))
+        write = self.copy_state(model_id, with_optimizer=with_optimizer)
+        assert write is not None
+        write(folder)
+
+    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
+        self.calls.append(("copy_state", model_id))
         model = self._model(model_id)
-        folder.mkdir()
         arrays = {"bias": model.bias_V.tolist()}
         if with_optimizer:
             arrays |= {"moment1": model.moment1_V.tolist(), "moment2": model.moment2_V.tolist()}
         content = {"lora": asdict(model.lora), "num_steps": model.num_steps, **arrays}
-        (folder / "state.json").write_text(json.dumps(content))
+
+        def write(folder: Path) -> None:
+            folder.mkdir()
+            (folder / "state.json").write_text(json.dumps(content))
+
+        return write
 
     def save_peft(self, model_id: str, folder: Path) -> None:
         self.calls.append(("save_peft", model_id))

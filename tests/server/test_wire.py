@@ -182,7 +182,7 @@ def test_adam_values_outside_their_range(changed: dict[str, float], named: str) 
 def test_adapters_outside_their_range() -> None:
     """Would catch a rank that allocates all memory, and an adapter of nothing."""
     for config in (
-        types.LoraConfig(rank=0),
+        types.LoraConfig(rank=-1),
         types.LoraConfig(rank=10**9),
         types.LoraConfig(rank=8, seed=-1),
         types.LoraConfig(rank=8, train_attn=False, train_mlp=False, train_unembed=False),

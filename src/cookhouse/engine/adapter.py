@@ -1,7 +1,7 @@
-"""A trained adapter: weights, gradient and Adam state, each one flat tensor; and the AdamW step over them."""
+"""What a training run trains: weights, gradient and Adam state, each one flat tensor; and the AdamW step over them."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -11,38 +11,24 @@ from cookhouse.engine.lora import AdapterLayout, Weights
 from cookhouse.errors import InputError
 
 
-@dataclass
-class Adapter:
-    """State of one training run. All tensors are flat fp32 of `layout.num_parameters` elements."""
+@dataclass(kw_only=True)
+class Trained:
+    """State of one training run: flat fp32 tensors of one size."""
 
-    base_model: str
-    layout: AdapterLayout
     params: Tensor
-    gradient: Tensor
-    adam_m: Tensor
-    adam_v: Tensor
+    gradient: Tensor = field(init=False)
+    adam_m: Tensor = field(init=False)
+    adam_v: Tensor = field(init=False)
     num_steps: int = 0
 
-    @classmethod
-    def create(cls, base_model: str, layout: AdapterLayout, device: torch.device) -> "Adapter":
-        """A fresh adapter with an empty gradient and optimizer."""
-        params = layout.initial(device)
-        return cls(
-            base_model=base_model,
-            layout=layout,
-            params=params,
-            gradient=torch.zeros_like(params),
-            adam_m=torch.zeros_like(params),
-            adam_v=torch.zeros_like(params),
-        )
+    def __post_init__(self) -> None:
+        """An empty gradient and optimizer."""
+        self.gradient, self.adam_m, self.adam_v = (torch.zeros_like(self.params) for _ in range(3))
 
-    def weights(self, dtype: torch.dtype) -> Weights:
-        """The present weights for a pass. In fp32 they share memory with `params`: use before the next step."""
-        return Weights(self.layout, self.params.to(dtype))
-
-    def frozen_weights(self, dtype: torch.dtype) -> Weights:
-        """A copy of the present weights that later steps do not reach."""
-        return Weights(self.layout, self.params.to(dtype, copy=True))
+    def tensors(self, *, with_optimizer: bool) -> dict[str, Tensor]:
+        """What a checkpoint holds, by name."""
+        moments = {"adam_m": self.adam_m, "adam_v": self.adam_v} if with_optimizer else {}
+        return {"params": self.params, **moments}
 
     def step(self, step: AdamStep) -> dict[str, float]:
         """Apply AdamW to the summed gradient and clear it; return `grad_norm` (L2, before clipping).
@@ -72,6 +58,27 @@ class Adapter:
         self.params.addcdiv_(self.adam_m, denominator, value=-step.learning_rate / correction1)
         self.gradient.zero_()
         return {"grad_norm": grad_norm}
+
+
+@dataclass(kw_only=True)
+class Adapter(Trained):
+    """State of a run that trains an adapter. All tensors have `layout.num_parameters` elements."""
+
+    base_model: str
+    layout: AdapterLayout
+
+    @classmethod
+    def create(cls, base_model: str, layout: AdapterLayout, device: torch.device) -> "Adapter":
+        """A fresh adapter with an empty gradient and optimizer."""
+        return cls(base_model=base_model, layout=layout, params=layout.initial(device))
+
+    def weights(self, dtype: torch.dtype) -> Weights:
+        """The present weights for a pass. In fp32 they share memory with `params`: use before the next step."""
+        return Weights(self.layout, self.params.to(dtype))
+
+    def frozen_weights(self, dtype: torch.dtype) -> Weights:
+        """A copy of the present weights that later steps do not reach."""
+        return Weights(self.layout, self.params.to(dtype, copy=True))
 
 
 def _check_step(step: AdamStep) -> None:

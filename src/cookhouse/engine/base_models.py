@@ -9,6 +9,7 @@ from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import BaseModelInfo
+from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.pretrained import describe, num_weight_bytes, read_config
 from cookhouse.errors import InputError
 
@@ -16,7 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class BaseModels(Mapping[str, BaseModel]):
-    """Loaded base models by name, least recently used first. `max_bytes` bounds their weights; None bounds nothing."""
+    """Loaded base models by name, least recently used first.
+
+    `max_bytes` bounds their weights, and what is reserved for runs that train all weights; None bounds nothing.
+    """
 
     def __init__(self, device: torch.device, dtype: torch.dtype, max_bytes: int | None) -> None:
         self._device = device
@@ -24,6 +28,7 @@ class BaseModels(Mapping[str, BaseModel]):
         self._max_bytes = max_bytes
         self._loaded: dict[str, BaseModel] = {}
         self._known: dict[str, tuple[BaseModelInfo, int]] = {}
+        self._reserved: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> BaseModel:
         return self._loaded[name]
@@ -50,37 +55,51 @@ class BaseModels(Mapping[str, BaseModel]):
             num_bytes = 0 if self._max_bytes is None else num_weight_bytes(config, self._dtype)
             if self._max_bytes is not None and num_bytes > self._max_bytes:
                 raise InputError(
-                    f"base model {name!r} takes {_show(num_bytes)} and max_base_bytes is {_show(self._max_bytes)}; "
-                    "raise it, or use a smaller model"
+                    f"base model {name!r} takes {show_bytes(num_bytes)} and max_base_bytes is "
+                    f"{show_bytes(self._max_bytes)}; raise it, or use a smaller model"
                 )
             self._known[name] = describe(name, config), num_bytes
         return self._known[name][0]
 
     def must_evict(self, name: str) -> bool:
         """Whether a described model fits only in place of another."""
-        return self._max_bytes is not None and self._num_bytes([*self._loaded, name]) > self._max_bytes
+        return self._num_missing(self._known[name][1]) > 0
 
     def victims(self, name: str, users: Callable[[str], str]) -> list[str]:
-        """Models that must go before this one fits: the least recently used of those that nothing uses.
+        """Models that must go before this one fits; see `room_for`."""
+        self.describe(name)
+        return self.room_for(f"base model {name!r}", self._known[name][1], users)
+
+    def room_for(self, what: str, num_bytes: int, users: Callable[[str], str]) -> list[str]:
+        """Models that must go before something fits: the least recently used of those that nothing uses.
 
         `users` says what uses a loaded model, or nothing.
 
         Raises:
-            InputError: the models in use leave too little; the message says what they are used by.
+            InputError: what is in use leaves too little; the message says by whom it is.
         """
-        self.describe(name)
-        missing = 0 if self._max_bytes is None else self._num_bytes([*self._loaded, name]) - self._max_bytes
+        missing = self._num_missing(num_bytes)
         chosen: list[str] = []
         for other in self._loaded:
             if self._num_bytes(chosen) < missing and not users(other):
                 chosen.append(other)
         if self._num_bytes(chosen) < missing:
-            held = ", ".join(f"{n} ({_show(self._num_bytes([n]))}: {users(n)})" for n in self._loaded if users(n))
+            held = [f"{n} ({show_bytes(self._num_bytes([n]))}: {users(n)})" for n in self._loaded if users(n)]
+            if self._reserved:
+                held.append(f"full fine-tuning ({show_bytes(sum(self._reserved.values()))})")
             raise InputError(
-                f"base model {name!r} takes {_show(self._num_bytes([name]))} of max_base_bytes "
-                f"{_show(self._max_bytes or 0)}, which is held by {held}; delete those, or raise it"
+                f"{what} takes {show_bytes(num_bytes)} of max_base_bytes {show_bytes(self._max_bytes or 0)}, which is "
+                f"held by {', '.join(held) or 'nothing else'}; delete those, or raise it"
             )
         return chosen
+
+    def reserve(self, key: str, num_bytes: int) -> None:
+        """Count memory that others take, under a key."""
+        self._reserved[key] = num_bytes
+
+    def release(self, key: str) -> bool:
+        """Stop counting; whether there was something under the key."""
+        return self._reserved.pop(key, None) is not None
 
     def load(self, name: str) -> None:
         """Load a model that is not, or mark one that is as used last."""
@@ -102,9 +121,11 @@ class BaseModels(Mapping[str, BaseModel]):
         gc.collect()  # modules refer to each other in circles
         _log.info("dropped %s", name)
 
+    def _num_missing(self, num_bytes: int) -> int:
+        """Bytes that must go before these fit."""
+        if self._max_bytes is None:
+            return 0
+        return self._num_bytes([*self._loaded]) + sum(self._reserved.values()) + num_bytes - self._max_bytes
+
     def _num_bytes(self, names: list[str]) -> int:
         return sum(self._known[name][1] for name in names)
-
-
-def _show(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"

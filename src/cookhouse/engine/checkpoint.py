@@ -35,16 +35,24 @@ def write(folder: Path, base_model: str, layout: AdapterLayout, tensors: Mapping
         InputError: the folder exists.
         OSError: the disk is full or not writable; nothing is left behind.
     """
+    sites: list[list[str | int]] = [[site.name, site.in_features, site.out_features] for site in layout.sites]
+    with new_folder(folder) as temporary:
+        save_file({name: tensor.detach().float().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
+        write_manifest(temporary, base_model, layout.spec, sites=sites, num_steps=num_steps)
+
+
+def write_manifest(
+    folder: Path, base_model: str, spec: LoraSpec, *, sites: list[list[str | int]], num_steps: int
+) -> None:
+    """Write what makes a folder a checkpoint."""
     manifest = {
         "format": _FORMAT,
         "base_model": base_model,
-        "lora": asdict(layout.spec),
-        "sites": [[site.name, site.in_features, site.out_features] for site in layout.sites],
+        "lora": asdict(spec),
+        "sites": sites,
         "num_steps": num_steps,
     }
-    with new_folder(folder) as temporary:
-        save_file({name: tensor.detach().float().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
-        (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
 @contextmanager
@@ -77,7 +85,7 @@ def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[
     Raises:
         InputError: the folder holds no checkpoint of this layout, or no optimizer where one is asked for.
     """
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     sites = [[site.name, site.in_features, site.out_features] for site in layout.sites]
     if manifest.get("sites") != sites or manifest.get("lora", {}).get("rank") != layout.spec.rank:
         raise InputError(f"checkpoint {folder} was made for another base model or adapter shape")
@@ -107,7 +115,7 @@ def read_spec(folder: Path) -> tuple[str, LoraSpec]:
     Raises:
         InputError: the folder holds no checkpoint.
     """
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     try:
         return str(manifest["base_model"]), LoraSpec(**manifest["lora"])
     except (KeyError, TypeError) as error:
@@ -120,7 +128,7 @@ def read_num_steps(folder: Path) -> int:
     Raises:
         InputError: the folder holds no checkpoint.
     """
-    return int(_read_manifest(folder)["num_steps"])
+    return int(read_manifest(folder)["num_steps"])
 
 
 def is_checkpoint(folder: Path) -> bool:
@@ -128,7 +136,12 @@ def is_checkpoint(folder: Path) -> bool:
     return (folder / _MANIFEST).is_file()
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What `write_manifest` wrote.
+
+    Raises:
+        InputError: the folder holds no checkpoint.
+    """
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -2,20 +2,18 @@
 
 An engine knows models (one trained adapter each), snapshots (immutable weights that sampling reads) and samples in
 flight. It knows nothing of HTTP, tenants, futures or paths on the wire. Its methods block, and are called from one
-thread; `save_snapshot` alone may run in another, since a snapshot never changes.
+thread; only `save_snapshot` and what `copy_state` returns may run in another, since what they write never changes.
 
 Every method raises `InputError` when the caller is to blame, and has then changed nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from cookhouse.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +26,15 @@ class BaseModelInfo:
     architecture: str
     vocab_size: int
     max_context_tokens: int
+    max_lora_rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSpec:
-    """Shape of an adapter. Scaling is 32 / rank, so that the best learning rate does not depend on the rank."""
+    """What a run trains: an adapter of this shape, or with rank 0 every weight of the base model.
+
+    Scaling is 32 / rank, so that the best learning rate does not depend on the rank.
+    """
 
     rank: int = 32
     seed: int = 0
@@ -142,19 +144,32 @@ class Engine(Protocol):
         """Load a folder, hub id or embedded name; cheap when it is loaded already."""
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
-        """Add an adapter that leaves the base model's output unchanged; equal specs give equal adapters."""
+        """Add a run that leaves the base model's output unchanged; equal specs give equal adapters.
+
+        Rank 0 trains a copy of all weights, in passes of its own: one run at a time per base model, refused with
+        figures where memory does not suffice.
+        """
 
     def delete_model(self, model_id: str) -> None:
-        """Free an adapter with its gradient and optimizer state."""
+        """Free a run's weights, gradient and optimizer state."""
 
-    def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | InputError]:
-        """Run several requests, in order, in as few passes as pay. One that is refused leaves no gradient behind."""
+    def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | Exception]:
+        """Run several requests, in order, in as few passes as pay.
+
+        One that is refused (`InputError`) or fails otherwise leaves no gradient behind, and the others as they are.
+        """
 
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
         """Apply and clear the summed gradient. Metrics hold `grad_norm`, taken before clipping."""
 
     def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
         """Write weights, and with an optimizer its moments and step count, into a new folder, atomically."""
+
+    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
+        """A copy of what `save_state` would write now, as a function that writes it. Safe in another thread.
+
+        None where memory does not suffice for a copy.
+        """
 
     def save_peft(self, model_id: str, folder: Path) -> None:
         """Write weights into a new folder, atomically, in the format of the `peft` library."""

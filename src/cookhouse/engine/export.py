@@ -14,6 +14,8 @@ from transformers import AutoModelForCausalLM
 from cookhouse.engine import checkpoint
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.device import choose_dtype
+from cookhouse.engine.full import read_flat
+from cookhouse.engine.full_checkpoint import read_full
 from cookhouse.engine.lora import AdapterLayout, LoraSite, Routing
 from cookhouse.engine.peft_folder import PeftAdapter, first_names, read_peft, write_peft
 from cookhouse.engine.pretrained import check_rank, read_config, read_model, read_tokenizer
@@ -58,6 +60,8 @@ def export_peft(folder: Path, output: Path) -> None:
         OSError: the disk is full or not writable; nothing is left behind.
     """
     base_model, spec = checkpoint.read_spec(folder)
+    if spec.rank == 0:
+        raise InputError(f"checkpoint {folder} holds all weights and no adapter; export it merged")
     layout = _layout(base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
     write_peft(output, base_model, layout, tensors["params"])
@@ -67,7 +71,8 @@ def export_merged(folder: Path, output: Path, *, precision: str = "float32") -> 
     """Write a checkpoint's base model with the adapter added to its weights, as a folder that `transformers` loads.
 
     W + scaling · B A is computed in fp32 and rounded to `precision`, `float32` or `bfloat16`. An output projection that
-    shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings.
+    shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings. A
+    checkpoint of all weights (rank 0) is written as it is, so rounded.
 
     Raises:
         InputError: `folder` holds no checkpoint, its base model cannot be found, or `output` exists.
@@ -77,20 +82,29 @@ def export_merged(folder: Path, output: Path, *, precision: str = "float32") -> 
         raise InputError(f"folder {output} exists; choose another name")
     dtype = choose_dtype(precision, _CPU)
     base_model, spec = checkpoint.read_spec(folder)
-    layout = _layout(base_model, spec)
-    tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
-    model = read_model(base_model, dtype).requires_grad_(False)
+    if spec.rank == 0:
+        model, full_layout, flat = read_flat(base_model, _CPU, dtype)
+        read_full(folder, full_layout, {"params": flat})
+    else:
+        model = _merged(folder, base_model, spec, dtype)
     tokenizer = read_tokenizer(base_model)
-    views = layout.views(tensors["params"])
-    for site in layout.sites:
-        a_RI, b_OR = views[site.name]
-        if b_OR.any():
-            _add(model, site, (b_OR @ a_RI).mul_(layout.scaling))
     if getattr(read_config(base_model), "quantization_config", None) is not None:
         model = _never_packed(model)
     with checkpoint.new_folder(output) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
+
+
+def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -> Any:
+    layout = _layout(base_model, spec)
+    tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
+    model = read_model(base_model, dtype).requires_grad_(False)
+    views = layout.views(tensors["params"])
+    for site in layout.sites:
+        a_RI, b_OR = views[site.name]
+        if b_OR.any():
+            _add(model, site, (b_OR @ a_RI).mul_(layout.scaling))
+    return model
 
 
 def import_peft(folder: Path, output: Path, *, base_model: str | None = None) -> tuple[str, LoraSpec]:

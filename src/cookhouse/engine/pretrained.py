@@ -89,21 +89,32 @@ def describe(name: str, config: Any) -> BaseModelInfo:
         architecture=str(config.model_type),
         vocab_size=int(config.vocab_size),
         max_context_tokens=int(config.max_position_embeddings),
+        max_lora_rank=max_lora_rank(config),
     )
+
+
+def max_lora_rank(config: Any) -> int:
+    """The largest rank that an adapter of a base model may have."""
+    return min(int(config.hidden_size), _MAX_LORA_RANK)
 
 
 def check_rank(rank: int, name: str, config: Any) -> None:
     """Refuse an adapter's rank that a base model does not take."""
-    largest = min(int(config.hidden_size), _MAX_LORA_RANK)
+    largest = max_lora_rank(config)
     if not 1 <= rank <= largest:
         raise InputError(f"LoRA rank is {rank}; {name} takes 1 to {largest}")
 
 
 def num_weight_bytes(config: Any, dtype: torch.dtype) -> int:
     """Memory that the weights of a model take; none of them is read."""
+    return dtype.itemsize * num_parameters(config)
+
+
+def num_parameters(config: Any) -> int:
+    """Weights of a model, tied ones once; none of them is read."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    return dtype.itemsize * int(sum(parameter.numel() for parameter in model.parameters()))
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _read(name: str, read: Callable[[str], _T]) -> _T:

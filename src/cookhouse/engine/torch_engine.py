@@ -1,8 +1,11 @@
-"""The engine in this process: adapters over base models of `transformers`, on one device."""
+"""The engine in this process: runs over base models of `transformers`, on one device."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from cookhouse.engine import checkpoint
 from cookhouse.engine.adapter import Adapter
@@ -18,16 +21,21 @@ from cookhouse.engine.contract import (
     SampleRequest,
 )
 from cookhouse.engine.device import choose_device, choose_dtype, use_cores
+from cookhouse.engine.full import FullModel, FullWeights
+from cookhouse.engine.full_checkpoint import write_full
+from cookhouse.engine.full_runs import FullRuns
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.losses import check_request
-from cookhouse.engine.memory import cache_bytes
+from cookhouse.engine.memory import cache_bytes, free_bytes
+from cookhouse.engine.passes import run_alone, run_together
 from cookhouse.engine.peft_folder import write_peft
 from cookhouse.engine.sampler import Sampler
-from cookhouse.engine.trainer import forward_backward
 from cookhouse.errors import InputError
 
 _BUDGET_TOKENS = 4096
 """Positions of a training pass; beyond, cost grows faster than tokens on a CPU."""
+_COPY_SHARE = 0.5
+"""Of the host's free memory, the most that a copy for a save may take."""
 
 
 class TorchEngine:
@@ -49,8 +57,12 @@ class TorchEngine:
         self._budget_tokens = budget_tokens
         self._bases = BaseModels(self._device, self._dtype, max_base_bytes)
         self._samplers: dict[str, Sampler] = {}
-        self._adapters: dict[str, Adapter] = {}
+        self._models: dict[str, Adapter | FullModel] = {}
         self._snapshots: dict[str, tuple[str, Weights]] = {}
+        self._full_snapshots: dict[str, FullWeights] = {}
+        self._full_samplers: dict[str, Sampler] = {}
+        """By snapshot."""
+        self._full_runs = FullRuns(self._bases, self._make_room, self._device, self._dtype)
         self._snapshots_lock = threading.Lock()
         for name in base_models:
             self._bases.describe(name)
@@ -64,85 +76,107 @@ class TorchEngine:
     def load_base_model(self, name: str) -> BaseModelInfo:
         """See `Engine`."""
         if name not in self._bases:
-            for other in self._bases.victims(name, self._users):
-                self._samplers.pop(other, None)
-                self._bases.drop(other)
+            self._drop(self._bases.victims(name, self._users))
         self._bases.load(name)
         return self._bases[name].info
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """See `Engine`."""
+        if lora.rank == 0:
+            self._models[model_id] = self._full_runs.create(model_id, base_model, lora, self._full_models())
+            return
         self.load_base_model(base_model)
         layout = self._bases[base_model].adapter_layout(lora)
-        self._adapters[model_id] = Adapter.create(base_model, layout, self._device)
+        self._models[model_id] = Adapter.create(base_model, layout, self._device)
 
     def delete_model(self, model_id: str) -> None:
         """See `Engine`."""
-        self._adapters.pop(model_id, None)
+        self._models.pop(model_id, None)
+        self._full_runs.free(model_id)
 
-    def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | InputError]:
+    def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | Exception]:
         """See `Engine`."""
-        outputs: dict[int, ForwardBackwardOutput | InputError] = {}
-        waves: list[dict[str, list[int]]] = []
+        outputs: dict[int, ForwardBackwardOutput | Exception] = {}
+        shared: dict[int, tuple[ForwardBackward, Adapter]] = {}
         for index, request in enumerate(requests):
             try:
-                base = self._base_of(request)
+                model = self._checked(request)
             except InputError as error:
                 outputs[index] = error
                 continue
-            self._place(waves, base.name, index, requests)
-        for wave in waves:
-            for name, members in wave.items():
-                jobs = [(requests[i], self._adapter(requests[i].model_id)) for i in members]
-                results = forward_backward(self._bases[name], jobs, self._budget_tokens)
-                outputs.update(zip(members, results, strict=True))
+            if isinstance(model, FullModel):
+                outputs[index] = run_alone(model, request, self._budget_tokens)
+            else:
+                shared[index] = request, model
+        results = run_together(self._bases, list(shared.values()), self._budget_tokens)
+        outputs.update(zip(shared, results, strict=True))
         return [outputs[index] for index in range(len(requests))]
 
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
         """See `Engine`."""
-        return self._adapter(model_id).step(step)
+        return self._model(model_id).step(step)
 
     def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
         """See `Engine`."""
-        adapter = self._adapter(model_id)
-        tensors = {"params": adapter.params}
-        if with_optimizer:
-            tensors |= {"adam_m": adapter.adam_m, "adam_v": adapter.adam_v}
-        checkpoint.write(
-            folder, adapter.base_model, adapter.layout, tensors, adapter.num_steps if with_optimizer else 0
-        )
+        model = self._model(model_id)
+        self._writer(model, model.tensors(with_optimizer=with_optimizer))(folder)
+
+    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
+        """See `Engine`. The copy lies in the memory of the host."""
+        model = self._model(model_id)
+        tensors = model.tensors(with_optimizer=with_optimizer)
+        host = torch.device("cpu")
+        if sum(tensor.nbytes for tensor in tensors.values()) > free_bytes(host) * _COPY_SHARE:
+            return None
+        return self._writer(model, {name: tensor.to(host, copy=True) for name, tensor in tensors.items()})
 
     def save_peft(self, model_id: str, folder: Path) -> None:
         """See `Engine`."""
-        adapter = self._adapter(model_id)
-        write_peft(folder, adapter.base_model, adapter.layout, adapter.params)
+        model = self._model(model_id)
+        if isinstance(model, FullModel):
+            raise InputError(
+                "a run that trains all weights (rank 0) has no adapter for the peft library; save its state and "
+                "export that checkpoint merged"
+            )
+        write_peft(folder, model.base_model, model.layout, model.params)
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         """See `Engine`."""
+        if lora.rank == 0:
+            self._load_full(model_id, base_model, lora, folder, with_optimizer=with_optimizer)
+            return
         self.load_base_model(base_model)
         layout = self._bases[base_model].adapter_layout(lora)
         tensors, num_steps = checkpoint.read(folder, layout, with_optimizer=with_optimizer)
         adapter = Adapter.create(base_model, layout, self._device)
-        adapter.params.copy_(tensors["params"])
-        if with_optimizer:
-            adapter.adam_m.copy_(tensors["adam_m"])
-            adapter.adam_v.copy_(tensors["adam_v"])
-            adapter.num_steps = num_steps
-        self._adapters[model_id] = adapter
+        for name, own in adapter.tensors(with_optimizer=with_optimizer).items():
+            own.copy_(tensors[name])
+        adapter.num_steps = num_steps if with_optimizer else 0
+        self._models[model_id] = adapter
 
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         """See `Engine`."""
-        adapter = self._adapter(model_id)
-        self._put_snapshot(snapshot_id, adapter.base_model, adapter.frozen_weights(self._dtype))
+        model = self._model(model_id)
+        if isinstance(model, FullModel):
+            self._put_full_snapshot(snapshot_id, self._full_runs.snapshot(snapshot_id, model))
+        else:
+            self._put_snapshot(snapshot_id, model.base_model, model.frozen_weights(self._dtype))
 
     def save_snapshot(self, snapshot_id: str, folder: Path) -> None:
         """See `Engine`. The file holds the weights as sampling uses them, rounded if that is in bf16."""
         with self._snapshots_lock:
-            base_model, weights = self._snapshot(snapshot_id)
-        checkpoint.write(folder, base_model, weights.layout, {"params": weights.flat}, 0)
+            held = self._full_snapshots.get(snapshot_id) or self._snapshot(snapshot_id)
+        if isinstance(held, FullWeights):
+            write_full(folder, held.base.name, held.layout, {"params": held.flat}, 0)
+        else:
+            base_model, weights = held
+            checkpoint.write(folder, base_model, weights.layout, {"params": weights.flat}, 0)
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:
         """See `Engine`."""
+        if lora.rank == 0:
+            self._put_full_snapshot(snapshot_id, self._full_runs.load_snapshot(snapshot_id, base_model, folder))
+            return
         self.load_base_model(base_model)
         layout = self._bases[base_model].adapter_layout(lora)
         tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
@@ -153,63 +187,110 @@ class TorchEngine:
         """See `Engine`."""
         with self._snapshots_lock:
             self._snapshots.pop(snapshot_id, None)
+            self._full_snapshots.pop(snapshot_id, None)
+        self._drop_idle_full_samplers()
+        self._full_runs.free(snapshot_id)
 
     def submit_sample(self, request: SampleRequest) -> None:
         """See `Engine`."""
+        if request.snapshot_id in self._full_snapshots:
+            base = self._full_snapshots[request.snapshot_id].base
+            self._sampler(self._full_samplers, request.snapshot_id, base).submit(request, None)
+            return
         self.load_base_model(request.base_model)
         weights = None
         if request.snapshot_id is not None:
             base_model, weights = self._snapshot(request.snapshot_id)
             assert base_model == request.base_model
-        if request.base_model not in self._samplers:
-            self._samplers[request.base_model] = Sampler(self._bases[request.base_model], cache_bytes(self._device))
-        self._samplers[request.base_model].submit(request, weights)
+        self._sampler(self._samplers, request.base_model, self._bases[request.base_model]).submit(request, weights)
 
     def cancel_sample(self, request_id: str) -> None:
         """See `Engine`."""
-        for sampler in self._samplers.values():
+        for sampler in (*self._samplers.values(), *self._full_samplers.values()):
             sampler.cancel(request_id)
 
     def has_samples(self) -> bool:
         """See `Engine`."""
-        return any(sampler.has_work for sampler in self._samplers.values())
+        return any(sampler.has_work for sampler in (*self._samplers.values(), *self._full_samplers.values()))
 
     def step_samples(self) -> Sequence[SampleOutput]:
         """See `Engine`."""
-        return [output for sampler in self._samplers.values() if sampler.has_work for output in sampler.step()]
+        samplers = (*self._samplers.values(), *self._full_samplers.values())
+        outputs = [output for sampler in samplers if sampler.has_work for output in sampler.step()]
+        self._drop_idle_full_samplers()
+        return outputs
+
+    def _sampler(self, samplers: dict[str, Sampler], key: str, base: BaseModel) -> Sampler:
+        if key not in samplers:
+            samplers[key] = Sampler(base, cache_bytes(self._device))
+        return samplers[key]
+
+    def _drop_idle_full_samplers(self) -> None:
+        """Free the samplers of snapshots that have been deleted, once they have no work."""
+        for key in [key for key in self._full_samplers if key not in self._full_snapshots]:
+            if not self._full_samplers[key].has_work:
+                del self._full_samplers[key]
+
+    def _load_full(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
+        own = self._models.get(model_id)
+        if isinstance(own, FullModel) and own.base.name == base_model:
+            self._full_runs.fill(own, folder, with_optimizer=with_optimizer)
+            return
+        model = self._full_runs.create(model_id, base_model, lora, self._full_models())
+        try:
+            self._full_runs.fill(model, folder, with_optimizer=with_optimizer)
+        except InputError:
+            self._full_runs.free(model_id)
+            raise
+        self._models[model_id] = model
+
+    def _writer(self, model: Adapter | FullModel, tensors: Mapping[str, Tensor]) -> Callable[[Path], None]:
+        """Writes tensors of a model, as they are when it is called, with the model's present number of steps."""
+        num_steps = model.num_steps if "adam_m" in tensors else 0
+        if isinstance(model, FullModel):
+            base_model, full_layout = model.base.name, model.layout
+            return lambda folder: write_full(folder, base_model, full_layout, tensors, num_steps)
+        name, layout = model.base_model, model.layout
+        return lambda folder: checkpoint.write(folder, name, layout, tensors, num_steps)
 
     def _users(self, base_model: str) -> str:
         """What keeps a base model in memory, in words; empty if nothing does."""
         with self._snapshots_lock:
-            num_snapshots = sum(name == base_model for name, _ in self._snapshots.values())
-        num_adapters = sum(adapter.base_model == base_model for adapter in self._adapters.values())
+            snapshots = [name for name, _ in self._snapshots.values()]
+        adapters = [model.base_model for model in self._models.values() if isinstance(model, Adapter)]
         sampler = self._samplers.get(base_model)
-        counts = {"models": num_adapters, "snapshots": num_snapshots}
+        counts = {"models": adapters.count(base_model), "snapshots": snapshots.count(base_model)}
         parts = [f"{count} {kind}" for kind, count in counts.items() if count]
         return ", ".join(parts + (["samples running"] if sampler and sampler.has_work else []))
 
-    def _base_of(self, request: ForwardBackward) -> BaseModel:
-        """The base model of a request that can be computed; raises InputError for any other."""
-        base = self._bases[self._adapter(request.model_id).base_model]
-        check_request(request, base.info.vocab_size, base.info.max_context_tokens)
-        return base
+    def _make_room(self, what: str, num_bytes: int) -> None:
+        """Let `num_bytes` fit beside the base models, or raise InputError."""
+        self._drop(self._bases.room_for(what, num_bytes, self._users))
 
-    @staticmethod
-    def _place(waves: list[dict[str, list[int]]], base: str, index: int, requests: Sequence[ForwardBackward]) -> None:
-        """Put a request into the first wave that holds none of its model: one model's requests keep their order."""
-        model_id = requests[index].model_id
-        last = max(
-            (w for w, wave in enumerate(waves) for i in wave.get(base, ()) if requests[i].model_id == model_id),
-            default=-1,
-        )
-        if last + 1 == len(waves):
-            waves.append({})
-        waves[last + 1].setdefault(base, []).append(index)
+    def _drop(self, base_models: Sequence[str]) -> None:
+        for name in base_models:
+            self._samplers.pop(name, None)
+            self._bases.drop(name)
+
+    def _checked(self, request: ForwardBackward) -> Adapter | FullModel:
+        """The model of a request that can be computed; raises InputError for any other."""
+        model = self._model(request.model_id)
+        base = model.base if isinstance(model, FullModel) else self._bases[model.base_model]
+        check_request(request, base.info.vocab_size, base.info.max_context_tokens)
+        return model
+
+    def _full_models(self) -> list[FullModel]:
+        return [model for model in self._models.values() if isinstance(model, FullModel)]
+
+    def _model(self, model_id: str) -> Adapter | FullModel:
+        if model_id not in self._models:
+            raise InputError(f"unknown model {model_id!r}; create it first")
+        return self._models[model_id]
 
     def _adapter(self, model_id: str) -> Adapter:
-        if model_id not in self._adapters:
-            raise InputError(f"unknown model {model_id!r}; create it first")
-        return self._adapters[model_id]
+        model = self._model(model_id)
+        assert isinstance(model, Adapter)
+        return model
 
     def _snapshot(self, snapshot_id: str) -> tuple[str, Weights]:
         if snapshot_id not in self._snapshots:
@@ -219,3 +300,7 @@ class TorchEngine:
     def _put_snapshot(self, snapshot_id: str, base_model: str, weights: Weights) -> None:
         with self._snapshots_lock:
             self._snapshots[snapshot_id] = (base_model, weights)
+
+    def _put_full_snapshot(self, snapshot_id: str, weights: FullWeights) -> None:
+        with self._snapshots_lock:
+            self._full_snapshots[snapshot_id] = weights

@@ -1,15 +1,18 @@
 """Saves of a model: training state, weights for samplers, and weights for other libraries.
 
-Training state and weights for other libraries are written by the engine's thread. Weights for samplers are a snapshot
-in memory, taken in the order of the requests; a named one is then written to disk by a thread of its own while training
-goes on.
+Training state and weights for samplers are copied in memory, in the order of the requests, and written to disk by a
+thread of its own while training goes on: a save is of the step after which it was requested, and acknowledged when on
+disk. Weights for other libraries, and training state that does not fit into memory twice, keep the engine waiting.
 """
 
 import logging
+import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import partial
+from pathlib import Path
 
 from tinker import types
 
@@ -23,6 +26,8 @@ from cookhouse.server.sessions import Model, Sampler, Sessions, Snapshot
 from cookhouse.server.store import CheckpointKind, SamplerRow, Store
 
 _log = logging.getLogger(__name__)
+_MAX_COPIES = 4
+"""Copies of training state that may wait for the disk; the engine waits for one to be written before the next."""
 
 
 class Saving:
@@ -46,6 +51,7 @@ class Saving:
         self._sessions = sessions
         self._store = store
         self._writer = writer
+        self._copies = threading.BoundedSemaphore(_MAX_COPIES)
 
     def save_state(self, owner: str, request: types.SaveWeightsRequest) -> str:
         """Queue the writing of weights and optimizer state."""
@@ -59,11 +65,18 @@ class Saving:
             overwrite=request.overwrite,
         )
 
-        def run(engine: Engine, _future: Future) -> Result:
-            row = self._checkpoints.write(
-                new, lambda folder: engine.save_state(model.model_id, folder, with_optimizer=True)
-            )
-            return Result.of_json({"type": "save_weights", "path": row.path})
+        def run(engine: Engine, future: Future) -> None:
+            self._checkpoints.check(new)
+            self._copies.acquire()  # released by the writer
+            try:
+                copied = engine.copy_state(model.model_id, with_optimizer=True)
+            except Exception:
+                self._copies.release()
+                raise
+            write = copied or partial(engine.save_state, model.model_id, with_optimizer=True)
+            written = self._writer.submit(self._write_state, write, new, future)
+            if copied is None:
+                written.result()  # nothing else may call the engine meanwhile
 
         return self._intake.accept(model, request.seq_id, run)
 
@@ -150,16 +163,27 @@ class Saving:
 
         return self._intake.accept(model, request.seq_id, run)
 
-    def _write_snapshot(self, engine: Engine, snapshot_id: str, new: NewCheckpoint, future: Future) -> None:
-        """Runs in the writer's thread; the engine allows that for this one method."""
+    def _write_state(self, write: Callable[[Path], None], new: NewCheckpoint, future: Future) -> None:
+        """Runs in the writer's thread."""
         try:
-            row = self._checkpoints.write(new, lambda folder: engine.save_snapshot(snapshot_id, folder))
-            result = Result.of_json({"type": "save_weights_for_sampler", "path": row.path})
+            self._finish_written("save_weights", write, new, future)
+        finally:
+            self._copies.release()
+
+    def _write_snapshot(self, engine: Engine, snapshot_id: str, new: NewCheckpoint, future: Future) -> None:
+        """Runs in the writer's thread, which the engine allows for `save_snapshot`."""
+        self._finish_written("save_weights_for_sampler", partial(engine.save_snapshot, snapshot_id), new, future)
+        self._sequencer.errand(lambda engine: engine.delete_snapshot(snapshot_id))
+
+    def _finish_written(self, kind: str, write: Callable[[Path], None], new: NewCheckpoint, future: Future) -> None:
+        """Write a checkpoint and tell whoever waits for it."""
+        try:
+            row = self._checkpoints.write(new, write)
+            result = Result.of_json({"type": kind, "path": row.path})
         except Exception as error:
             if not isinstance(error, CookhouseError):
-                _log.exception("a snapshot could not be written")
+                _log.exception("a checkpoint could not be written")
             result = Result.of_error(error)
-        self._sequencer.errand(lambda engine: engine.delete_snapshot(snapshot_id))
         self._futures.finish_threadsafe(future, result)
 
 

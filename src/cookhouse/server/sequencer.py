@@ -195,7 +195,7 @@ class Sequencer:
                 return
             requests = [job.request for job in jobs if job.request is not None]
             for job, output in zip(jobs, engine.forward_backward(requests), strict=True):
-                if isinstance(output, InputError):
+                if isinstance(output, Exception):
                     self._fail(job.future, output)
                 else:
                     self._finish_encoded(job.future, partial(encode_pass, output))

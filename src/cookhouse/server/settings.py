@@ -39,4 +39,3 @@ class Settings:
     use_retrieve_futures: bool = False
     """Ask clients to poll once per sampler instead of once per sample."""
     max_samples_per_request: int = 1024
-    max_lora_rank: int = 1024

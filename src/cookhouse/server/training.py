@@ -55,8 +55,9 @@ class Training:
     def create_model(self, owner: str, request: types.CreateModelRequest) -> Model:
         """Queue the making of an adapter; a duplicate gets the model of the first one."""
         _check_optimizer(request.optimizer_config)
-        base_model = self._base_models.named(request.base_model).name
-        lora = decode_lora(request.lora_config, seed=secrets.randbits(31), max_rank=self._settings.max_lora_rank)
+        info = self._base_models.named(request.base_model)
+        base_model = info.name
+        lora = decode_lora(request.lora_config, seed=secrets.randbits(31), max_rank=info.max_lora_rank)
 
         def run(engine: Engine, model: Model) -> Mapping[str, str]:
             engine.create_model(model.model_id, base_model, lora)

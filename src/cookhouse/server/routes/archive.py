@@ -105,8 +105,8 @@ async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JS
     return JSONResponse(
         {
             "base_model": row.base_model,
-            "is_lora": True,
-            "lora_rank": lora.rank,
+            "is_lora": lora.rank > 0,
+            "lora_rank": lora.rank or None,
             "train_unembed": lora.train_unembed,
             "train_mlp": lora.train_mlp,
             "train_attn": lora.train_attn,
@@ -129,8 +129,8 @@ def _run(service: Service, row: RunRow) -> dict[str, Any]:
         "training_run_id": row.model_id,
         "base_model": row.base_model,
         "model_owner": "local",
-        "is_lora": True,
-        "lora_rank": row.lora["rank"],
+        "is_lora": row.lora["rank"] > 0,
+        "lora_rank": row.lora["rank"] or None,
         "corrupted": False,
         "last_request_time": _iso(service.intake.heard_at(row.model_id) or row.last_request_at),
         "last_checkpoint": None if weights is None else _checkpoint(weights),

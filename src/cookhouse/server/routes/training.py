@@ -36,8 +36,8 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
                 "model_name": info.name,
                 "tokenizer_id": info.tokenizer_id,
             },
-            "is_lora": True,
-            "lora_rank": model.lora.rank,
+            "is_lora": model.lora.rank > 0,
+            "lora_rank": model.lora.rank or None,
         }
     )
 

@@ -121,14 +121,16 @@ def decode_adam(params: types.AdamParams | types.optimizer.OptimParamsBase) -> A
 
 
 def decode_lora(config: types.LoraConfig | None, *, seed: int, max_rank: int) -> LoraSpec:
-    """Shape of an adapter; `seed` is taken when the request names none.
+    """What a run trains; `seed` is taken when the request names none.
 
     Raises:
-        InputError: a rank outside 1..`max_rank`, a negative seed, or nothing to train.
+        InputError: a rank outside 0 (all weights) to `max_rank`, a negative seed, or nothing to train.
     """
     config = config or types.LoraConfig(rank=32)
-    if not 1 <= config.rank <= max_rank:
-        raise InputError(f"LoRA rank {config.rank} is not supported; allowed are 1 to {max_rank}")
+    if not 0 <= config.rank <= max_rank:
+        raise InputError(
+            f"LoRA rank {config.rank} is not supported; allowed are 1 to {max_rank}, and 0 to train all weights"
+        )
     if config.seed is not None and not 0 <= config.seed < 2**63:
         raise InputError(f"seed {config.seed} cannot be used; allowed are 0 to 2**63 - 1")
     if not (config.train_attn or config.train_mlp or config.train_unembed):

@@ -1,0 +1,87 @@
+"""Fully trained weights on disk: a folder as of `checkpoint`, with each parameter by name in fp32 safetensors shards.
+
+`params-*.safetensors` hold the weights; `adam_m-*.safetensors` and `adam_v-*.safetensors`, if saved, the optimizer.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cookhouse.engine.checkpoint import new_folder, read_manifest, write_manifest
+from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.full import FullLayout
+from cookhouse.errors import InputError
+
+_SHARD_BYTES = 2**30
+"""A shard is copied in memory while it is written."""
+
+
+def write_full(
+    folder: Path, base_model: str, layout: FullLayout, tensors: Mapping[str, Tensor], num_steps: int
+) -> None:
+    """Write flat tensors of a layout into a new folder, all or nothing.
+
+    Raises:
+        InputError: the folder exists.
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    with new_folder(folder) as temporary:
+        for name, flat in tensors.items():
+            for index, shard in enumerate(_shards(layout.views(flat.detach()))):
+                held = {key: tensor.float().cpu() for key, tensor in shard.items()}
+                save_file(held, temporary / f"{name}-{index:05d}.safetensors")
+        write_manifest(temporary, base_model, LoraSpec(rank=0), sites=[], num_steps=num_steps)
+
+
+def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> int:
+    """Fill flat tensors of a layout by name, and return the number of optimizer steps taken. All is checked first.
+
+    Raises:
+        InputError: the folder holds no such weights, or no optimizer where one is asked for; nothing has changed.
+    """
+    num_steps = int(read_manifest(folder)["num_steps"])
+    try:
+        for name in into:
+            found = {key: tuple(tensor.shape) for key, tensor in _read(folder, name)}
+            if name != "params" and not found:
+                raise InputError(
+                    f"checkpoint {folder} holds no {name}; load it without optimizer, or use a training checkpoint"
+                )
+            if found != dict(layout.shapes):
+                raise InputError(f"checkpoint {folder} was made for another base model, or is not of all its weights")
+        for name, flat in into.items():
+            views = layout.views(flat)
+            for key, tensor in _read(folder, name):
+                views[key].copy_(tensor)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"checkpoint {folder} cannot be read: {error}") from error
+    return num_steps
+
+
+def _read(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
+    for path in sorted(folder.glob(f"{name}-*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            for key in file.keys():  # noqa: SIM118  not a mapping
+                tensor = file.get_tensor(key)
+                if tensor.dtype != torch.float32 or not torch.isfinite(tensor).all():
+                    raise InputError(f"checkpoint {folder}: {name} of {key} is not finite fp32")
+                yield key, tensor
+
+
+def _shards(views: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Parameters in order, about `_SHARD_BYTES` of fp32 together; a larger one is alone."""
+    shard: dict[str, Tensor] = {}
+    num_bytes = 0
+    for name, view in views.items():
+        size = 4 * math.prod(view.shape)
+        if shard and num_bytes + size > _SHARD_BYTES:
+            yield shard
+            shard, num_bytes = {}, 0
+        shard[name] = view
+        num_bytes += size
+    yield shard

@@ -1,0 +1,81 @@
+"""Requests put into passes: which run together, in which order, and what becomes of the others when a pass fails."""
+
+import gc
+import logging
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+
+from cookhouse.engine.adapter import Adapter
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
+from cookhouse.engine.full import FullModel
+from cookhouse.engine.trainer import forward_backward
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+Job = tuple[ForwardBackward, Adapter]
+
+
+def run_alone(model: FullModel, request: ForwardBackward, budget_tokens: int) -> ForwardBackwardOutput | Exception:
+    """One checked request of a run that trains all weights; a failure is returned."""
+    output = _attempt(lambda: model.forward_backward(request, budget_tokens))
+    if isinstance(output, Exception):
+        _free_memory(output)
+    return output
+
+
+def run_together(
+    bases: Mapping[str, BaseModel], jobs: Sequence[Job], budget_tokens: int
+) -> list[ForwardBackwardOutput | Exception]:
+    """Checked requests, in shared passes per base model; requests of one adapter one after another, in order."""
+    outputs: dict[int, ForwardBackwardOutput | Exception] = {}
+    for wave in _waves(jobs):
+        for name, members in wave.items():
+            results = _run(bases[name], [jobs[i] for i in members], budget_tokens)
+            outputs.update(zip(members, results, strict=True))
+    return [outputs[index] for index in range(len(jobs))]
+
+
+def _run(base: BaseModel, jobs: Sequence[Job], budget_tokens: int) -> Sequence[ForwardBackwardOutput | Exception]:
+    """Requests of different adapters. When their passes fail, each is tried alone: only one may be to blame."""
+    outputs = _attempt(lambda: forward_backward(base, jobs, budget_tokens))
+    if not isinstance(outputs, Exception):
+        return outputs
+    _free_memory(outputs)
+    if len(jobs) == 1:
+        return [outputs]
+    _log.warning("a pass of %d requests failed (%r); each is tried alone", len(jobs), outputs)
+    return [output for job in jobs for output in _run(base, [job], budget_tokens)]
+
+
+def _attempt(run: Callable[[], _T]) -> _T | Exception:
+    """What a function returns, or why it failed. No gradient is kept before all passes of a request are done."""
+    try:
+        return run()
+    except Exception as error:
+        return error
+
+
+def _free_memory(error: Exception) -> None:
+    """Let go of what the failed passes held: the error's frames refer to their tensors."""
+    traceback.clear_frames(error.__traceback__)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _waves(jobs: Sequence[Job]) -> list[dict[str, list[int]]]:
+    """Indices of jobs by base model, in waves of which each holds an adapter once: its requests keep their order."""
+    waves: list[dict[str, list[int]]] = []
+    depth: dict[int, int] = {}
+    for index, (_, adapter) in enumerate(jobs):
+        wave = depth.get(id(adapter), 0)
+        depth[id(adapter)] = wave + 1
+        if wave == len(waves):
+            waves.append({})
+        waves[wave].setdefault(adapter.base_model, []).append(index)
+    return waves
