@@ -1,0 +1,253 @@
+"""Grading of code by tests that run it in a sandbox.
+
+What a test expects never enters the process that runs the solution: standard output and returned values leave that
+process as bytes and plain data, and are compared here; test code with assertions runs in a process of its own, which
+calls the solution in another. A solution that exits early, prints an answer, patches built-ins or returns objects with
+an `__eq__` of their own can therefore only produce results, not a verdict.
+"""
+
+import dataclasses
+import decimal
+import enum
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from cookhouse.errors import InputError
+from cookhouse.grading.harness import harness_modules
+from cookhouse.grading.harness.plain import dumps, loads
+from cookhouse.grading.sandbox import Execution, Limits, Outcome, PairingSandbox, Program, Sandbox, default_sandbox
+
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_PYTHON = {"", "py", "python", "python3"}
+_DETAIL_CHARACTERS = 500
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StdinTest:
+    """The program reads `input` and must print `output`, up to white space at the ends of lines and of the whole."""
+
+    input: str
+    output: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FunctionTest:
+    """`entry_point(*arguments)`, a function or a method of class `Solution`, must equal `expected`; all plain data.
+
+    A tuple equals a list of the same items: tests are mostly read from JSON, which has no tuples.
+    """
+
+    entry_point: str
+    arguments: Sequence[Any]
+    expected: Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AssertTest:
+    """Test code that passes if nothing is raised, after `setup`, which is the test's own code as well.
+
+    `names` are taken from the solution even where `setup` or Python defines them. Names that nobody else defines are
+    the solution's too, so tests of the form `assert f(1) == 2` need none.
+    """
+
+    code: str
+    setup: str = ""
+    names: Sequence[str] = ()
+
+
+CodeTest = StdinTest | FunctionTest | AssertTest
+
+
+class Verdict(enum.StrEnum):
+    """What came of one test."""
+
+    PASSED = "passed"
+    WRONG = "wrong answer"
+    FAILED = "failed"  # the solution ended otherwise; the detail says how
+    NOT_RUN = "not run"  # an earlier test had failed
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """One test's verdict; the detail is for people to read, and bounded."""
+
+    __test__ = False  # not a test, whatever pytest thinks of the name
+
+    verdict: Verdict
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CodeGrade:
+    """`reward` in [0, 1], and a result for each test in the tests' order."""
+
+    reward: float
+    results: tuple[TestResult, ...]
+
+    @property
+    def num_passed(self) -> int:
+        return sum(result.verdict is Verdict.PASSED for result in self.results)
+
+    @property
+    def passed(self) -> bool:
+        return self.num_passed == len(self.results)
+
+
+async def grade_code(
+    code: str,
+    tests: Sequence[CodeTest],
+    *,
+    timeout_seconds: float = 6.0,
+    reward: Literal["all", "fraction"] = "all",
+    sandbox: Sandbox | None = None,
+    limits: Limits | None = None,
+) -> CodeGrade:
+    """Run the tests in order, each in a fresh process with `timeout_seconds` of wall time.
+
+    `reward="all"` is 1.0 if every test passes and else 0.0, and stops at the first failure; `"fraction"` runs all
+    and is passed / tests. `limits` other than time default to those of `Limits`. Raises InputError without tests, or
+    for an AssertTest in a sandbox that cannot pair programs; ServiceError if the sandbox itself fails.
+    """
+    if not tests:
+        raise InputError("there are no tests; code without tests cannot be graded")
+    chosen = sandbox if sandbox is not None else default_sandbox()
+    bounds = dataclasses.replace(limits or Limits(), wall_seconds=timeout_seconds)
+    results: list[TestResult] = []
+    for test in tests:
+        if reward == "all" and results and results[-1].verdict is not Verdict.PASSED:
+            results += [TestResult(verdict=Verdict.NOT_RUN)] * (len(tests) - len(results))
+            break
+        results.append(await _run_test(code, test, bounds, chosen))
+    num_passed = sum(result.verdict is Verdict.PASSED for result in results)
+    value = num_passed / len(tests) if reward == "fraction" else float(num_passed == len(tests))
+    return CodeGrade(reward=value, results=tuple(results))
+
+
+def extract_code(answer: str) -> str | None:
+    """The last fenced block of Python, or without a language, in a model's answer; None if there is none."""
+    blocks = [body for language, body in _FENCE.findall(answer) if language.lower() in _PYTHON]
+    return blocks[-1] if blocks else None
+
+
+def parse_code_test(row: Mapping[str, Any]) -> CodeTest:
+    """A test of the DeepCoder and LiveCodeBench data: `input`, `output`, `testtype` ("stdin" or "functional").
+
+    A functional test has its arguments in `input`, one JSON value a line, the expected value as JSON in `output`, and
+    the function's name in `metadata.func_name`. Raises InputError for anything else.
+    """
+    kind = row.get("testtype", "stdin")
+    if kind == "stdin":
+        return StdinTest(input=str(row["input"]), output=str(row["output"]))
+    if kind != "functional":
+        raise InputError(f"a test has testtype {kind!r}; stdin and functional are known")
+    name = (row.get("metadata") or {}).get("func_name")
+    if not name:
+        raise InputError("a functional test names no function; its metadata must have func_name")
+    try:
+        arguments = [json.loads(line) for line in str(row["input"]).splitlines() if line.strip()]
+        return FunctionTest(entry_point=name, arguments=arguments, expected=json.loads(row["output"]))
+    except ValueError as error:
+        raise InputError(f"a functional test of {name} is not JSON: {error}") from error
+
+
+async def _run_test(code: str, test: CodeTest, limits: Limits, sandbox: Sandbox) -> TestResult:
+    match test:
+        case StdinTest():
+            execution = await sandbox.run(Program(source=code, stdin=test.input.encode(), limits=limits))
+            return _failure(execution) or _compared(_same_text(execution.text, test.output), execution)
+        case FunctionTest():
+            execution = await sandbox.run(_call(code, test, limits))
+            return _failure(execution) or _compared(_same_value(execution.text, test.expected), execution)
+        case AssertTest():
+            return await _run_assertions(code, test, limits, sandbox)
+
+
+async def _run_assertions(code: str, test: AssertTest, limits: Limits, sandbox: Sandbox) -> TestResult:
+    if not isinstance(sandbox, PairingSandbox):
+        raise InputError(
+            f"{type(sandbox).__name__} cannot run tests made of assertions, since what they expect would be readable "
+            "for the solution; use LocalSandbox, or tests by standard input or function call"
+        )
+    # A second longer than the judge: it is the judge that says what took too long.
+    longer = dataclasses.replace(limits, wall_seconds=limits.wall_seconds + 1.0)
+    modules = harness_modules("plain", "solution", "judge")
+    solution = Program(source=f"import harness.solution as s\ns.serve({code!r})\n", modules=modules, limits=longer)
+    judging = f"import harness.judge as j\nj.judge({test.code!r}, {test.setup!r}, {list(test.names)!r})\n"
+    execution, verdict = await sandbox.run_pair(solution, Program(source=judging, modules=modules, limits=limits))
+    failed = _failure(verdict)
+    if failed is not None:
+        return failed
+    report = json.loads(verdict.stdout)
+    if report["passed"]:
+        return TestResult(verdict=Verdict.PASSED, seconds=verdict.seconds)
+    if execution.outcome not in (Outcome.OK, Outcome.STOPPED):
+        return _failed(execution)
+    kind = Verdict.WRONG if report["error"].startswith("AssertionError") else Verdict.FAILED
+    return TestResult(verdict=kind, detail=report["error"], seconds=verdict.seconds)
+
+
+def _call(code: str, test: FunctionTest, limits: Limits) -> Program:
+    arguments = dumps(list(test.arguments))
+    source = f"import harness.solution as s\ns.call({code!r}, {test.entry_point!r}, {arguments!r})\n"
+    return Program(source=source, modules=harness_modules("plain", "solution"), limits=limits)
+
+
+def _failure(execution: Execution) -> TestResult | None:
+    """A result for an execution that did not end well."""
+    if execution.outcome is Outcome.OK and not execution.is_truncated:
+        return None
+    return _failed(execution)
+
+
+def _failed(execution: Execution) -> TestResult:
+    message = execution.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    detail = f"{execution.outcome}: {message}" if message else str(execution.outcome)
+    return TestResult(verdict=Verdict.FAILED, detail=detail[:_DETAIL_CHARACTERS], seconds=execution.seconds)
+
+
+def _compared(is_same: bool, execution: Execution) -> TestResult:
+    if is_same:
+        return TestResult(verdict=Verdict.PASSED, seconds=execution.seconds)
+    detail = f"printed {execution.text[:_DETAIL_CHARACTERS]!r}"
+    return TestResult(verdict=Verdict.WRONG, detail=detail, seconds=execution.seconds)
+
+
+def _same_text(printed: str, expected: str) -> bool:
+    """Line by line without white space at the ends; lines of numbers may be written differently (1.0 and 1)."""
+    ours, theirs = (text.strip().splitlines() for text in (printed, expected))
+    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
+
+
+def _same_line(ours: str, theirs: str) -> bool:
+    if ours.strip() == theirs.strip():
+        return True
+    left, right = ours.split(), theirs.split()
+    return len(left) == len(right) and all(map(_same_word, left, right))
+
+
+def _same_word(ours: str, theirs: str) -> bool:
+    if ours == theirs:
+        return True
+    try:
+        return decimal.Decimal(ours) == decimal.Decimal(theirs)
+    except decimal.InvalidOperation:
+        return False
+
+
+def _same_value(text: str, expected: Any) -> bool:
+    try:
+        value = loads(text)
+    except ValueError:
+        return False
+    return bool(_as_lists(value) == _as_lists(expected))
+
+
+def _as_lists(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_as_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _as_lists(item) for key, item in value.items()}
+    return value

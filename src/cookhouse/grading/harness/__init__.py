@@ -1,0 +1,18 @@
+"""Modules that run beside a solution in a sandbox, and nowhere else; only their texts are used here.
+
+Members:
+    plain        values as JSON, so that nothing but plain data leaves a solution's process
+    solution     a solution's process: load it, call a function of it
+    judge        a judge's process: tests whose calls go to a solution in another process
+    mathematics  comparison of mathematical answers
+"""
+
+import functools
+from importlib.resources import files
+
+
+@functools.cache
+def harness_modules(*names: str) -> dict[str, str]:
+    """Sources by the name under which programs import them, in the order given: each after those it imports."""
+    folder = files(__name__)
+    return {f"harness.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in names}

@@ -1,0 +1,114 @@
+"""A solution's process: nothing that runs here knows what the tests expect.
+
+Whatever this process is made to send, it is read as plain data, and compared elsewhere.
+"""
+
+import json
+import os
+import socket
+import struct
+import sys
+import types
+from typing import Any
+
+from .plain import dumps, loads
+
+_LENGTH = struct.Struct("!I")
+_MAX_BYTES = 16 << 20  # of a message
+_PEER_FD = 3
+
+
+def call(code: str, entry_point: str, arguments: str) -> None:
+    """Print the result of one call as JSON; what the solution prints goes to standard error."""
+    output = os.dup(1)
+    os.dup2(2, 1)
+    function = _find(_load(code), entry_point)
+    result = dumps(function(*loads(arguments)))
+    with os.fdopen(output, "w", encoding="utf-8") as file:
+        file.write(result)
+
+
+def serve(code: str) -> None:
+    """Do what a judge asks, until it closes the socket."""
+    os.dup2(2, 1)
+    with socket.socket(fileno=_PEER_FD) as judge:
+        host = _Host(_load(code))
+        send(judge, {"names": [name for name in host.objects[0].__dict__ if not name.startswith("__")]})
+        while (request := receive(judge)) is not None:
+            send(judge, host.answer(request))
+
+
+class _Host:
+    """Objects that the judge holds handles of; 0 is the solution's module."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.objects: list[Any] = [module]
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"value": dumps(self._do(request), self._keep)}
+        except BaseException as error:
+            return {"error": type(error).__name__, "text": str(error)[:1000]}
+
+    def _do(self, request: dict[str, Any]) -> Any:
+        target = self.objects[request["of"]]
+        if "get" in request:
+            return _find(target, request["get"]) if target is self.objects[0] else getattr(target, request["get"])
+        if "set" in request:
+            return setattr(target, request["set"], self._value(request["value"]))
+        return target(*self._value(request["args"]), **self._value(request["kwargs"]))
+
+    def _value(self, text: str) -> Any:
+        return loads(text, self.objects.__getitem__)
+
+    def _keep(self, value: Any) -> int:
+        self.objects.append(value)
+        return len(self.objects) - 1
+
+
+def _load(code: str) -> types.ModuleType:
+    """The solution as a module that is not `__main__`, so that its own demonstration does not run."""
+    module = types.ModuleType("solution")
+    sys.modules["solution"] = module
+    exec(compile(code, "solution.py", "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def _find(module: types.ModuleType, name: str) -> Any:
+    """A function of the solution, or a method of its class `Solution`."""
+    if not hasattr(module, name) and hasattr(module, "Solution"):
+        return getattr(module.Solution(), name)
+    return getattr(module, name)
+
+
+def send(peer: socket.socket, message: dict[str, Any]) -> None:
+    data = json.dumps(message).encode()
+    if len(data) > _MAX_BYTES:
+        data = json.dumps({"error": "ValueError", "text": f"a message of more than {_MAX_BYTES} bytes"}).encode()
+    peer.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(peer: socket.socket) -> dict[str, Any] | None:
+    """The next message; None when the other side has closed. Raises ValueError for what is no message."""
+    with peer.makefile("rb", buffering=0) as file:
+        prefix = _read(file, _LENGTH.size)
+        if prefix is None:
+            return None
+        (size,) = _LENGTH.unpack(prefix)
+        if size > _MAX_BYTES:
+            raise ValueError(f"a message of {size} bytes; at most {_MAX_BYTES} are read")
+        data = _read(file, size)
+    message = None if data is None else json.loads(data)
+    if message is not None and not isinstance(message, dict):
+        raise ValueError("a message that is no object")
+    return message
+
+
+def _read(file: Any, num_bytes: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < num_bytes:
+        part = file.read(num_bytes - len(data))
+        if not part:
+            return None
+        data += part
+    return bytes(data)

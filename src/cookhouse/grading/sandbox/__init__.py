@@ -1,0 +1,20 @@
+"""Sandboxes for programs that nobody trusts."""
+
+from cookhouse.grading.sandbox.isolation import Isolation, Walls
+from cookhouse.grading.sandbox.limits import Limits
+from cookhouse.grading.sandbox.local import LocalSandbox, default_sandbox
+from cookhouse.grading.sandbox.sandbox import Execution, Outcome, PairingSandbox, Program, Sandbox, standalone_source
+
+__all__ = [
+    "Execution",
+    "Isolation",
+    "Limits",
+    "LocalSandbox",
+    "Outcome",
+    "PairingSandbox",
+    "Program",
+    "Sandbox",
+    "Walls",
+    "default_sandbox",
+    "standalone_source",
+]

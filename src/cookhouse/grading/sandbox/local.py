@@ -1,0 +1,209 @@
+"""The local sandbox: a pool of warm workers on this machine."""
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import functools
+import logging
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.grading.sandbox.isolation import Isolation, Walls, describe, possible_walls
+from cookhouse.grading.sandbox.limits import Limits
+from cookhouse.grading.sandbox.sandbox import Execution, Program
+from cookhouse.grading.sandbox.warm_worker import WarmWorker
+
+_logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class LocalSandbox:
+    """Up to `num_workers` programs at a time, each in a forked child of a worker that has Python loaded.
+
+    Usable from any event loop and thread. Workers start with the first run that needs them. `walls` other than None
+    are used as they are; None takes the best that this system allows, and logs a warning where those leave something
+    unprotected. `preload` names modules that programs import often, such as numpy.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_workers: int | None = None,
+        walls: Walls | None = None,
+        preload: Sequence[str] = (),
+        disk_bytes: int = Limits.disk_bytes,
+    ) -> None:
+        count = num_workers if num_workers is not None else os.cpu_count() or 1
+        if count < 1:
+            raise InputError(f"num_workers is {count}; a sandbox needs at least 1")
+        self._walls = walls
+        self._preload = tuple(preload)
+        self._disk_bytes = disk_bytes
+        self._lock = threading.Lock()
+        self._closed = False
+        self._slots: queue.LifoQueue[_Slot] = queue.LifoQueue()  # the warmest first
+        self._all = [_Slot(self._start_worker) for _ in range(count)]
+        for slot in reversed(self._all):
+            self._slots.put(slot)
+        self._threads = concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="sandbox")
+        atexit.register(self.close)
+
+    def isolation(self) -> Isolation:
+        """What programs are kept from, and what not. Starts a worker if none has run yet."""
+        if self._walls is None:
+            with contextlib.closing(self._start_worker()):
+                pass
+        assert self._walls is not None
+        return describe(self._walls)
+
+    async def run(self, program: Program) -> Execution:
+        """Run to the end; cancellation kills the run. Raises ServiceError if the worker fails twice in a row."""
+        return await self._in_slot(lambda slot: slot.run(program))
+
+    async def run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
+        """Run both in workers of their own, joined by a socket; when the judge ends, the program is stopped."""
+        return await self._in_slot(lambda slot: slot.run_pair(program, judge))
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Kill every worker and whatever it runs; runs in progress raise ServiceError. Safe to call twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        atexit.unregister(self.close)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for slot in self._all:
+            slot.stop()
+        self._threads.shutdown()
+        for slot in self._all:
+            slot.close()
+
+    async def _in_slot(self, task: Callable[["_Slot"], _T]) -> _T:
+        if self._closed:
+            raise InputError("the sandbox is closed; make another")
+        run = _Run(self._slots, task)
+        future = self._threads.submit(run)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            run.cancel()
+
+    def _start_worker(self) -> WarmWorker:
+        with self._lock:
+            if self._walls is None:
+                return self._find_walls()
+        return WarmWorker(self._walls, self._disk_bytes, self._preload)
+
+    def _find_walls(self) -> WarmWorker:
+        """A worker with the best walls that stand; these are then used for all."""
+        *better, last = possible_walls()
+        for walls in better:
+            try:
+                worker = WarmWorker(walls, self._disk_bytes, self._preload)
+            except ServiceError as error:
+                _logger.info("%s", error)
+                continue
+            break
+        else:
+            walls, worker = last, WarmWorker(last, self._disk_bytes, self._preload)
+        self._walls = walls
+        isolation = describe(walls)
+        _logger.log(logging.WARNING if isolation.missing else logging.INFO, "code sandbox: %s", isolation)
+        return worker
+
+
+class _Slot:
+    """Room for one run at a time: a worker, and a second one for judges, each started when first needed."""
+
+    def __init__(self, start_worker: Callable[[], WarmWorker]) -> None:
+        self._start_worker = start_worker
+        self._workers: dict[str, WarmWorker] = {}
+
+    def run(self, program: Program) -> Execution:
+        return self._again_if_broken(lambda: self._worker("program").run(program))
+
+    def run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
+        return self._again_if_broken(lambda: self._run_pair(program, judge))
+
+    def stop(self) -> None:
+        for worker in list(self._workers.values()):
+            worker.stop()
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+
+    def _run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
+        player, referee = self._worker("program"), self._worker("judge")
+        near, far = socket.socketpair()
+        with near, far:
+            player.start(program, far)
+            referee.start(judge, near)
+        verdict = referee.finish(judge)
+        player.stop()
+        return player.finish(program), verdict
+
+    def _worker(self, role: str) -> WarmWorker:
+        if role not in self._workers:
+            self._workers[role] = self._start_worker()
+        return self._workers[role]
+
+    def _again_if_broken(self, task: Callable[[], _T]) -> _T:
+        """A worker may have been killed between two runs; a new one that fails too is an error."""
+        try:
+            return task()
+        except ServiceError as error:
+            _logger.warning("%s; starting another", error)
+            self.close()
+        try:
+            return task()
+        except ServiceError:
+            self.close()
+            raise
+
+
+class _Run(Generic[_T]):
+    """A task for a thread of the pool, which can be stopped from outside while it has a slot."""
+
+    def __init__(self, slots: "queue.LifoQueue[_Slot]", task: Callable[[_Slot], _T]) -> None:
+        self._slots = slots
+        self._task = task
+        self._lock = threading.Lock()
+        self._slot: _Slot | None = None
+        self._cancelled = False
+
+    def __call__(self) -> _T:
+        slot = self._slots.get()
+        try:
+            with self._lock:
+                if self._cancelled:
+                    raise concurrent.futures.CancelledError
+                self._slot = slot
+            return self._task(slot)
+        finally:
+            with self._lock:
+                self._slot = None
+            self._slots.put(slot)
+
+    def cancel(self) -> None:
+        """Stop the run if it has a slot, and keep it from taking one otherwise; nothing if it has ended."""
+        with self._lock:
+            self._cancelled = True
+            if self._slot is not None:
+                self._slot.stop()
+
+
+@functools.cache
+def default_sandbox() -> LocalSandbox:
+    """The sandbox that grading uses unless told otherwise: one for the process, closed at its end."""
+    return LocalSandbox()

@@ -1,0 +1,128 @@
+"""A worker process, seen from the pool: started once, then asked to run one program after another."""
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cookhouse.errors import ServiceError
+from cookhouse.grading.sandbox.bubblewrap import bubblewrap_command
+from cookhouse.grading.sandbox.isolation import Walls
+from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
+from cookhouse.grading.sandbox.worker.frames import receive_frame, send_frame
+
+_PACKAGE = Path(__file__).parent / "worker"
+_START_SECONDS = 30.0
+_GRACE_SECONDS = 5.0  # beyond a run's own limit, before the worker is given up
+
+
+class WarmWorker:
+    """Not for two threads at once, except `stop` and `kill`. Raises ServiceError where the process cannot start."""
+
+    def __init__(self, walls: Walls, disk_bytes: int, preload: Sequence[str]) -> None:
+        self._folder = tempfile.mkdtemp(prefix="cookhouse-sandbox-")
+        self._sending = threading.Lock()
+        self._control, theirs = socket.socketpair()
+        settings = {
+            "walls": walls,
+            "folder": self._folder,
+            "disk_bytes": disk_bytes,
+            "preload": list(preload),
+            "path": str(_PACKAGE.parent),
+        }
+        code = f"import sys; sys.path.insert(0, {settings['path']!r}); import worker.zygote; worker.zygote.main()"
+        command = [sys.executable, "-s", "-P", "-B", "-c", code, str(theirs.fileno()), json.dumps(settings)]
+        if walls is Walls.BUBBLEWRAP:
+            command = bubblewrap_command(command, self._folder, _PACKAGE, disk_bytes)
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LANG": "C.UTF-8"},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+            theirs.close()
+            self._wait_until_ready(walls)
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_until_ready(self, walls: Walls) -> None:
+        self._control.settimeout(_START_SECONDS)
+        try:
+            ready, _, _ = receive_frame(self._control)
+        except (OSError, EOFError) as error:
+            raise ServiceError(f"a sandbox worker with {walls} walls did not start: {error}") from error
+        if not ready["ready"]:
+            raise ServiceError(f"a sandbox worker with {walls} walls did not start: {ready['error']}")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def run(self, program: Program, peer: socket.socket | None = None) -> Execution:
+        """Run to the end, `peer` being the program's descriptor 3. ServiceError if the worker dies; then close it."""
+        self.start(program, peer)
+        return self.finish(program)
+
+    def start(self, program: Program, peer: socket.socket | None = None) -> None:
+        header: dict[str, Any] = {"run": dataclasses.asdict(program.limits), "modules": dict(program.modules)}
+        self._control.settimeout(_GRACE_SECONDS)
+        source = program.source.encode(errors="surrogatepass")
+        try:
+            with self._sending:
+                send_frame(self._control, header, (source, program.stdin), () if peer is None else (peer.fileno(),))
+        except OSError as error:
+            raise ServiceError(f"a sandbox worker ended: {error}") from error
+
+    def finish(self, program: Program) -> Execution:
+        self._control.settimeout(program.limits.wall_seconds + _GRACE_SECONDS)
+        try:
+            report, (stdout, stderr), _ = receive_frame(self._control)
+        except (OSError, EOFError) as error:
+            raise ServiceError(f"a sandbox worker ended during a run: {error}") from error
+        return Execution(
+            outcome=_outcome(report["end"], report["status"], stderr),
+            status=report["status"] if report["end"] is None else None,
+            stdout=stdout,
+            stderr=stderr,
+            seconds=report["seconds"],
+            is_truncated=any(report["truncated"]),
+        )
+
+    def stop(self) -> None:
+        """End the run in progress, if there is one; the worker stays warm. From any thread."""
+        with self._sending, contextlib.suppress(OSError):
+            send_frame(self._control, {"stop": True})
+
+    def close(self) -> None:
+        """Kill the worker with all it runs, and remove its folder."""
+        self._control.close()
+        if hasattr(self, "_process"):
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _outcome(end: str | None, status: int, stderr: bytes) -> Outcome:
+    if end is not None:
+        ends = {"timeout": Outcome.TIMEOUT, "memory": Outcome.MEMORY, "output": Outcome.OUTPUT}
+        return ends.get(end, Outcome.STOPPED)
+    if status == 0:
+        return Outcome.OK
+    if stderr.rstrip().rpartition(b"\n")[2].startswith(b"MemoryError"):
+        return Outcome.MEMORY
+    if status == -24:  # SIGXCPU
+        return Outcome.TIMEOUT
+    return Outcome.KILLED if status < 0 else Outcome.NONZERO_EXIT

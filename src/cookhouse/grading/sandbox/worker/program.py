@@ -1,0 +1,66 @@
+"""A program as the main module of a forked child, with an interpreter's customary ending."""
+
+import atexit
+import gc
+import os
+import sys
+import threading
+import traceback
+import types
+from typing import Any, NoReturn
+
+FILE_NAME = "main.py"
+
+
+def run(source: str, environment: dict[str, str]) -> NoReturn:
+    """Run `source` as `__main__` and end the process as the interpreter would: status 1 on an exception."""
+    _renew_interpreter(environment)
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=FILE_NAME, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    os._exit(_ending(source, main.__dict__))
+
+
+def _renew_interpreter(environment: dict[str, str]) -> None:
+    """Forget the worker: its environment, streams, arguments and modules."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [FILE_NAME]
+    sys.path.insert(0, environment["HOME"])
+    sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.__dict__.update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
+    own = __package__ or ""
+    for name in [name for name in sys.modules if name == own or name.startswith(own + ".")]:
+        del sys.modules[name]
+    gc.enable()
+
+
+def _ending(source: str, namespace: dict[str, Any]) -> int:
+    status = 0
+    try:
+        exec(compile(source, FILE_NAME, "exec", dont_inherit=True), namespace)
+    except SystemExit as error:
+        status = _exit_status(error)
+    except BaseException as error:
+        frames = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without this function's
+        traceback.print_exception(type(error), error, frames)
+        status = 1
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        status = status or 120  # the interpreter's own status where its streams cannot be flushed
+    return status
+
+
+def _exit_status(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
+    return 1

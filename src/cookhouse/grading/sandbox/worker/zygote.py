@@ -1,0 +1,160 @@
+"""The process that runs programs: it has Python and common modules loaded, and forks a child for each run.
+
+A run ends when its first process does; whatever else it started is killed then, its scratch folder emptied, and only
+then is the report sent. What cannot be cleaned ends the worker, and the pool starts another.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import kernel, namespaces
+from .confinement import Confinement
+from .execution import Execution, memory_above, resident_bytes
+from .frames import receive_frame, send_frame
+from .modules import load_modules
+
+# What solutions of programming problems import, loaded once.
+_PRELOADED = (
+    *("array", "bisect", "cmath", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "enum"),
+    *("fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "math", "operator", "queue"),
+    *("random", "re", "statistics", "string", "struct", "textwrap", "time", "traceback", "typing"),
+)
+
+
+def main() -> None:
+    """Serve the socket named by the first argument, isolated as the second (JSON) says, until its other end closes."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    settings = json.loads(sys.argv[2])
+    try:
+        zygote = Zygote(control, settings)
+    except OSError as error:
+        send_frame(control, {"ready": False, "error": str(error)})
+        return
+    send_frame(control, {"ready": True, "user": zygote.confinement.user})
+    with contextlib.suppress(EOFError, ConnectionError):
+        zygote.serve()
+
+
+class Zygote:
+    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
+        self._control = control
+        self._walls = settings["walls"]
+        self._modules: dict[str, str] = {}
+        self._disk_bytes = settings["disk_bytes"]
+        self._folder = settings["folder"]
+        for name in (*_PRELOADED, *settings["preload"]):
+            importlib.import_module(name)
+        own = [str(Path(path)) for path in namespaces.python_paths()]
+        sys.path[:] = [path for path in sys.path if any(Path(path).is_relative_to(prefix) for prefix in own)]
+        self.confinement = self._raise_walls()
+        self._environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": self._folder,
+            "TMPDIR": self._folder,
+            "LANG": "C.UTF-8",
+        }
+        gc.disable()
+        gc.freeze()
+        self._baseline = resident_bytes(os.getpid())
+
+    def serve(self) -> NoReturn:
+        while True:
+            header, blobs, fds = receive_frame(self._control)
+            if "run" in header:  # anything else is a request to stop what has already ended
+                self._run(header, blobs, fds[0] if fds else None)
+
+    def _run(self, header: dict[str, Any], blobs: list[bytes], peer: int | None) -> None:
+        source, stdin = blobs
+        if header["modules"] != self._modules:  # the caller's own, run once and then shared by the forks
+            load_modules(header["modules"])
+            self._modules = header["modules"]
+        execution = Execution(header["run"], self._control)
+        execution.start(
+            source.decode(),
+            stdin,
+            peer,
+            confinement=self.confinement,
+            folder=self._folder,
+            environment=self._environment,
+        )
+        execution.watch(self._memory_in_use)
+        self._end_all(execution)
+        report, outputs = execution.collect()
+        self._empty_folder()
+        send_frame(self._control, report, outputs)
+
+    def _raise_walls(self) -> Confinement:
+        is_linux = sys.platform == "linux"
+        user = None
+        if self._walls == "namespaces":
+            namespaces.enter()
+            namespaces.build_root(self._folder, self._disk_bytes)
+            namespaces.forbid_more()
+            user = namespaces.NOBODY if os.getuid() == 0 else None
+            self._folder = namespaces.SCRATCH
+        elif self._walls == "process" and is_linux:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        if is_linux:
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # programs of the same user may not look into this process
+        return Confinement(user=user, has_process_namespace=self._walls != "process")
+
+    def _memory_in_use(self) -> int:
+        return memory_above(self._baseline) if self.confinement.has_process_namespace else 0
+
+    def _end_all(self, execution: Execution) -> None:
+        """Kill and wait for every process of the run."""
+        while True:
+            if self.confinement.has_process_namespace:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(-1, signal.SIGKILL)  # spares this process, which is the namespace's first
+            else:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(execution.pid, signal.SIGKILL)
+                for pid in _descendants(os.getpid()):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            try:
+                pid, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+            if pid == execution.pid:
+                execution.note_exit(status)
+
+    def _empty_folder(self) -> None:
+        if not os.listdir(self._folder):  # noqa: PTH208
+            return
+        if self._walls == "namespaces":
+            namespaces.renew_scratch(self._disk_bytes)
+            return
+        for entry in os.scandir(self._folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, onerror=_open_and_retry)
+            else:
+                Path(entry.path).unlink()
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *_descendants(int(child))]
+    return found
+
+
+def _open_and_retry(function: Any, path: str, _: Any) -> None:
+    """A program may have taken the rights from its own folders."""
+    for folder in (Path(path).parent, Path(path)):
+        with contextlib.suppress(OSError):
+            folder.chmod(stat.S_IRWXU)
+    function(path)
