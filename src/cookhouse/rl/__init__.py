@@ -17,6 +17,7 @@ from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy, 
 from cookhouse.rl.kl import clip_metrics, kl_metrics, kl_penalty, sampling_metrics
 from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
 from cookhouse.rl.metrics import failure_metrics, group_metrics
+from cookhouse.rl.page import groups_to_html
 from cookhouse.rl.rollouts import Closable, do_group_rollout
 from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
 from cookhouse.rl.seeds import derive_seed
@@ -59,6 +60,7 @@ __all__ = [
     "group_from_json",
     "group_metrics",
     "group_to_json",
+    "groups_to_html",
     "kl_metrics",
     "kl_penalty",
     "leave_one_out",

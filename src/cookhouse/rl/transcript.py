@@ -15,7 +15,7 @@ _FORMAT = 1
 
 
 def group_to_json(group: TrajectoryGroup) -> str:
-    """One line of JSON. Floats are written so that they read back as the same double, NaN and infinity included.
+    """One line of ASCII JSON. Floats are written so that they read back as the same double, NaN and infinity included.
 
     An observation is written as the number of leading tokens it shares with the sequence before it, and the rest, so
     that a long conversation costs its length once.
@@ -33,7 +33,7 @@ def group_to_json(group: TrajectoryGroup) -> str:
         "failures": [asdict(failure) for failure in group.failures],
         "trajectories": [_trajectory_to_json(trajectory) for trajectory in group.trajectories_G],
     }
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":"))
 
 
 def group_from_json(text: str) -> TrajectoryGroup:

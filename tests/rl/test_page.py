@@ -1,0 +1,105 @@
+"""The page of rollouts shows what happened, and nothing in it can act."""
+
+from collections.abc import Sequence
+from html.parser import HTMLParser
+
+import pytest
+import tinker
+
+from cookhouse.errors import InputError
+from cookhouse.rl import (
+    RolloutFailure,
+    TokensWithLogprobs,
+    Trajectory,
+    TrajectoryGroup,
+    Transition,
+    groups_to_html,
+)
+
+HOSTILE = '</pre><script>alert("1")</script><img src=x onerror=alert(1)>&lt;\x1b[2J\u202e\ud800'
+
+
+class Words:
+    """Token i is word i."""
+
+    words = ("What is 2+2? ", "Four.", "Sure? ", "Yes", HOSTILE)
+
+    def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str:
+        assert not clean_up_tokenization_spaces
+        return "".join(self.words[i] for i in token_ids)
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def turn(observation: list[int], action: list[int], logs: dict[str, str] | None = None) -> Transition:
+    return Transition(
+        observation=tinker.ModelInput.from_ints(observation),
+        action=TokensWithLogprobs(tokens=action, maybe_logprobs=None),
+        reward=0.25,
+        episode_done=False,
+        metrics={"format": 1.0},
+        logs=logs or {},
+    )
+
+
+def group(transitions: list[Transition], failures: Sequence[RolloutFailure] = ()) -> TrajectoryGroup:
+    trajectory = Trajectory(
+        transitions=transitions, final_observation=tinker.ModelInput.empty(), stop_reason="max_turns"
+    )
+    return TrajectoryGroup(
+        trajectories_G=[trajectory],
+        group_rewards_G=[1.0],
+        group_metrics_G=[{"won": 1.0}],
+        tags=["sums"],
+        version=7,
+        failures=failures,
+    )
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    return reader
+
+
+def test_a_conversation_is_shown_once_with_its_figures() -> None:
+    page = read(
+        groups_to_html([group([turn([0], [1]), turn([0, 1, 2], [3])])], Words(), title="t", advantages_P_G=[[[0.5, 2]]])
+    )
+    for words in Words.words[:4]:
+        assert page.text.count(words) == 1
+    for expected in ("Group 0, sums, weights of step 7", "reward 1.5, advantage 0.5, 2, max_turns", "won", "format"):
+        assert expected in page.text
+
+
+def test_hostile_text_stays_text() -> None:
+    hostile = group(
+        [turn([4], [4], {HOSTILE: HOSTILE})],
+        [RolloutFailure(member=0, attempt=0, origin="env", reason=HOSTILE)],
+    )
+    html = groups_to_html([hostile], Words(), title=HOSTILE)
+    html.encode()  # half a surrogate pair could not be written to a file
+    plain = read(groups_to_html([group([turn([0], [1], {"a": "b"})], hostile.failures)], Words(), title="t"))
+    page = read(html)
+    assert (page.tags, page.attributes) == (plain.tags, plain.attributes)
+    assert page.text.count('<script>alert("1")</script>') == 7  # title twice, prompt, sample, log twice, failure
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+
+
+def test_advantages_that_do_not_match_are_refused() -> None:
+    with pytest.raises(InputError, match="one sequence for each trajectory"):
+        groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P_G=[])
