@@ -27,6 +27,7 @@ def call(*arguments: str) -> int:
         ["recipes"],
         ["run", "supervised", "--help"],
         ["serve", "--help"],
+        ["report", "--help"],
         ["checkpoints", "export", "--help"],
     ],
 )
@@ -112,7 +113,7 @@ def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert call() == 0
     out = capsys.readouterr().out
-    assert all(f"\n  {name} " in out for name in ("run", "serve", "sample", "recipes", "describe"))
+    assert all(f"\n  {name} " in out for name in ("run", "serve", "sample", "recipes", "describe", "report"))
 
 
 def test_a_recipe_is_a_module_to_run() -> None:

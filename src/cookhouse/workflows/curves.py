@@ -126,7 +126,8 @@ def curve_svg(curve: Curve, first_step: int, last_step: int) -> str:
 
 def number(value: float) -> str:
     """A value as a person reads it: whole, or to five digits."""
-    return f"{value + 0.0:,.0f}" if abs(value) < 1e9 and value == round(value) else f"{value:.5g}"  # + 0.0: never -0
+    is_whole = abs(value) < 1e9 and (abs(value) >= 1e4 or value == round(value))
+    return f"{value + 0.0:,.0f}" if is_whole else f"{value:.5g}"  # + 0.0: never -0
 
 
 class _Scale:
@@ -139,7 +140,7 @@ class _Scale:
             low, high = low - room, high + room
         self._low, self._high, self._whole = low, high, whole
         self._from, self._to = from_pixel, to_pixel
-        self._gap = max(1.0, _round_gap((high - low) / 4)) if whole else _round_gap((high - low) / 4)
+        self._gap = max(1.0, _round_gap((high - low) / 5)) if whole else _round_gap((high - low) / 5)
 
     def pixel(self, value: float) -> float:
         return self._from + (value - self._low) / (self._high - self._low) * (self._to - self._from)
@@ -178,7 +179,7 @@ def _axes(across: _Scale, upward: _Scale) -> Iterator[str]:
 
 def _line(curve: Curve, across: _Scale, upward: _Scale) -> Iterator[str]:
     stretches = list(curve.stretches())
-    shows_dots = not curve.is_dense or sum(map(len, stretches)) <= _MAX_DOTS
+    is_short = sum(map(len, stretches)) <= _MAX_DOTS
 
     def place(point: Point) -> tuple[str, str]:
         return f"{across.pixel(point.step):.1f}", f"{upward.pixel(point.value):.1f}"
@@ -188,8 +189,9 @@ def _line(curve: Curve, across: _Scale, upward: _Scale) -> Iterator[str]:
             places = " ".join(",".join(place(point)) for point in stretch)
             yield f'<polyline class="{"line" if curve.is_dense else "guide"}" points="{places}"/>'
     for stretch in stretches:
-        kind = "dot" if shows_dots or len(stretch) == 1 else "hover"
+        kind = "dot" if is_short or not curve.is_dense or len(stretch) == 1 else "hover"
+        radius = 1.5 if kind == "dot" and not is_short else 3
         for point in stretch:
             x, y = place(point)
             title = f"step {point.step}: {number(point.value)}"
-            yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="3"><title>{title}</title></circle>'
+            yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{title}</title></circle>'

@@ -22,7 +22,7 @@ summary { cursor: pointer; font-weight: 600; margin: .8rem 0 .4rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--rule);
-  white-space: pre-wrap; overflow-wrap: anywhere; min-width: 4rem; }
+  white-space: pre-wrap; overflow-wrap: break-word; min-width: 4rem; max-width: 60rem; }
 th { color: var(--dim); font-weight: 600; font-size: .85rem; }
 .charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); }
 figure { margin: 0; padding: .6rem; background: var(--box); border-radius: 6px; min-width: 0; }

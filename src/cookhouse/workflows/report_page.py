@@ -158,7 +158,7 @@ def _overview(found: _Found) -> Iterator[str]:
 def _held_out(curves: Sequence[Curve]) -> Iterator[str]:
     rows = [
         (curve.name, _at(curve.points[0]), _at(_best(curve)), _at(curve.points[-1]))
-        for curve in curves
+        for curve in sorted(curves, key=lambda curve: curve.name not in _FIRST)
         if curve.name.startswith("test/") and curve.points
     ]
     if rows:

@@ -1,0 +1,126 @@
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from cookhouse.workflows.curves import MAX_POINTS, Curve, curve_svg, curves_of, number
+
+
+def only_curve(values: Sequence[Any]) -> Curve:
+    """The curve of a metric whose value at step i is values[i]; None is a step without it."""
+    rows = [{"step": step, "m": value} if value is not None else {"step": step} for step, value in enumerate(values)]
+    (curve,) = curves_of(rows)
+    return curve
+
+
+def drawn(curve: Curve, first_step: int = 0, last_step: int = 10) -> ElementTree.Element:
+    """The chart, parsed, which fails unless it is well-formed; every number in it must be one."""
+    svg = curve_svg(curve, first_step, last_step)
+    assert "nan" not in svg
+    assert "inf" not in svg
+    return ElementTree.fromstring(svg)
+
+
+def stretches(curve: Curve) -> list[list[int]]:
+    return [[point.step for point in stretch] for stretch in curve.stretches()]
+
+
+@pytest.mark.parametrize("missing", [math.nan, math.inf, -math.inf, None, "high", True, 10**400, 1e308])
+def test_a_value_that_cannot_be_drawn_is_a_gap(missing: object) -> None:
+    # Catches a gap that is drawn as zero, or bridged by a line.
+    curve = only_curve([1.0, 2.0, missing, 4.0, 5.0])
+    assert [point.value for point in curve.points] == [1.0, 2.0, 4.0, 5.0]
+    assert stretches(curve) == [[0, 1], [3, 4]]
+    assert len(drawn(curve).findall("polyline")) == 2
+
+
+def test_steps_between_evaluations_are_no_gaps_but_a_failed_evaluation_is_one() -> None:
+    curve = only_curve([1.0, None, None, 2.0, None, None, math.nan, None, None, 4.0])
+    assert not curve.is_dense
+    assert curve.num_not_finite == 1
+    assert stretches(curve) == [[0, 3], [9]]
+
+
+def test_rows_of_one_step_are_one_step() -> None:
+    # Catches a break in the training curve where an evaluation wrote a row of its own.
+    rows: list[dict[str, Any]] = [
+        {"step": 0, "a": 1.0},
+        {"step": 0, "b": 5.0},
+        {"step": 1, "a": 2.0},
+        {"step": 1, "b": 6.0},
+    ]
+    assert {curve.name: stretches(curve) for curve in curves_of(rows)} == {"a": [[0, 1]], "b": [[0, 1]]}
+
+
+def test_few_enough_points_keep_ends_extremes_and_gaps() -> None:
+    # Catches decimation that takes every n-th point and loses the spike that somebody looks for.
+    random.seed(1)
+    values: list[float] = [random.random() for _ in range(20_001)]
+    values[7_777], values[12_345], values[15_000] = 50.0, -50.0, math.nan
+    curve = only_curve(values)
+    points = [point for stretch in curve.stretches() for point in stretch]
+    assert len(points) <= MAX_POINTS
+    assert (points[0].step, points[-1].step) == (0, 20_000)
+    assert {50.0, -50.0} <= {point.value for point in points}
+    assert [point.step for point in points] == sorted({point.step for point in points})
+    assert len(list(curve.stretches())) == 2
+
+
+def test_a_curve_full_of_gaps_is_thinned_too() -> None:
+    curve = only_curve([None if step % 3 == 2 else float(step) for step in range(9_000)])
+    assert sum(map(len, stretches(curve))) <= MAX_POINTS
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0],
+        [-0.0, -0.0],
+        [5.0, 5.0, 5.0],
+        [1e-320, 2e-320],
+        [2e307, -2e307],
+        [1e9, 1e9 + 1e-7],
+        [-3e-6, 2e-6],
+        [1.0, 1e6],
+    ],
+)
+def test_any_range_has_a_few_labels_that_differ(values: list[float]) -> None:
+    # Catches division by zero on flat curves, overflow on wild ones, and an axis that says 1.0 five times.
+    labels = [node.text for node in drawn(only_curve(values)).findall("text") if node.get("text-anchor") == "end"]
+    assert 1 <= len(labels) <= 6
+    assert len(set(labels)) == len(labels)
+    assert not {"-0", "-0.0"} & set(labels)
+
+
+def test_every_point_lies_in_the_chart_and_tells_its_value() -> None:
+    chart = drawn(only_curve([3.0, -1.5, 12.25]), 0, 2)
+    circles = chart.findall("circle")
+    assert [circle.findtext("title") for circle in circles] == ["step 0: 3", "step 1: -1.5", "step 2: 12.25"]
+    _, _, width, height = map(float, chart.attrib["viewBox"].split())
+    places = [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+    assert all(0 < x < width and 0 < y < height for x, y in places)
+    assert places[2][1] < places[0][1] < places[1][1]
+    assert places[0][0] < places[1][0] < places[2][0]
+
+
+def test_a_lone_value_is_a_dot_at_its_step() -> None:
+    chart = drawn(only_curve([7.0]), 0, 0)
+    assert [circle.attrib["class"] for circle in chart.findall("circle")] == ["dot"]
+    assert [node.text for node in chart.findall("text") if node.get("text-anchor") == "middle"] == ["0"]
+
+
+def test_the_name_of_a_metric_is_never_markup() -> None:
+    (curve,) = curves_of([{"step": 0, '"><script>\x00\ud800': 1.0}])
+    chart = drawn(curve)
+    assert chart.attrib["aria-label"].startswith('"><script>\\x00\\ud800')
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.123456, "0.12346"), (-0.0, "0"), (1234.0, "1,234"), (979123.4, "979,123"), (4e-5, "4e-05"), (2e12, "2e+12")],
+)
+def test_numbers_are_short(value: float, shown: str) -> None:
+    assert number(value) == shown

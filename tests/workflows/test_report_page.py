@@ -1,0 +1,192 @@
+import json
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import pytest
+
+from cookhouse.errors import InputError
+from cookhouse.workflows.report_page import write_report
+
+HOSTILE = "</td></svg><script>alert(1)</script><img src=x onerror=alert(1)>\" ' & \x1b[2J\u202e\ud800"
+NEVER_CLOSED = {"meta", "line", "polyline"}
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page; fails if an element is closed by what it should not be."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes.extend(attrs)
+        if tag not in NEVER_CLOSED:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes.extend(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
+
+    def values(self, name: str) -> list[str]:
+        return [value or "" for key, value in self.attributes if key == name]
+
+
+def run_folder(path: Path, *, said: str = "hello", rows: Any = None) -> Path:
+    """A run of three steps with everything that a folder can hold; `said` stands wherever a text can."""
+    rows = rows or [
+        {"step": 0, "train/loss": 6.5, "test/nll": 6.0, "test/exact_match": 0.0, "optim/lr": 0.01},
+        {"step": 1, "train/loss": 3.25, "test/nll": 2.0, "test/exact_match": 0.5, "optim/lr": 0.005},
+        {"step": 2, "train/loss": 4.0, "test/nll": 3.0, "test/exact_match": 0.25, f"odd/{said}": 1.0},
+    ]
+    (path / "samples").mkdir(parents=True)
+    (path / "rollouts").mkdir()
+    config = {"model_name": said, "batch_size": 4, f"key {said}": [said], "seed": 5}
+    record = {"recipe": f"supervised {said}", "config": config, "seed": 5, "version": "1", "revision": None}
+    point = {"epoch": 0, "batch": 3, "step": 3, "state_path": said, "sampler_path": None}
+    (path / "config.json").write_text(json.dumps(record))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (path / "checkpoints.jsonl").write_text(json.dumps({"name": "final", "final": True, **point}) + "\n")
+    for step, is_correct in ((0, False), (3, True)):
+        answer = {"prompt": said, "expected": said, "answer": f"at {step}: {said}", "is_correct": is_correct}
+        (path / "samples" / f"{step:06d}.json").write_text(json.dumps([answer]))
+    (path / "rollouts" / "000002.html").write_text("")
+    return path
+
+
+def report(folder: Path) -> Page:
+    path = write_report(folder)
+    assert path == folder / "report.html"
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def charts(folder: Path) -> Iterator[ElementTree.Element]:
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    for rest in html.split("<svg ")[1:]:
+        yield ElementTree.fromstring("<svg " + rest[: rest.index("</svg>")] + "</svg>")
+
+
+def test_everything_in_a_run_folder_is_on_the_page(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    page = report(folder)
+    for told in ("supervised hello of hello", "finished", "before training: 0 of 1 correct", "after 3 steps: 1 of 1"):
+        assert told in page.text
+    assert "gaps" not in page.values("class")
+    assert page.values("href") == ["rollouts/000002.html"]
+    names = [chart.attrib["aria-label"].removesuffix(" over steps") for chart in charts(folder)]
+    assert names == ["train/loss", "test/nll", "test/exact_match", "optim/lr", "odd/hello"]
+    assert not list(folder.glob("*.new"))
+
+
+def test_the_best_is_the_lowest_loss_and_the_highest_match(tmp_path: Path) -> None:
+    text = report(run_folder(tmp_path / "run")).text
+    assert "test/nll\n6 (step 0)\n2 (step 1)\n3 (step 2)" in text
+    assert "test/exact_match\n0 (step 0)\n0.5 (step 1)\n0.25 (step 2)" in text
+
+
+def test_no_text_of_a_run_is_obeyed(tmp_path: Path) -> None:
+    # Model output, settings and names of metrics come from elsewhere; a page with a script in it would run that.
+    page = report(run_folder(tmp_path / "run", said=HOSTILE))
+    harmless = set(report(run_folder(tmp_path / "other")).tags)
+    assert set(page.tags) == harmless
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name == "src"]
+    assert "<script>alert(1)</script>" in page.text
+    assert "\\x1b[2J\\u202e\\ud800" in page.text
+    assert len(list(charts(tmp_path / "run"))) == 5
+
+
+def test_a_link_leads_to_the_file_it_names(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    name = 'a"b #1?<\udcff.html'
+    (folder / "rollouts" / name).write_text("")
+    links = [unquote(link, errors="surrogateescape") for link in report(folder).values("href")]
+    assert links == ["rollouts/000002.html", f"rollouts/{name}"]
+
+
+def test_values_that_are_not_finite_are_counted_and_not_drawn(tmp_path: Path) -> None:
+    rows = [{"step": step, "train/loss": float("nan") if step == 1 else 2.0, "x/y": float("inf")} for step in range(3)]
+    folder = run_folder(tmp_path / "run", rows=rows)
+    page = report(folder)
+    assert "last 2 (step 2) · min 2 (step 0) · max 2 (step 0) · 1 not finite" in page.text
+    assert "x/y\n3 not finite" in page.text
+    (loss,) = charts(folder)
+    assert len(loss.findall("circle")) == 2
+
+
+def test_an_empty_folder_gets_a_page_that_says_so(tmp_path: Path) -> None:
+    text = report(tmp_path).text
+    for name in ("config.json", "metrics.jsonl", "checkpoints.jsonl"):
+        assert f"{name} is missing" in text
+    assert "not finished" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", b'{"recipe": "sup'),
+        ("config.json", b"[]"),
+        ("metrics.jsonl", b'{"step": 0}\nnonsense\n{"step": 1}\n'),
+        ("checkpoints.jsonl", b"\xff\xfe\n"),
+        ("checkpoints.jsonl", b'{"name": "x"}\n'),
+        ("samples/000003.json", b'[{"prompt": ["x"], "expected": 1, "answer": 2, "is_correct": true}]'),
+        ("samples/000003.json", b'{"a": 1}'),
+    ],
+)
+def test_a_broken_file_is_named_and_the_rest_is_shown(tmp_path: Path, name: str, content: bytes) -> None:
+    folder = run_folder(tmp_path / "run")
+    (folder / name).write_bytes(content)
+    page = report(folder)
+    assert f"{name} cannot be read: " in page.text
+    assert "before training: 0 of 1 correct" in page.text
+
+
+def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "train/lo')
+    assert "last 4 (step 2)" in report(folder).text
+
+
+def test_a_long_answer_is_cut_and_many_are_counted(tmp_path: Path) -> None:
+    # Catches a page of hundreds of megabytes.
+    folder = run_folder(tmp_path / "run")
+    answers = [
+        {"prompt": str(index), "expected": "x", "answer": "y" * 100_000, "is_correct": False} for index in range(300)
+    ]
+    (folder / "samples" / "000003.json").write_text(json.dumps(answers))
+    page = report(folder)
+    assert "y" * 2000 + "… (98,000 more characters)" in page.text
+    assert "260 more in samples/" in page.text
+    assert (folder / "report.html").stat().st_size < 300_000
+
+
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
+    # Catches report.html written over somebody's own in a folder named by mistake.
+    (tmp_path / "report.html").write_text("my own")
+    (tmp_path / "config.json").write_text('{"architectures": []}')
+    with pytest.raises(InputError, match="holds files but no run"):
+        write_report(tmp_path)
+    assert (tmp_path / "report.html").read_text() == "my own"
+    for path in (tmp_path / "nowhere", tmp_path / "config.json"):
+        with pytest.raises(InputError, match="is no folder"):
+            write_report(path)
