@@ -1,0 +1,91 @@
+"""Catches a failure that takes neighbors with it, keeps what it held, or leaves half a gradient."""
+
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.attention import AttentionLayout
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
+from cookhouse.engine.lora import Segment
+from tests.engine.conftest import random_datums
+
+AddModel = Callable[..., str]
+_POISON = 263
+"""A token that no random datum of these seeds holds."""
+
+
+def _request(model_id: str, *, poisoned: bool = False) -> ForwardBackward:
+    data_D = random_datums([30, 20, 10], seed=sum(map(ord, model_id)))
+    for datum in data_D:
+        datum.tokens_T[datum.tokens_T == _POISON] = 0
+    if poisoned:
+        data_D[1].tokens_T[4] = _POISON
+    return ForwardBackward(model_id=model_id, data_D=data_D, loss_fn="cross_entropy")
+
+
+@pytest.fixture
+def exhausted(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Tensor]]:
+    """A device that runs out of memory in any pass with the poisoned token; the hidden states of those passes."""
+    compute = BaseModel.hidden
+    held: list[weakref.ref[Tensor]] = []
+
+    def hidden(
+        self: BaseModel, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
+    ) -> Tensor:
+        hidden_NH = compute(self, tokens_N, positions_N, layout, segments)
+        if tokens_N.eq(_POISON).any():
+            held.append(weakref.ref(hidden_NH))
+            raise torch.OutOfMemoryError("tried to allocate 20 GiB")
+        return hidden_NH
+
+    monkeypatch.setattr(BaseModel, "hidden", hidden)
+    return held
+
+
+def test_only_the_request_to_blame_fails(
+    engine: TorchEngine, add_model: AddModel, exhausted: list[weakref.ref[Tensor]]
+) -> None:
+    """Would catch riders of a shared pass failing with the one that broke it, or counted twice by the second try."""
+    for seed, model_id in enumerate("abc"):
+        add_model(model_id, seed=seed)
+    alone = {}
+    for model_id in "ac":
+        (alone[model_id],) = engine.forward_backward([_request(model_id)])
+    gradients = {model_id: engine._adapter(model_id).gradient.clone() for model_id in "ac"}
+    for model_id in "ac":
+        engine._adapter(model_id).gradient.zero_()
+    outputs = engine.forward_backward([_request("a"), _request("b", poisoned=True), _request("c")])
+    assert isinstance(outputs[1], torch.OutOfMemoryError)
+    for model_id, output in zip("ac", outputs[::2], strict=True):
+        expected = alone[model_id]
+        assert isinstance(output, ForwardBackwardOutput)
+        assert isinstance(expected, ForwardBackwardOutput)
+        assert output.metrics == expected.metrics
+        assert torch.equal(engine._adapter(model_id).gradient, gradients[model_id])
+    assert engine._adapter("b").gradient.eq(0).all()
+    gc.collect()
+    assert len(exhausted) == 2
+    assert all(one() is None for one in exhausted)
+
+
+def test_a_failure_alone_leaves_no_gradient_and_the_next_request_works(
+    qwen3_folder: str, exhausted: list[weakref.ref[Tensor]]
+) -> None:
+    """Would catch gradients of the passes before the one that failed, for adapters and for all weights."""
+    engine = TorchEngine(device="cpu", precision="float32", budget_tokens=30)
+    engine.create_model("adapter", qwen3_folder, LoraSpec(rank=2))
+    engine.create_model("full", qwen3_folder, LoraSpec(rank=0))
+    for model_id in ("adapter", "full"):
+        (failed,) = engine.forward_backward([_request(model_id, poisoned=True)])
+        assert isinstance(failed, torch.OutOfMemoryError)
+        assert engine._model(model_id).gradient.eq(0).all()
+        (worked,) = engine.forward_backward([_request(model_id)])
+        assert isinstance(worked, ForwardBackwardOutput)
+        assert engine._model(model_id).gradient.ne(0).any()
+    assert exhausted
