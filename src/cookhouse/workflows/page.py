@@ -24,6 +24,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--rule);
   white-space: pre-wrap; overflow-wrap: break-word; min-width: 4rem; max-width: 60rem; }
 th { color: var(--dim); font-weight: 600; font-size: .85rem; }
+td:last-child { overflow-wrap: anywhere; min-width: 4.5rem; }
+@media (max-width: 40rem) { th, td { padding-right: .5rem; font-size: .85rem; min-width: 3rem; } }
 .charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); }
 figure { margin: 0; padding: .6rem; background: var(--box); border-radius: 6px; min-width: 0; }
 figcaption b { color: var(--ink); display: block; overflow-wrap: anywhere; }
