@@ -52,6 +52,12 @@ _ALL = (
         description="Fine-tune on conversations: the bundled ones, or a JSONL file of your own.",
         module="cookhouse.recipes.supervised",
     ),
+    Recipe(
+        name="rl_basic",
+        aliases=(),
+        description="Reinforcement learning on word problems: bundled arithmetic, or GSM8K.",
+        module="cookhouse.recipes.rl_basic",
+    ),
 )
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _ALL})

@@ -63,7 +63,7 @@ class RLDataset(Protocol):
     """Batches of group builders, the same at every call for the same index."""
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
-        """The groups of a batch."""
+        """The groups of a batch. Indices from `len` on are those of later epochs."""
 
     def __len__(self) -> int:
         """Batches in an epoch."""

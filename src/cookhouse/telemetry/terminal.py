@@ -8,7 +8,17 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from cookhouse.printable import printable
-from cookhouse.telemetry.keys import STEP_SECONDS, TEST_COUNT, TEST_EXACT_MATCH, TEST_NLL, TRAIN_LOSS, TRAIN_TOKENS
+from cookhouse.telemetry.keys import (
+    STEP_SECONDS,
+    TEST_COUNT,
+    TEST_EPISODES,
+    TEST_EXACT_MATCH,
+    TEST_NLL,
+    TEST_REWARD,
+    TRAIN_LOSS,
+    TRAIN_REWARD,
+    TRAIN_TOKENS,
+)
 from cookhouse.telemetry.record import Event, Record
 
 _RECENT_STEPS = 20
@@ -77,7 +87,7 @@ class TerminalSink:
         now = time.monotonic()
         self._pace.add(record.metrics[TRAIN_TOKENS], record.metrics[STEP_SECONDS])
         line = (
-            f"step {record.step}/{total_steps}  loss {record.metrics[TRAIN_LOSS]:.4f}  "
+            f"step {record.step}/{total_steps}  {_progress_of(record)}  "
             f"{self._pace.tokens_per_second:,.0f} tokens/s  {self._pace.time_left(total_steps - record.step)} left"
         )
         if self._progress is not None:
@@ -115,6 +125,12 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def _progress_of(record: Event) -> str:
+    if TRAIN_REWARD in record.metrics:
+        return f"reward {record.metrics[TRAIN_REWARD]:.3f}"
+    return f"loss {record.metrics[TRAIN_LOSS]:.4f}"
+
+
 def _evaluation_line(record: Event) -> str:
     parts = []
     if TEST_NLL in record.metrics:
@@ -122,4 +138,7 @@ def _evaluation_line(record: Event) -> str:
     if TEST_EXACT_MATCH in record.metrics:
         count = int(record.metrics[TEST_COUNT])
         parts.append(f"exact match {record.metrics[TEST_EXACT_MATCH]:.1%} of {count}")
+    if TEST_REWARD in record.metrics:
+        count = int(record.metrics[TEST_EPISODES])
+        parts.append(f"mean reward {record.metrics[TEST_REWARD]:.3f} of {count} held-out attempts")
     return f"evaluation after step {record.step}: {', '.join(parts)}"

@@ -77,6 +77,12 @@ class Policy:
             raise self._error
         return self._current
 
+    async def compute_logprobs(self, sequence: tinker.ModelInput) -> Sequence[float | None]:
+        """As `PolicySampler.compute_logprobs`, of the newest version; there has to be one."""
+        current = self.current
+        assert current is not None
+        return await current.compute_logprobs(sequence)
+
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back when there is a newer version, and when a publication failed."""
         self._on_change = callback

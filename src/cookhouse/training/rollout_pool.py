@@ -135,7 +135,7 @@ class RolloutPool:
         self._next_step += 1
 
     def _batch(self, step: int) -> Sequence[EnvGroupBuilder]:
-        return self.dataset.get_batch(step % len(self.dataset))
+        return self.dataset.get_batch(step)
 
     def _plan(self, group_id: GroupId, builder: EnvGroupBuilder) -> None:
         planned = self._planned[group_id] = _Planned(builder=builder)

@@ -5,11 +5,14 @@ from cookhouse.training.loop import FinishedStep
 
 
 class StepLog:
-    """Reports each step as one metrics row, keyed by the steps taken before it, and as the event `training.step`."""
+    """Reports each step as one metrics row, keyed by the steps taken before it, and as the event `training.step`; also
+    under the algorithm's own event name, if it has one.
+    """
 
-    def __init__(self, telemetry: Telemetry, total_steps: int) -> None:
+    def __init__(self, telemetry: Telemetry, total_steps: int, *, event: str | None = None) -> None:
         self._telemetry = telemetry
         self._total_steps = total_steps
+        self._events = ["training.step"] if event is None else ["training.step", event]
 
     def __call__(self, finished: FinishedStep) -> None:
         cursor = finished.cursor
@@ -22,6 +25,5 @@ class StepLog:
             keys.TOKENS_PER_SECOND: finished.metrics[keys.TRAIN_TOKENS] / finished.seconds,
         }
         self._telemetry.metrics(cursor.step, metrics)
-        self._telemetry.event(
-            "training.step", step=cursor.step + 1, metrics={**metrics, "total_steps": self._total_steps}
-        )
+        for event in self._events:
+            self._telemetry.event(event, step=cursor.step + 1, metrics={**metrics, "total_steps": self._total_steps})

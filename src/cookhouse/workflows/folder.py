@@ -25,6 +25,7 @@ CHECKPOINTS_FILE = "checkpoints.jsonl"
 LOG_FILE = "logs.log"
 TRACE_FILE = "trace.json"
 SAMPLES_FOLDER = "samples"
+ROLLOUTS_FOLDER = "rollouts"
 
 _CHOICES = ("delete", "resume", "raise")
 
@@ -86,6 +87,10 @@ class RunFolder:
     @property
     def checkpoints(self) -> CheckpointFile:
         return CheckpointFile(self.path / CHECKPOINTS_FILE)
+
+    @property
+    def rollouts(self) -> Path:
+        return self.path / ROLLOUTS_FOLDER
 
     def write_answers(self, step: int, answers: Sequence[RecordedAnswer]) -> None:
         """Keep the answers of the weights after `step` steps."""

@@ -21,6 +21,7 @@ from cookhouse.training import (
 )
 from cookhouse.training.files import file_errors
 from cookhouse.workflows.folder import FolderChoice, FolderSpec, RunFolder, open_folder
+from cookhouse.workflows.report_page import write_report
 from cookhouse.workflows.runner import RunState
 from cookhouse.workflows.stage import stage
 
@@ -151,6 +152,8 @@ async def cleanup(state: TrainingState) -> None:
         await state.session.close(state.status)
     if hasattr(state, "folder"):
         state.telemetry.event("run.end", status=state.status)
+        if state.folder.metrics.exists():
+            await asyncio.to_thread(write_report, state.folder.path)
         state.folder.close()
         if isinstance(state.error, InputError) or state.interrupt.is_forced:
             state.folder.discard()

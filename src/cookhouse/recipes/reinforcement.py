@@ -1,0 +1,213 @@
+"""Settings that every reinforcement recipe has, and how they become a workflow. The recipes add their environments."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import chz
+
+from cookhouse.errors import InputError
+from cookhouse.recipes.training_config import TrainingConfig, check_at_least, common_plan
+
+if TYPE_CHECKING:
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Connect, Interrupt, PolicyLoss
+    from cookhouse.workflows import (
+        DryRunReport,
+        MakeData,
+        ReinforcementPlan,
+        ReinforcementState,
+        RunResult,
+        Workflow,
+    )
+
+
+@chz.chz
+class ReinforcementConfig(TrainingConfig):
+    """Settings of a reinforcement run. None means: chosen by the recipe's `resolve`, in the way the field says."""
+
+    batch_size: int | None = chz.field(default=None, doc="Groups per step; default: the recipe's.")
+    group_size: int | None = chz.field(default=None, doc="Rollouts of each problem; default: the recipe's.")
+    max_tokens: int | None = chz.field(default=None, doc="Tokens sampled in each turn; default: the recipe's.")
+    temperature: float = chz.field(default=1.0, doc="Of sampling; at 1 the sampler's logprobs are the trainer's.")
+    n_batches: int | None = chz.field(default=None, doc="Batches in an epoch; default: as many as the data gives.")
+    n_train_samples: int | None = chz.field(default=None, doc="Problems to train on; default: all.")
+    format_coef: float = chz.field(default=0.1, doc="Reward lost by an answer without the right form.")
+    advantage: Literal["group_centered", "normalized", "leave_one_out", "gae"] = chz.field(
+        default="group_centered", doc="How rewards become advantages within a group."
+    )
+    gamma: float = chz.field(default=0.99, doc="Discount of later rewards, for gae.")
+    gae_lambda: float = chz.field(default=0.95, doc="Weight of longer estimates, for gae.")
+    remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
+    loss_fn: Literal["importance_sampling", "ppo", "cispo", "dro", "gspo"] = chz.field(
+        default="importance_sampling", doc="Loss of the service."
+    )
+    clip_low: float | None = chz.field(default=None, doc="Lower bound of the ratio, for ppo, cispo and gspo.")
+    clip_high: float | None = chz.field(default=None, doc="Upper bound of the ratio, for ppo, cispo and gspo.")
+    dro_beta: float | None = chz.field(default=None, doc="Weight of dro's quadratic term.")
+    kl_coef: float = chz.field(default=0.0, doc="Penalty for leaving the reference; 0: none.")
+    kl_gamma: float = chz.field(default=0.0, doc="Discount of later tokens' penalties; 0: each token has its own.")
+    kl_reference: str | None = chz.field(
+        default=None, doc="Reference of the penalty: a base model or tinker:// path; default: the base model."
+    )
+    num_substeps: int = chz.field(default=1, doc="Optimizer steps that a batch is divided among.")
+    ppo_epochs: int = chz.field(default=1, doc="Times that a batch is trained on.")
+    num_minibatches: int = chz.field(
+        default=1, doc="Pieces of a batch; above 1, training starts on the groups that are ready."
+    )
+    max_steps_off_policy: int = chz.field(
+        default=0, doc="Steps that rollouts may run ahead of training; 0: they never do."
+    )
+    max_concurrent_groups: int = chz.field(default=256, doc="Groups being rolled out at a time.")
+    max_turns: int | None = chz.field(default=None, doc="Turns of an episode; default: the environment's end.")
+    max_sequence_tokens: int | None = chz.field(
+        default=None, doc="Tokens of an episode, prompts included; default: no limit."
+    )
+    rollout_attempts: int = chz.field(default=1, doc="Attempts at a rollout that fails.")
+    min_group_members: int | None = chz.field(
+        default=None, doc="Rollouts that a group cannot do without; default: all of them."
+    )
+    on_failed_group: Literal["stop", "skip"] = chz.field(
+        default="stop", doc="Whether a group that fails ends the run or is left out of its step."
+    )
+    eval_temperature: float = chz.field(default=1.0, doc="Of sampling in evaluations; 0 is greedy.")
+
+
+_AT_LEAST = {
+    "batch_size": 1,
+    "group_size": 1,
+    "max_tokens": 1,
+    "num_substeps": 1,
+    "ppo_epochs": 1,
+    "num_minibatches": 1,
+    "max_steps_off_policy": 0,
+    "max_concurrent_groups": 1,
+    "rollout_attempts": 1,
+    "min_group_members": 1,
+}
+
+
+def check(config: ReinforcementConfig) -> None:
+    """See that the settings that every recipe has make sense together.
+
+    Raises:
+        InputError: a value is out of range, or does not go with another.
+    """
+    check_at_least(config, _AT_LEAST)
+    for name in ("temperature", "eval_temperature", "kl_coef", "kl_gamma", "format_coef"):
+        if not getattr(config, name) >= 0:
+            raise InputError(f"{name} is {getattr(config, name)}; it must not be negative")
+    for name in ("gamma", "gae_lambda", "kl_gamma"):
+        if not 0 <= getattr(config, name) <= 1:
+            raise InputError(f"{name} is {getattr(config, name)}; it must lie between 0 and 1")
+    assert config.batch_size is not None
+    pieces = config.num_minibatches * config.num_substeps
+    if pieces > config.batch_size:
+        raise InputError(
+            f"num_minibatches={config.num_minibatches} times num_substeps={config.num_substeps} is more than "
+            f"batch_size={config.batch_size}; a piece needs at least one group"
+        )
+    if config.num_minibatches > 1 and config.max_steps_off_policy > 0:
+        raise InputError(
+            "num_minibatches streams rollouts of the present weights and max_steps_off_policy lets them run ahead; "
+            "set only one of the two"
+        )
+    if config.temperature == 0:
+        raise InputError("temperature is 0; rollouts of a group would all be the same, and nothing could be learned")
+    is_clipped = config.loss_fn in ("ppo", "cispo", "gspo")
+    if not is_clipped and (config.clip_low, config.clip_high) != (None, None):
+        raise InputError(f"clip_low and clip_high are for ppo, cispo and gspo, not for {config.loss_fn}")
+    if config.loss_fn != "dro" and config.dro_beta is not None:
+        raise InputError(f"dro_beta is for dro, not for {config.loss_fn}")
+
+
+def workflow() -> "Workflow[ReinforcementState]":
+    """The stages of a reinforcement run."""
+    from cookhouse.workflows import REINFORCEMENT
+
+    return REINFORCEMENT
+
+
+async def execute_plan(
+    plan: "ReinforcementPlan",
+    *,
+    connect: "Connect",
+    telemetry: "Telemetry",
+    interrupt: "Interrupt",
+    num_samples: int,
+) -> "RunResult":
+    """Run a plan. Raises as `cookhouse.recipes.run`."""
+    from cookhouse.workflows import (
+        REINFORCEMENT,
+        ReinforcementState,
+        choose_folder,
+        reinforcement_result,
+        run_workflow,
+    )
+
+    start = time.monotonic()
+    state = ReinforcementState(
+        telemetry=telemetry,
+        interrupt=interrupt,
+        service=connect,
+        plan=plan,
+        choice=choose_folder(plan.folder),
+    )
+    await run_workflow(REINFORCEMENT, state)
+    return reinforcement_result(state, num_samples=num_samples, seconds=time.monotonic() - start)
+
+
+def dry_run_plan(plan: "ReinforcementPlan") -> "DryRunReport":
+    """What a plan would do, found without a service."""
+    from cookhouse.workflows import dry_run_reinforcement
+
+    return dry_run_reinforcement(plan)
+
+
+def make_plan(
+    config: ReinforcementConfig, recipe: str, make_data: "MakeData", ask: Callable[[str], str] | None
+) -> "ReinforcementPlan":
+    """The plan of a decided config with a recipe's environments."""
+    from cookhouse.rl import RolloutLimits, RolloutStrategy
+    from cookhouse.training import AdvantageSpec, Sampling, StepPlan
+    from cookhouse.workflows import ReinforcementPlan
+
+    assert config.max_tokens is not None
+    return ReinforcementPlan(
+        **common_plan(config, recipe, ask),
+        make_data=make_data,
+        sampling=Sampling(max_tokens=config.max_tokens, temperature=config.temperature),
+        eval_sampling=Sampling(max_tokens=config.max_tokens, temperature=config.eval_temperature),
+        num_eval=config.num_eval,
+        limits=RolloutLimits(max_turns=config.max_turns, max_tokens=config.max_sequence_tokens),
+        strategy=RolloutStrategy(attempts=config.rollout_attempts, min_members=config.min_group_members),
+        fails_with_group=config.on_failed_group == "stop",
+        max_concurrent_groups=config.max_concurrent_groups,
+        max_lag=config.max_steps_off_policy,
+        step_plan=StepPlan(
+            num_minibatches=config.num_minibatches, num_substeps=config.num_substeps, num_epochs=config.ppo_epochs
+        ),
+        advantages=AdvantageSpec(
+            method=config.advantage,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+            removes_constant_groups=config.remove_constant_reward_groups,
+            kl_coef=config.kl_coef,
+            kl_gamma=config.kl_gamma,
+        ),
+        reference_model=(config.kl_reference or config.model_name) if config.kl_coef else None,
+        loss=_loss(config),
+    )
+
+
+def _loss(config: ReinforcementConfig) -> "PolicyLoss":
+    from cookhouse.training import PolicyLoss
+
+    options: dict[str, Any] = {
+        "clip_low_threshold": config.clip_low,
+        "clip_high_threshold": config.clip_high,
+        "beta": config.dro_beta,
+    }
+    return PolicyLoss(
+        loss_fn=config.loss_fn, config={name: value for name, value in options.items() if value is not None}
+    )

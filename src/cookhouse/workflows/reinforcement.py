@@ -1,0 +1,239 @@
+"""The reinforcement workflow: environments in, an adapter that earns more in them out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from cookhouse.chat import Renderer
+from cookhouse.data import build_renderer
+from cookhouse.errors import InputError
+from cookhouse.rl import (
+    EnvGroupBuilder,
+    GroupSampler,
+    RLDataset,
+    RLDatasetBuilder,
+    RolloutLimits,
+    RolloutStrategy,
+    TrajectoryGroup,
+    do_group_rollout,
+)
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import (
+    AdvantageSpec,
+    ComputeLogprobs,
+    Policy,
+    PolicyLoss,
+    RolloutBatcher,
+    RolloutLog,
+    RolloutPool,
+    RolloutSource,
+    Sampling,
+    SamplingClient,
+    StepLog,
+    StepPlan,
+    service_errors,
+)
+from cookhouse.workflows.rollout_evaluation import RolloutEvaluation
+from cookhouse.workflows.rollout_report import RolloutReport
+from cookhouse.workflows.stage import SlotStage, stage
+from cookhouse.workflows.training_run import (
+    TrainingPlan,
+    TrainingState,
+    cleanup,
+    evaluate,
+    open_run,
+    save_final,
+    save_state,
+    set_steps,
+)
+from cookhouse.workflows.workflow import LoopStages, Workflow
+
+OpenSampler = Callable[[str], Awaitable[SamplingClient]]
+"""A sampling client of a base model, or of a `tinker://` path; to be called once rollouts run."""
+MakeData = Callable[[OpenSampler], RLDatasetBuilder]
+"""The environments of a recipe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforcementPlan(TrainingPlan):
+    """Everything a reinforcement run is told, all of it decided."""
+
+    make_data: MakeData
+    sampling: Sampling
+    eval_sampling: Sampling
+    num_eval: int
+    limits: RolloutLimits
+    strategy: RolloutStrategy
+    fails_with_group: bool
+    max_concurrent_groups: int
+    max_lag: int
+    step_plan: StepPlan
+    advantages: AdvantageSpec
+    reference_model: str | None
+    """Base model or `tinker://` path that the KL penalty is against; None: there is no penalty."""
+    loss: PolicyLoss
+
+
+@dataclass(kw_only=True)
+class ReinforcementState(TrainingState):
+    """What the stages of a reinforcement run hand to one another."""
+
+    plan: ReinforcementPlan
+    renderer: Renderer = field(init=False)
+    train: RLDataset = field(init=False)
+    test: Sequence[EnvGroupBuilder] = field(init=False)
+    """Groups to evaluate on; empty: nothing is evaluated."""
+    policy: Policy = field(init=False)
+    reference: ComputeLogprobs | None = field(init=False)
+    report: RolloutReport = field(init=False)
+
+
+@stage(reads=("plan",), writes=("renderer",))
+async def init_tokenizer(state: ReinforcementState) -> None:
+    """Load the tokenizer, and the renderer over it."""
+    plan = state.plan
+    state.renderer = await asyncio.to_thread(
+        partial(build_renderer, plan.model_name, plan.renderer_name, force=plan.force_renderer)
+    )
+
+
+@stage(reads=("plan",), writes=("train", "test", "total_steps", "cadence", "adam"))
+async def build_env_group(state: ReinforcementState) -> None:
+    """Read the problems, and know from them how many steps there will be."""
+    train, test = await state.plan.make_data(partial(_open_sampler, state)).build()
+    if not len(train):
+        raise InputError("there are no groups to train on; see batch_size and what the data holds")
+    state.train = train
+    state.test = [] if test is None else _first_groups(test, state.plan.num_eval)
+    set_steps(state, len(train))
+
+
+def _first_groups(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
+    groups: list[EnvGroupBuilder] = []
+    for index in range(len(dataset)):
+        if len(groups) >= count:
+            break
+        groups += dataset.get_batch(index)
+    return groups[:count]
+
+
+async def _open_sampler(state: ReinforcementState, name: str) -> SamplingClient:
+    is_path = name.startswith("tinker://")
+    place = {"model_path": name} if is_path else {"base_model": name}
+    with service_errors(f"opening a sampler of {name}"):
+        return await state.session.service.create_sampling_client(**place)
+
+
+@stage(
+    reads=("plan", "choice", "test", "renderer", "total_steps"),
+    writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "report", "evaluation"),
+    needs=("service",),
+)
+async def init_session(state: ReinforcementState) -> None:
+    """Open the run folder and then the session, and the reference that a KL penalty needs."""
+    await open_run(state)
+    plan = state.plan
+    state.policy = Policy(plan.sampling)
+    state.reference = None
+    if plan.reference_model is not None:
+        state.reference = (await _open_sampler(state, plan.reference_model)).compute_logprobs
+    state.report = RolloutReport(
+        folder=state.folder.rollouts,
+        tokenizer=get_tokenizer(plan.model_name),
+        telemetry=state.telemetry,
+        advantages=plan.advantages,
+    )
+    state.evaluation = None
+    if state.test:
+        state.evaluation = RolloutEvaluation(
+            state.test,
+            rollout=partial(_rollout, plan),
+            sampling=plan.eval_sampling,
+            telemetry=state.telemetry,
+            keep=partial(_keep_evaluation, state),
+            max_concurrent=plan.max_concurrent_groups,
+        )
+
+
+async def _rollout(
+    plan: ReinforcementPlan, builder: EnvGroupBuilder, sampler: GroupSampler, seed: int
+) -> TrajectoryGroup:
+    return await do_group_rollout(builder, sampler, seed=seed, limits=plan.limits, strategy=plan.strategy)
+
+
+def _keep_evaluation(state: ReinforcementState, step: int, groups: Sequence[TrajectoryGroup]) -> None:
+    state.report.keep_evaluation(step, groups)
+    state.folder.write_answers(step, state.report.answers(groups))
+
+
+def _source(state: ReinforcementState) -> RolloutSource:
+    plan = state.plan
+    pool = RolloutPool(
+        dataset=state.train,
+        rollout=partial(_rollout, plan),
+        policy=state.policy,
+        log=RolloutLog(state.folder.rollouts),
+        seed=plan.seed,
+        total_steps=state.total_steps,
+        max_lag=plan.max_lag,
+        max_concurrent=plan.max_concurrent_groups,
+        fails_with_group=plan.fails_with_group,
+        first_step=state.cursor.step,
+    )
+    # dro looks at every token: at those that were not sampled its ratio is to be 1, whatever the weights.
+    needs_observations = plan.loss.loss_fn == "dro"
+    batcher = RolloutBatcher(
+        plan.advantages,
+        state.telemetry,
+        reference=state.reference,
+        observation_logprobs=state.policy.compute_logprobs if needs_observations else None,
+    )
+    return RolloutSource(
+        pool=pool,
+        policy=state.policy,
+        assemble=batcher,
+        report=partial(state.report, pool),
+        plan=plan.step_plan,
+        batches_per_epoch=len(state.train),
+        total_steps=state.total_steps,
+        start=state.cursor,
+    )
+
+
+def _slot(name: str, make: Callable[[ReinforcementState], Any], **more: Any) -> SlotStage[ReinforcementState]:
+    return SlotStage(name=name, make=make, **more)
+
+
+REINFORCEMENT = Workflow(
+    name="reinforcement",
+    state_class=ReinforcementState,
+    # What can be wrong with the caller's input is found before the folder is made and the session opened.
+    setup=(init_tokenizer, build_env_group, init_session),
+    loop=LoopStages(
+        get_work=_slot(
+            "do_rollout",
+            _source,
+            reads=("train", "policy", "reference", "report", "total_steps", "cursor"),
+            parts=("compute_advantages", "assemble_rl_batch"),
+        ),
+        forward_backward=_slot("ppo_update", lambda state: state.plan.loss, reads=("plan",)),
+        optim_step=_slot("optim_step", lambda state: state.adam, reads=("adam",)),
+        log=_slot(
+            "log_rl_metrics",
+            lambda state: StepLog(state.telemetry, state.total_steps, event="rl.step"),
+            reads=("telemetry", "total_steps"),
+        ),
+        checkpoint=_slot(
+            "checkpoint",
+            lambda state: partial(save_state, state.plan),
+            reads=("plan", "session", "checkpoints", "cadence"),
+            is_optional=True,
+        ),
+        evaluate=_slot("evaluate", lambda state: state.evaluation, reads=("evaluation",), is_optional=True),
+        publish=_slot("publish_weights", lambda state: state.policy.publish, reads=("policy",)),
+    ),
+    final=(save_final, evaluate),
+    cleanup=cleanup,
+)

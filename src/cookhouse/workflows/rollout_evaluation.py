@@ -1,0 +1,67 @@
+"""Held-out problems, attempted by the weights at one point of a run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from cookhouse.rl import EnvGroupBuilder, GroupFailedError, TrajectoryGroup, failure_metrics, group_metrics
+from cookhouse.telemetry import Telemetry
+from cookhouse.training import PolicySampler, Rollout, Sampling, SamplingClient, TrainingClient
+
+
+class RolloutEvaluation:
+    """Plays every held-out group once, with the same seeds each time, from a snapshot that later steps do not reach.
+
+    Metrics are those of rollouts under `test/`. A group that fails is counted and left out.
+    """
+
+    def __init__(
+        self,
+        builders: Sequence[EnvGroupBuilder],
+        *,
+        rollout: Rollout,
+        sampling: Sampling,
+        telemetry: Telemetry,
+        keep: Callable[[int, Sequence[TrajectoryGroup]], None],
+        max_concurrent: int,
+    ) -> None:
+        self._builders = builders
+        self._rollout = rollout
+        self._sampling = sampling
+        self._telemetry = telemetry
+        self._keep = keep
+        self._max_concurrent = max_concurrent
+
+    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float]]:
+        return self._finish(step, client.save_weights_and_get_sampling_client())
+
+    async def _finish(self, step: int, snapshot: Awaitable[SamplingClient]) -> Mapping[str, float]:
+        sampler = PolicySampler(await snapshot, step, self._sampling)
+        slots = asyncio.Semaphore(self._max_concurrent)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                playing = [
+                    tasks.create_task(self._play(builder, sampler, seed, slots))
+                    for seed, builder in enumerate(self._builders)
+                ]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        results = [task.result() for task in playing]
+        groups = [result for result in results if isinstance(result, TrajectoryGroup)]
+        lost = [result for result in results if isinstance(result, GroupFailedError)]
+        if not groups:
+            raise lost[0]
+        found = {**group_metrics(groups), **failure_metrics(groups, lost)}
+        metrics = {f"test/{name}": value for name, value in found.items()}
+        self._keep(step, groups)
+        self._telemetry.event("eval.complete", step=step, metrics=metrics)
+        return metrics
+
+    async def _play(
+        self, builder: EnvGroupBuilder, sampler: PolicySampler, seed: int, slots: asyncio.Semaphore
+    ) -> TrajectoryGroup | GroupFailedError:
+        async with slots:
+            try:
+                return await self._rollout(builder, sampler, seed)
+            except GroupFailedError as error:
+                return error

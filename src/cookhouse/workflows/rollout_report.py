@@ -1,0 +1,84 @@
+"""What rollouts leave behind: metrics, pages to read, and one attempt now and then for whoever watches."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cookhouse.rl import TrajectoryGroup, Transition, compute_advantages, failure_metrics, group_metrics, groups_to_html
+from cookhouse.telemetry import Telemetry
+from cookhouse.training import AdvantageSpec, FinishedGroup, RolloutPool
+from cookhouse.training.files import write_whole
+from cookhouse.workflows.folder import RecordedAnswer
+
+
+class RolloutReport:
+    """Reports the groups of each step. Their JSON is in the rollout log; here they become metrics and HTML."""
+
+    def __init__(self, *, folder: Path, tokenizer: Any, telemetry: Telemetry, advantages: AdvantageSpec) -> None:
+        self._folder = folder
+        self._tokenizer = tokenizer
+        self._telemetry = telemetry
+        self._advantages = advantages
+        self._num_resampled = 0
+
+    def __call__(self, pool: RolloutPool, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:
+        """Metrics of a step's groups; those that failed are counted.
+
+        Raises:
+            InputError: the disk is full or may not be written.
+        """
+        groups = [each.group for each in finished if each.group is not None]
+        lost = [each.error for each in finished if each.error is not None]
+        lags = [step - group.version for group in groups]
+        metrics = {
+            **group_metrics(groups),
+            **failure_metrics(groups, lost),
+            "rollouts/groups_resampled": float(pool.num_resampled - self._num_resampled),
+        }
+        if groups:
+            metrics |= {
+                "rollouts/lag_mean": sum(lags) / len(groups),
+                "rollouts/lag_max": float(max(lags)),
+                "time/group_seconds_mean": sum(group.seconds for group in groups) / len(groups),
+                "time/group_seconds_max": max(group.seconds for group in groups),
+            }
+        self._num_resampled = pool.num_resampled
+        self._write_page(f"{step:06d}", f"Rollouts of step {step}", groups)
+        sample = self.answers(groups[:1])
+        text = {"asked": sample[0].prompt, "answered": sample[0].answer} if sample else {}
+        self._telemetry.event("rl.rollout_complete", step=step, metrics=metrics, **text)
+        return metrics
+
+    def keep_evaluation(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
+        """Keep the attempts at held-out problems."""
+        self._write_page(f"test-{step:06d}", f"Held-out rollouts after {step} steps", groups)
+
+    def answers(self, groups: Sequence[TrajectoryGroup]) -> list[RecordedAnswer]:
+        """The first attempt of each group, in words: as its environment logged it, else decoded."""
+        return [self._answer(group) for group in groups]
+
+    def _answer(self, group: TrajectoryGroup) -> RecordedAnswer:
+        first = group.trajectories_G[0]
+        turns = first.transitions
+        logs = turns[-1].logs
+        return RecordedAnswer(
+            prompt=logs.get("question") or self._decode(turns[0].observation.to_ints()),
+            expected=logs.get("expected", ""),
+            answer=logs.get("answer") or " ⏎ ".join(self._said(turn) for turn in turns),
+            is_correct=turns[-1].metrics.get("correct", group.get_total_rewards()[0]) > 0,
+        )
+
+    def _said(self, turn: Transition) -> str:
+        return self._decode(turn.action.tokens)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens)))
+
+    def _write_page(self, name: str, title: str, groups: Sequence[TrajectoryGroup]) -> None:
+        spec = self._advantages
+        advantages_P = [
+            [turns_T.tolist() for turns_T in compute_advantages(group, spec.method, gamma=spec.gamma, lam=spec.lam)]
+            for group in groups
+        ]
+        page = groups_to_html(groups, self._tokenizer, title=title, advantages_P_G=advantages_P)
+        write_whole(self._folder / f"{name}.html", page)

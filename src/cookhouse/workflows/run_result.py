@@ -1,0 +1,104 @@
+"""What every training run hands back, read from its state and its folder."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+from cookhouse.errors import InputError
+from cookhouse.hyperparams import lora_parameter_count
+from cookhouse.telemetry import keys, read_metrics
+from cookhouse.training import Service
+from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer
+from cookhouse.workflows.report_page import REPORT_FILE
+from cookhouse.workflows.result import AnswerSample, Figure, RunResult, RunSummary
+from cookhouse.workflows.training_run import TrainingState
+
+_BYTES_PER_PARAMETER = 16
+"""Weight, gradient and two Adam moments, four bytes each."""
+
+Row = Mapping[str, float]
+Figures = Callable[[Row, Row, Row], Sequence[Figure]]
+"""Of the metrics of the first step, of the last step, and of the trained weights; each may be empty."""
+
+
+def run_result(state: TrainingState, figures: Figures, *, num_samples: int, seconds: float) -> RunResult:
+    """The result of a run that ended well or was interrupted; figures from before a resume come from the run folder."""
+    rows = read_metrics(state.folder.metrics)
+    first = rows[0] if rows and rows[0]["step"] == 0 else {}
+    last = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})
+    saved = state.checkpoints.read()
+    is_interrupted = state.outcome.is_interrupted
+    summary = RunSummary(
+        recipe=state.plan.folder.recipe,
+        model_name=state.plan.model_name,
+        folder=state.folder.path,
+        is_interrupted=is_interrupted,
+        num_steps=state.outcome.cursor.step,
+        total_steps=state.total_steps,
+        seconds=seconds,
+        figures=figures(first, last, state.eval_results),
+        samples=_samples(state, num_samples),
+        state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
+        sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),
+        next_command=_next_command(state, is_interrupted),
+    )
+    metrics = {**state.outcome.metrics, **state.eval_results}
+    return RunResult(state=state, metrics=metrics, artifacts=_artifacts(state, summary), summary=summary)
+
+
+def _next_command(state: TrainingState, is_interrupted: bool) -> str:
+    folder = shlex.quote(str(state.folder.path))
+    if is_interrupted:
+        return f"cookhouse run {state.plan.folder.recipe} log_path={folder} behavior_if_log_dir_exists=resume"
+    return f"cookhouse sample --run {folder}"
+
+
+def _artifacts(state: TrainingState, summary: RunSummary) -> dict[str, str]:
+    path = state.folder.path
+    paths = {
+        "folder": path,
+        "config": path / CONFIG_FILE,
+        "metrics": state.folder.metrics,
+        "checkpoints": path / CHECKPOINTS_FILE,
+        "log": path / LOG_FILE,
+        "trace": state.folder.trace,
+        "report": path / REPORT_FILE,
+        "state_path": summary.state_path,
+        "sampler_path": summary.sampler_path,
+    }
+    return {name: str(place) for name, place in paths.items() if place is not None}
+
+
+def _samples(state: TrainingState, num_samples: int) -> list[AnswerSample]:
+    """Answers evenly spaced through the held-out problems, as they were before and after training."""
+    before = state.folder.read_answers(0)
+    after = state.folder.read_answers(state.outcome.cursor.step) if state.eval_results else []
+    asked = after or before
+    count = min(num_samples, len(asked))
+    chosen = [index * len(asked) // count for index in range(count)]
+    return [
+        AnswerSample(
+            prompt=asked[index].prompt,
+            expected=asked[index].expected,
+            before=_answer(before, index),
+            after=_answer(after, index),
+        )
+        for index in chosen
+    ]
+
+
+def _answer(answers: Sequence[RecordedAnswer], index: int) -> str | None:
+    return answers[index].answer if index < len(answers) else None
+
+
+async def no_service() -> Service:
+    raise AssertionError("a dry run makes no request")
+
+
+def adapter_size(model_name: str, lora_rank: int) -> str:
+    """Parameters of an adapter, and the memory that it takes at the service."""
+    try:
+        parameters = lora_parameter_count(model_name, lora_rank)
+    except InputError:  # the weights are elsewhere, with the service
+        return "size unknown: the model's config cannot be read here"
+    num_bytes = parameters * _BYTES_PER_PARAMETER
+    return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and moments"
