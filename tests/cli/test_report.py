@@ -36,6 +36,7 @@ def summary(**changes: object) -> RunSummary:
             Figure(name="test/exact_match", label="held-out exact match", before=0.0, after=0.875, is_share=True),
         ),
         "samples": (AnswerSample(prompt="2 [b]+ 2?\nquick", expected="4", before="five", after=" 4\n"),),
+        "report": Path("runs/x/report.html"),
         "state_path": "tinker://s",
         "sampler_path": "tinker://w",
         "next_command": "cookhouse sample --run runs/x 'hi'",
@@ -54,6 +55,7 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "before    five" in lines
     assert "after     4 ✓" in lines
     assert "run folder   runs/x" in lines
+    assert "report       runs/x/report.html" in lines
     assert "next         .venv/bin/cookhouse sample --run runs/x 'hi'" in lines
 
 

@@ -84,6 +84,8 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     for sample in summary.samples:
         _print_sample(console, sample)
     console.print(f"\nrun folder   {summary.folder}")
+    if summary.report is not None:
+        console.print(f"report       {summary.report}")
     if summary.sampler_path is not None:
         console.print(f"weights      {summary.sampler_path}")
     next_command = summary.next_command.removeprefix("cookhouse ")

@@ -45,6 +45,8 @@ class RunSummary:
     """Wall-clock time of this call."""
     figures: Sequence[Figure]
     samples: Sequence[AnswerSample]
+    report: Path | None
+    """The page with curves and answers, if it could be written."""
     state_path: str | None
     sampler_path: str | None
     """tinker:// paths of the last checkpoint that has one."""

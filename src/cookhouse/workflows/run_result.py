@@ -27,6 +27,7 @@ def run_result(state: TrainingState, figures: Figures, *, num_samples: int, seco
     last = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})
     saved = state.checkpoints.read()
     is_interrupted = state.outcome.is_interrupted
+    report = state.folder.path / REPORT_FILE
     summary = RunSummary(
         recipe=state.plan.folder.recipe,
         model_name=state.plan.model_name,
@@ -37,6 +38,7 @@ def run_result(state: TrainingState, figures: Figures, *, num_samples: int, seco
         seconds=seconds,
         figures=figures(first, last, state.eval_results),
         samples=_samples(state, num_samples),
+        report=report if report.exists() else None,
         state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
         sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),
         next_command=_next_command(state, is_interrupted),
@@ -61,7 +63,7 @@ def _artifacts(state: TrainingState, summary: RunSummary) -> dict[str, str]:
         "checkpoints": path / CHECKPOINTS_FILE,
         "log": path / LOG_FILE,
         "trace": state.folder.trace,
-        "report": path / REPORT_FILE,
+        "report": summary.report,
         "state_path": summary.state_path,
         "sampler_path": summary.sampler_path,
     }

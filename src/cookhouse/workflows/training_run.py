@@ -1,6 +1,7 @@
 """What every workflow that trains shares: its plan's common part, its state, and the stages around the loop."""
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 
 from cookhouse.errors import InputError
@@ -24,6 +25,9 @@ from cookhouse.workflows.folder import FolderChoice, FolderSpec, RunFolder, open
 from cookhouse.workflows.report_page import write_report
 from cookhouse.workflows.runner import RunState
 from cookhouse.workflows.stage import stage
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +149,15 @@ async def evaluate(state: TrainingState) -> None:
     state.telemetry.metrics(step, metrics)
 
 
+async def _write_report(folder: RunFolder) -> None:
+    if not folder.metrics.exists():
+        return
+    try:
+        await asyncio.to_thread(write_report, folder.path)
+    except InputError as error:  # what ended the run matters more
+        logger.warning("no report of the run: %s", error)
+
+
 @stage()
 async def cleanup(state: TrainingState) -> None:
     """End the session and stop logging; a folder in which nothing was trained yet goes, unless its logs may help."""
@@ -152,8 +165,7 @@ async def cleanup(state: TrainingState) -> None:
         await state.session.close(state.status)
     if hasattr(state, "folder"):
         state.telemetry.event("run.end", status=state.status)
-        if state.folder.metrics.exists():
-            await asyncio.to_thread(write_report, state.folder.path)
+        await _write_report(state.folder)
         state.folder.close()
         if isinstance(state.error, InputError) or state.interrupt.is_forced:
             state.folder.discard()

@@ -1,0 +1,68 @@
+"""What overlap is worth: the same work on a service of seeded, heavy-tailed latency, timed on a clock of its own."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cookhouse.training import FakeService, StepPlan
+from tests.training.rl_kit import GuessDataset, RLKit, guess
+
+TRAIN_SECONDS = 6.0
+NUM_STEPS = 24
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs timers at once, in order: `time` says what a clock would have shown."""
+
+    _now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+async def _seconds(folder: Path, max_lag: int, plan: StepPlan) -> float:
+    """Duration of a run whose rollouts take 1 to 30 seconds each, mostly few, and whose steps take six."""
+    chance = np.random.default_rng(0)
+    seconds_by_group = np.minimum(1.0 + chance.pareto(1.2, size=NUM_STEPS * 8), 30.0)
+
+    async def delay(number: int) -> None:
+        await asyncio.sleep(float(seconds_by_group[number]))
+
+    async def gate(kind: str, number: int) -> None:
+        del number
+        if kind == "forward_backward":
+            await asyncio.sleep(TRAIN_SECONDS / plan.num_minibatches)
+
+    kit = RLKit(folder)
+    dataset = GuessDataset(num_batches=NUM_STEPS, batch_size=8, delay=delay)
+    service = FakeService(gate=gate, answer=guess)
+    await (await kit.loop(service, total_steps=NUM_STEPS, max_lag=max_lag, plan=plan, dataset=dataset)).run()
+    kit.telemetry.close()
+    return asyncio.get_running_loop().time()
+
+
+def seconds(folder: Path, *, max_lag: int = 0, num_minibatches: int = 1) -> float:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(_seconds(folder, max_lag, StepPlan(num_minibatches=num_minibatches)))
+
+
+@pytest.fixture(scope="module")
+def synchronous(tmp_path_factory: pytest.TempPathFactory) -> float:
+    return seconds(tmp_path_factory.mktemp("sync"))
+
+
+def test_two_steps_of_lag_nearly_double_the_throughput(synchronous: float, tmp_path: Path) -> None:
+    # Catches slots that are released too late, and stragglers that everything waits for.
+    assert synchronous / seconds(tmp_path, max_lag=2) >= 1.8
+
+
+def test_streaming_trains_while_the_last_groups_are_sampled(synchronous: float, tmp_path: Path) -> None:
+    # Catches a stream that waits for its batch: its training would then come after the sampling, as without it.
+    assert synchronous / seconds(tmp_path, num_minibatches=8) >= 1.2
