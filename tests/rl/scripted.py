@@ -74,3 +74,22 @@ class ScriptedEnv:
     async def close(self) -> None:
         await self.builder.check("close", self.member, self.attempt)
         self.builder.closed.append((self.member, self.attempt))
+
+
+@dataclass
+class OneEnvBuilder:
+    """A group of one, with an environment made elsewhere and no group reward."""
+
+    env: Env
+
+    async def make_envs(self) -> Sequence[Env]:
+        return [self.env]
+
+    async def compute_group_rewards(
+        self, trajectories_G: Sequence[Trajectory], envs_G: Sequence[Env]
+    ) -> Sequence[tuple[float, Metrics]]:
+        assert (len(trajectories_G), envs_G) == (1, [self.env])
+        return [(0.0, {})]
+
+    def logging_tags(self) -> Sequence[str]:
+        return []

@@ -7,6 +7,7 @@ import random
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from tests.rl.scripted import ANSWER, PROMPT, ScriptedBuilder
@@ -72,7 +73,7 @@ async def test_later_turns_extend_what_came_before() -> None:
     for trajectory in group.trajectories_G:
         assert trajectory.stop_reason == "done"
         assert trajectory.final_observation.to_ints() == []
-        for before, after in zip(trajectory.transitions, trajectory.transitions[1:], strict=False):
+        for before, after in pairwise(trajectory.transitions):
             expected = [*before.observation.to_ints(), *before.action.tokens, ANSWER]
             assert after.observation.to_ints() == expected
 

@@ -12,15 +12,25 @@ from cookhouse.rl.advantages import (
     remove_constant_reward_groups,
 )
 from cookhouse.rl.assembly import assemble_group, assemble_trajectory, for_loss
+from cookhouse.rl.completers import (
+    ClientTokenCompleter,
+    MessageCompleter,
+    RenderedMessageCompleter,
+    SamplingClient,
+    TokenCompleter,
+)
 from cookhouse.rl.env import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, StepResult, StopCondition
 from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy, minimum_viable, retry
 from cookhouse.rl.kl import clip_metrics, kl_metrics, kl_penalty, sampling_metrics
 from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
+from cookhouse.rl.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from cookhouse.rl.metrics import failure_metrics, group_metrics
 from cookhouse.rl.page import groups_to_html
 from cookhouse.rl.rollouts import Closable, do_group_rollout
 from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
 from cookhouse.rl.seeds import derive_seed
+from cookhouse.rl.tool_env import RewardFunction, ToolEnv
+from cookhouse.rl.tools import Tool, ToolError, tool
 from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup, Transition
 from cookhouse.rl.transcript import group_from_json, group_to_json
 
@@ -29,20 +39,32 @@ __all__ = [
     "GROUP_METHODS",
     "NO_LIMITS",
     "AdvantageMethod",
+    "ClientTokenCompleter",
     "Closable",
     "Env",
+    "EnvFromMessageEnv",
     "EnvGroupBuilder",
     "GroupFailedError",
     "GroupSampler",
+    "MessageCompleter",
+    "MessageEnv",
+    "MessageStepResult",
     "Metrics",
     "RLDataset",
     "RLDatasetBuilder",
+    "RenderedMessageCompleter",
+    "RewardFunction",
     "RolloutFailure",
     "RolloutLimits",
     "RolloutStrategy",
+    "SamplingClient",
     "StepResult",
     "StopCondition",
+    "TokenCompleter",
     "TokensWithLogprobs",
+    "Tool",
+    "ToolEnv",
+    "ToolError",
     "Trajectory",
     "TrajectoryGroup",
     "Transition",
@@ -69,4 +91,5 @@ __all__ = [
     "remove_constant_reward_groups",
     "retry",
     "sampling_metrics",
+    "tool",
 ]

@@ -1,0 +1,117 @@
+"""Environments of messages, and what makes one an environment of tokens."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import tinker
+
+from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_messages
+from cookhouse.errors import InputError
+from cookhouse.rl.env import Metrics, StepResult, StopCondition
+from cookhouse.rl.rollouts import Closable
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageStepResult:
+    """What an environment makes of a message; the fields of `StepResult`, with messages for tokens."""
+
+    reward: float
+    episode_done: bool
+    next_messages: Sequence[Message] = ()
+    """The whole conversation that the model sees next, its own message included; not read after the end."""
+    metrics: Metrics = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
+    num_tool_calls: int = 0
+
+
+class MessageEnv(Protocol):
+    """One episode, used once. One that has an async `close()` is closed."""
+
+    async def initial_observation(self) -> Sequence[Message]:
+        """The first prompt."""
+
+    async def step(self, message: Message) -> MessageStepResult:
+        """Answer the model's message."""
+
+
+class EnvFromMessageEnv:
+    """Renders what a message environment says, and parses what the model says.
+
+    A malformed response (cut off, with an end mark inside, or with text that is no Unicode) ends the episode with
+    `malformed_reward`, and the environment never sees it; `malformed` is 1 on that step and 0 on all others.
+
+    Where the renderer has the extension property, the model's own tokens stay in the next observation even if the
+    family would write its message with other tokens, so that a conversation stays one datum and later turns are sampled
+    after what was really said.
+    """
+
+    def __init__(self, env: MessageEnv, renderer: Renderer, *, malformed_reward: float = 0.0) -> None:
+        self._env = env
+        self._renderer = renderer
+        self._malformed_reward = malformed_reward
+        self._messages: Sequence[Message] = ()
+        self._observation: list[int] = []
+
+    async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
+        self._messages = await self._env.initial_observation()
+        prompt = self._renderer.build_generation_prompt(self._messages)
+        self._observation = prompt.to_ints()
+        return prompt, self._renderer.get_stop_sequences()
+
+    async def step(self, action: Sequence[int]) -> StepResult:
+        message, termination = self._renderer.parse_response(action)
+        if termination == Termination.MALFORMED or not _can_be_written(message):
+            return StepResult(
+                reward=self._malformed_reward,
+                episode_done=True,
+                next_observation=tinker.ModelInput.empty(),
+                next_stop_condition=self._renderer.get_stop_sequences(),
+                metrics={"malformed": 1.0},
+            )
+        result = await self._env.step(message)
+        if not result.episode_done:
+            self._observation = self._next_observation(message, list(action), termination, result.next_messages)
+            self._messages = result.next_messages
+        return StepResult(
+            reward=result.reward,
+            episode_done=result.episode_done,
+            next_observation=tinker.ModelInput.empty()
+            if result.episode_done
+            else tinker.ModelInput.from_ints(self._observation),
+            next_stop_condition=self._renderer.get_stop_sequences(),
+            metrics={**result.metrics, "malformed": 0.0},
+            logs=result.logs,
+            num_tool_calls=result.num_tool_calls,
+        )
+
+    async def close(self) -> None:
+        if isinstance(self._env, Closable):
+            await self._env.close()
+
+    def _next_observation(
+        self, message: Message, action: list[int], termination: Termination, next_messages: Sequence[Message]
+    ) -> list[int]:
+        rendered = self._renderer.build_generation_prompt(next_messages).to_ints()
+        said = [*self._messages, message]
+        if not self._renderer.has_extension_property or termination != Termination.STOP_SEQUENCE:
+            return rendered
+        if rendered[: len(self._observation) + len(action)] == self._observation + action:
+            return rendered
+        if list(next_messages[: len(said)]) != said:
+            return rendered  # the environment tells another story than what happened
+        untrained: list[Message] = [{**m, "trainable": False} for m in said]
+        closed = self._renderer.build_supervised_example(untrained, TrainOnWhat.CUSTOMIZED)[0].to_ints()
+        # The end mark is where sampled and rendered tokens meet; one that is text may lie inside a token.
+        if closed[-1:] != action[-1:] or rendered[: len(closed)] != closed:
+            return rendered
+        return self._observation + action + rendered[len(closed) :]
+
+
+def _can_be_written(message: Message) -> bool:
+    """JSON in a tool call can spell half a surrogate pair, which no prompt can hold."""
+    try:
+        parse_messages([message])
+    except InputError:
+        return False
+    return True

@@ -1,0 +1,117 @@
+"""Message environments as token environments."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+from tests.rl.scripted import OneEnvBuilder
+
+from cookhouse.chat import Message, Renderer, text_of
+from cookhouse.rl import EnvFromMessageEnv, MessageStepResult, do_group_rollout
+from cookhouse.rl.assembly import assemble_trajectory
+from cookhouse.rl.fake import FakeSampler
+
+pytestmark = pytest.mark.anyio
+
+
+class Echo:
+    """Says back what it heard, three turns long."""
+
+    def __init__(self, *, rewrites: bool = False) -> None:
+        self.heard: list[Message] = []
+        self.messages: list[Message] = [{"role": "user", "content": "Go on."}]
+        self.rewrites = rewrites
+        self.is_closed = False
+
+    async def initial_observation(self) -> Sequence[Message]:
+        return list(self.messages)
+
+    async def step(self, message: Message) -> MessageStepResult:
+        self.heard.append(message)
+        kept: Message = {"role": "assistant", "content": "…"} if self.rewrites else message
+        self.messages += [kept, {"role": "user", "content": f"You said {text_of(message)}"}]
+        return MessageStepResult(
+            reward=1.0,
+            episode_done=len(self.heard) == 3,
+            next_messages=list(self.messages),
+            metrics={"heard": 2.0},
+            logs={"said": text_of(message)},
+            num_tool_calls=1,
+        )
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def split_up(renderer: Renderer, text: str) -> list[int]:
+    """Tokens of a text, one letter at a time, as no renderer writes it, and the end mark."""
+    pieces = [token for letter in text for token in renderer.encoder.encode([letter])]
+    return [*pieces, *cast("list[int]", renderer.get_stop_sequences())]
+
+
+async def test_messages_in_and_out(renderer: Renderer) -> None:
+    echo = Echo()
+    env = EnvFromMessageEnv(echo, renderer)
+    prompt, stop = await env.initial_observation()
+    assert prompt == renderer.build_generation_prompt([{"role": "user", "content": "Go on."}])
+    assert stop == renderer.get_stop_sequences()
+    action = [*renderer.encoder.encode(["Hello there"]), *cast("list[int]", stop)]
+    result = await env.step(action)
+    assert echo.heard == [{"role": "assistant", "content": "Hello there"}]
+    assert result.next_observation == renderer.build_generation_prompt(echo.messages)
+    assert (result.reward, result.metrics, result.logs) == (
+        1.0,
+        {"heard": 2.0, "malformed": 0.0},
+        {"said": "Hello there"},
+    )
+    assert result.num_tool_calls == 1
+    await env.close()
+    assert echo.is_closed
+
+
+async def test_the_tokens_that_were_sampled_stay(renderer: Renderer) -> None:
+    # Written anew they would be other tokens: each turn would be a datum of its own, and later turns would be trained
+    # after words that the model did not say that way.
+    echo = Echo()
+    sampler = FakeSampler(lambda _prompt, _rng: split_up(renderer, "Hello there"))
+    builder = OneEnvBuilder(EnvFromMessageEnv(echo, renderer))
+    [trajectory] = (await do_group_rollout(builder, sampler, seed=0)).trajectories_G
+    assert len(trajectory.transitions) == 3
+    assert len(assemble_trajectory(trajectory, [1.0] * 3)) == 1
+    decoded = renderer.encoder.decode(trajectory.transitions[2].observation.to_ints())
+    assert decoded == renderer.encoder.decode(renderer.build_generation_prompt(echo.messages[:5]).to_ints())
+    assert trajectory.transitions[2].observation != renderer.build_generation_prompt(echo.messages[:5])
+    assert echo.is_closed
+
+
+async def test_a_history_that_the_environment_rewrites_is_rendered_as_it_says(renderer: Renderer) -> None:
+    echo = Echo(rewrites=True)
+    env = EnvFromMessageEnv(echo, renderer)
+    await env.initial_observation()
+    result = await env.step(split_up(renderer, "Hello"))
+    assert result.next_observation == renderer.build_generation_prompt(echo.messages)
+
+
+@pytest.mark.parametrize("kind", ["cut", "end in the middle", "half a surrogate pair"])
+async def test_a_malformed_response_ends_the_episode(renderer: Renderer, kind: str) -> None:
+    # The last kind would otherwise fail in the next prompt: a model could crash a run by what it writes.
+    end = cast("list[int]", renderer.get_stop_sequences())
+    hello = renderer.encoder.encode(["Hello"])
+    call: Message = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": '{"a": "\\ud800"}'}}],
+    }
+    actions = {
+        "cut": hello,
+        "end in the middle": [*hello, *end, *hello],
+        "half a surrogate pair": renderer.encoder.encode(
+            renderer.layout([{"role": "user", "content": ""}, call])[1].output
+        ),
+    }
+    echo = Echo()
+    env = EnvFromMessageEnv(echo, renderer, malformed_reward=-2.0)
+    await env.initial_observation()
+    result = await env.step(actions[kind])
+    assert (result.reward, result.episode_done, result.metrics) == (-2.0, True, {"malformed": 1.0})
+    assert echo.heard == []
