@@ -7,19 +7,17 @@ an `__eq__` of their own can therefore only produce results, not a verdict.
 """
 
 import dataclasses
-import decimal
 import enum
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cookhouse.errors import InputError
+from cookhouse.grading.comparison import is_same_text, is_same_value
 from cookhouse.grading.harness import harness_modules
-from cookhouse.grading.harness.plain import dumps, loads
+from cookhouse.grading.harness.plain import dumps
 from cookhouse.grading.sandbox import Execution, Limits, Outcome, PairingSandbox, Program, Sandbox, default_sandbox
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
 _PYTHON = {"", "py", "python", "python3"}
 _DETAIL_CHARACTERS = 500
 
@@ -127,9 +125,22 @@ async def grade_code(
 
 
 def extract_code(answer: str) -> str | None:
-    """The last fenced block of Python, or without a language, in a model's answer; None if there is none."""
-    blocks = [body for language, body in _FENCE.findall(answer) if language.lower() in _PYTHON]
-    return blocks[-1] if blocks else None
+    """The last closed fenced block of Python, or without a language, in a model's answer; None if there is none."""
+    found: str | None = None
+    language: str | None = None
+    body: list[str] = []
+    for line in answer.splitlines(keepends=True):
+        mark = line.strip()
+        if language is None:
+            if mark.startswith("```"):
+                language, body = mark[3:].strip().lower(), []
+        elif mark == "```":
+            if language in _PYTHON:
+                found = "".join(body)
+            language = None
+        else:
+            body.append(line)
+    return found
 
 
 def parse_code_test(row: Mapping[str, Any]) -> CodeTest:
@@ -157,10 +168,10 @@ async def _run_test(code: str, test: CodeTest, limits: Limits, sandbox: Sandbox)
     match test:
         case StdinTest():
             execution = await sandbox.run(Program(source=code, stdin=test.input.encode(), limits=limits))
-            return _failure(execution) or _compared(_same_text(execution.text, test.output), execution)
+            return _failure(execution) or _compared(is_same_text(execution.text, test.output), execution)
         case FunctionTest():
             execution = await sandbox.run(_call(code, test, limits))
-            return _failure(execution) or _compared(_same_value(execution.text, test.expected), execution)
+            return _failure(execution) or _compared(is_same_value(execution.text, test.expected), execution)
         case AssertTest():
             return await _run_assertions(code, test, limits, sandbox)
 
@@ -213,41 +224,3 @@ def _compared(is_same: bool, execution: Execution) -> TestResult:
         return TestResult(verdict=Verdict.PASSED, seconds=execution.seconds)
     detail = f"printed {execution.text[:_DETAIL_CHARACTERS]!r}"
     return TestResult(verdict=Verdict.WRONG, detail=detail, seconds=execution.seconds)
-
-
-def _same_text(printed: str, expected: str) -> bool:
-    """Line by line without white space at the ends; lines of numbers may be written differently (1.0 and 1)."""
-    ours, theirs = (text.strip().splitlines() for text in (printed, expected))
-    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
-
-
-def _same_line(ours: str, theirs: str) -> bool:
-    if ours.strip() == theirs.strip():
-        return True
-    left, right = ours.split(), theirs.split()
-    return len(left) == len(right) and all(map(_same_word, left, right))
-
-
-def _same_word(ours: str, theirs: str) -> bool:
-    if ours == theirs:
-        return True
-    try:
-        return decimal.Decimal(ours) == decimal.Decimal(theirs)
-    except decimal.InvalidOperation:
-        return False
-
-
-def _same_value(text: str, expected: Any) -> bool:
-    try:
-        value = loads(text)
-    except ValueError:
-        return False
-    return bool(_as_lists(value) == _as_lists(expected))
-
-
-def _as_lists(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_as_lists(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _as_lists(item) for key, item in value.items()}
-    return value

@@ -67,7 +67,7 @@ class _Encoder:
         if isinstance(value, decimal.Decimal):
             return {"Decimal": str(value)}
         if isinstance(value, fractions.Fraction):
-            return {"Fraction": str(value)}
+            return {"Fraction": [value.numerator, value.denominator]}
         if isinstance(value, datetime.timedelta):
             return {"timedelta": [value.days, value.seconds, value.microseconds]}
         if isinstance(value, (datetime.date, datetime.time)):
@@ -129,7 +129,7 @@ class _Decoder:
         if kind == "Decimal":
             return decimal.Decimal(body)
         if kind == "Fraction":
-            return fractions.Fraction(body)
+            return fractions.Fraction(*body)
         if kind == "timedelta":
             return datetime.timedelta(*body)
         if kind in _DATES:

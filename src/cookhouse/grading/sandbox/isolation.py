@@ -40,16 +40,20 @@ def possible_walls() -> list[Walls]:
     return [Walls.NAMESPACES, *bubblewrap, Walls.PROCESS]
 
 
-def describe(walls: Walls) -> Isolation:
-    """The statement for walls that stand."""
-    if walls is not Walls.PROCESS:
-        return Isolation(walls=walls, missing=())
-    missing = [
-        "files of this user can be read and changed",
-        "memory is limited for each process, not for all of a run together",
-    ]
-    if sys.platform != "linux":
-        missing += ["the network can be reached", "processes of this user can be signaled"]
-    elif os.getuid() == 0:
-        missing.append("programs run as root, and the number of processes is not limited")
+def describe(walls: Walls, *, has_own_user: bool, has_filter: bool) -> Isolation:
+    """The statement for walls that stand, programs' user, and the filter of system calls."""
+    missing = []
+    if walls is Walls.PROCESS:
+        missing += [
+            "files of the host can be read, and changed where its user may"
+            if has_own_user
+            else "files of this user can be read and changed"
+        ]
+        missing += ["memory and disk are limited for each process and file, not for all of a run together"]
+        if not has_filter:
+            missing += ["the network can be reached"]
+        if not has_filter and not has_own_user:
+            missing += ["processes of this user can be signaled"]
+        if os.getuid() == 0 and not has_own_user:
+            missing += ["programs run as root"]
     return Isolation(walls=walls, missing=tuple(missing))

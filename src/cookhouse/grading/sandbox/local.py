@@ -3,7 +3,6 @@
 import asyncio
 import atexit
 import concurrent.futures
-import contextlib
 import functools
 import logging
 import os
@@ -14,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox.isolation import Isolation, Walls, describe, possible_walls
+from cookhouse.grading.sandbox.isolation import Isolation, Walls, possible_walls
 from cookhouse.grading.sandbox.limits import Limits
 from cookhouse.grading.sandbox.sandbox import Execution, Program
 from cookhouse.grading.sandbox.warm_worker import WarmWorker
@@ -43,6 +42,7 @@ class LocalSandbox:
         if count < 1:
             raise InputError(f"num_workers is {count}; a sandbox needs at least 1")
         self._walls = walls
+        self._isolation: Isolation | None = None
         self._preload = tuple(preload)
         self._disk_bytes = disk_bytes
         self._lock = threading.Lock()
@@ -56,11 +56,10 @@ class LocalSandbox:
 
     def isolation(self) -> Isolation:
         """What programs are kept from, and what not. Starts a worker if none has run yet."""
-        if self._walls is None:
-            with contextlib.closing(self._start_worker()):
-                pass
-        assert self._walls is not None
-        return describe(self._walls)
+        if self._isolation is None:
+            self._start_worker().close()
+        assert self._isolation is not None
+        return self._isolation
 
     async def run(self, program: Program) -> Execution:
         """Run to the end; cancellation kills the run. Raises ServiceError if the worker fails twice in a row."""
@@ -99,25 +98,24 @@ class LocalSandbox:
 
     def _start_worker(self) -> WarmWorker:
         with self._lock:
-            if self._walls is None:
-                return self._find_walls()
-        return WarmWorker(self._walls, self._disk_bytes, self._preload)
+            if self._isolation is None:
+                return self._start_first()
+            walls = self._isolation.walls
+        return WarmWorker(walls, self._disk_bytes, self._preload)
 
-    def _find_walls(self) -> WarmWorker:
-        """A worker with the best walls that stand; these are then used for all."""
-        *better, last = possible_walls()
+    def _start_first(self) -> WarmWorker:
+        """A worker with the best walls that stand; these are then used for all, and stated once."""
+        *better, last = possible_walls() if self._walls is None else [self._walls]
         for walls in better:
             try:
                 worker = WarmWorker(walls, self._disk_bytes, self._preload)
+                break
             except ServiceError as error:
                 _logger.info("%s", error)
-                continue
-            break
         else:
-            walls, worker = last, WarmWorker(last, self._disk_bytes, self._preload)
-        self._walls = walls
-        isolation = describe(walls)
-        _logger.log(logging.WARNING if isolation.missing else logging.INFO, "code sandbox: %s", isolation)
+            worker = WarmWorker(last, self._disk_bytes, self._preload)
+        self._isolation = worker.isolation
+        _logger.log(logging.WARNING if worker.isolation.missing else logging.INFO, "code sandbox: %s", worker.isolation)
         return worker
 
 
@@ -127,14 +125,20 @@ class _Slot:
     def __init__(self, start_worker: Callable[[], WarmWorker]) -> None:
         self._start_worker = start_worker
         self._workers: dict[str, WarmWorker] = {}
+        self._is_stopping = False
 
     def run(self, program: Program) -> Execution:
-        return self._again_if_broken(lambda: self._worker("program").run(program))
+        return self._again_if_broken(lambda: self._run(program))
 
     def run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
         return self._again_if_broken(lambda: self._run_pair(program, judge))
 
+    def open(self) -> None:
+        self._is_stopping = False
+
     def stop(self) -> None:
+        """End what runs now or is about to, until the slot is opened again. From any thread."""
+        self._is_stopping = True
         for worker in list(self._workers.values()):
             worker.stop()
 
@@ -143,12 +147,21 @@ class _Slot:
             worker.close()
         self._workers.clear()
 
+    def _run(self, program: Program) -> Execution:
+        worker = self._worker("program")
+        worker.start(program)
+        if self._is_stopping:
+            worker.stop()
+        return worker.finish(program)
+
     def _run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
         player, referee = self._worker("program"), self._worker("judge")
         near, far = socket.socketpair()
         with near, far:
             player.start(program, far)
             referee.start(judge, near)
+        if self._is_stopping:
+            self.stop()
         verdict = referee.finish(judge)
         player.stop()
         return player.finish(program), verdict
@@ -189,6 +202,7 @@ class _Run(Generic[_T]):
                 if self._cancelled:
                     raise concurrent.futures.CancelledError
                 self._slot = slot
+                slot.open()
             return self._task(slot)
         finally:
             with self._lock:

@@ -15,7 +15,7 @@ from typing import Any
 
 from cookhouse.errors import ServiceError
 from cookhouse.grading.sandbox.bubblewrap import bubblewrap_command
-from cookhouse.grading.sandbox.isolation import Walls
+from cookhouse.grading.sandbox.isolation import Walls, describe
 from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
 from cookhouse.grading.sandbox.worker.frames import receive_frame, send_frame
 
@@ -28,6 +28,7 @@ class WarmWorker:
     """Not for two threads at once, except `stop` and `kill`. Raises ServiceError where the process cannot start."""
 
     def __init__(self, walls: Walls, disk_bytes: int, preload: Sequence[str]) -> None:
+        self._walls = walls
         self._folder = tempfile.mkdtemp(prefix="cookhouse-sandbox-")
         self._sending = threading.Lock()
         self._control, theirs = socket.socketpair()
@@ -66,17 +67,14 @@ class WarmWorker:
             raise ServiceError(f"a sandbox worker with {walls} walls did not start: {error}") from error
         if not ready["ready"]:
             raise ServiceError(f"a sandbox worker with {walls} walls did not start: {ready['error']}")
+        self.isolation = describe(walls, **ready["facts"])
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def run(self, program: Program, peer: socket.socket | None = None) -> Execution:
-        """Run to the end, `peer` being the program's descriptor 3. ServiceError if the worker dies; then close it."""
-        self.start(program, peer)
-        return self.finish(program)
-
     def start(self, program: Program, peer: socket.socket | None = None) -> None:
+        """Begin a run; `peer` becomes the program's descriptor 3. ServiceError if the worker died; then close it."""
         header: dict[str, Any] = {"run": dataclasses.asdict(program.limits), "modules": dict(program.modules)}
         self._control.settimeout(_GRACE_SECONDS)
         source = program.source.encode(errors="surrogatepass")
@@ -87,6 +85,7 @@ class WarmWorker:
             raise ServiceError(f"a sandbox worker ended: {error}") from error
 
     def finish(self, program: Program) -> Execution:
+        """Wait for the run's end. Raises ServiceError if the worker dies; then close it."""
         self._control.settimeout(program.limits.wall_seconds + _GRACE_SECONDS)
         try:
             report, (stdout, stderr), _ = receive_frame(self._control)
@@ -110,6 +109,9 @@ class WarmWorker:
         """Kill the worker with all it runs, and remove its folder."""
         self._control.close()
         if hasattr(self, "_process"):
+            if self._walls is Walls.PROCESS:  # it ends what it runs; otherwise nobody would
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_GRACE_SECONDS)
             self._process.kill()
             self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)

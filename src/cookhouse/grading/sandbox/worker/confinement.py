@@ -1,4 +1,4 @@
-"""What a forked child gives up before it runs a program: descriptors, resources, its user, system calls."""
+"""What a program gives up: descriptors, resources, its user, capabilities, system calls."""
 
 import dataclasses
 import os
@@ -9,30 +9,47 @@ from typing import Any
 
 from . import kernel, seccomp
 
+_LIMITS = ("CPU", "AS", "FSIZE", "NOFILE", "NPROC", "CORE", "MEMLOCK", "MSGQUEUE")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """How the programs of one worker are confined beyond the worker's own walls."""
+    """How the programs of one worker are confined beyond the worker's own walls.
 
-    user: int | None  # None: they run as the worker does
+    Made in the worker, it confines what forks can inherit: the filter of system calls, which leaves to the worker
+    itself what it does after its start.
+    """
+
+    user: int | None  # None: programs run as the worker does
     has_process_namespace: bool
     is_linux: bool = sys.platform == "linux"
+    has_filter: bool = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "has_filter", self._install_filter())
+
+    def _install_filter(self) -> bool:
+        program = seccomp.build_filter() if self.is_linux else None
+        if program is None:
+            return False
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        seccomp.install(program)
+        return True
 
     def apply(self, limits: dict[str, Any], *, keep: Iterable[int]) -> None:
-        """Confine this process; descriptors other than 0, 1, 2 and those in `keep` are closed."""
+        """Confine this process, a fork; descriptors other than 0, 1, 2 and those in `keep` are closed."""
         _close_from_3(keep)
-        _limit(limits)
-        if self.user is not None:
+        _limit(limits, counts_processes=self.has_process_namespace or self.user is not None or not self.has_filter)
+        if self.user is not None:  # capabilities go with the user
             os.setgroups([])
             os.setresgid(self.user, self.user, self.user)
             os.setresuid(self.user, self.user, self.user)
-        if self.is_linux:
+        elif self.is_linux:
             kernel.drop_capabilities()
-            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if self.is_linux:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the worker's is off; a program may read its own /proc/self
-            program = seccomp.build_filter("any" if self.has_process_namespace else "self")
-            if program is not None:
-                seccomp.install(program)
+        if not self.has_process_namespace and self.has_filter:
+            seccomp.install(seccomp.build_host_filter(may_fork=self.user is not None))
 
 
 def _close_from_3(keep: Iterable[int]) -> None:
@@ -43,24 +60,17 @@ def _close_from_3(keep: Iterable[int]) -> None:
     os.closerange(low, 4096)
 
 
-def _limit(limits: dict[str, Any]) -> None:
+def _limit(limits: dict[str, Any], *, counts_processes: bool) -> None:
+    """Without a user of their own, the processes counted would be all of the host's user: then none may be made."""
     cpu_seconds = int(limits["cpu_seconds"])
-    for name, soft, hard in (
-        ("RLIMIT_CPU", cpu_seconds, cpu_seconds + 1),
-        ("RLIMIT_AS", limits["memory_bytes"], limits["memory_bytes"]),
-        ("RLIMIT_FSIZE", limits["disk_bytes"], limits["disk_bytes"]),
-        ("RLIMIT_NOFILE", limits["open_files"], limits["open_files"]),
-        ("RLIMIT_NPROC", limits["processes"], limits["processes"]),
-        ("RLIMIT_CORE", 0, 0),
-        ("RLIMIT_MEMLOCK", 0, 0),
-        ("RLIMIT_MSGQUEUE", 0, 0),
-    ):
-        if hasattr(resource, name):
-            _set(getattr(resource, name), soft, hard)
-
-
-def _set(kind: int, soft: int, hard: int) -> None:
-    _, ceiling = resource.getrlimit(kind)
-    if ceiling != resource.RLIM_INFINITY:  # never above what the worker itself may
-        soft, hard = min(soft, ceiling), min(hard, ceiling)
-    resource.setrlimit(kind, (soft, hard))
+    values = (
+        *(cpu_seconds, limits["memory_bytes"], limits["disk_bytes"], limits["open_files"], limits["processes"]),
+        *(0, 0, 0),
+    )
+    for name, value in zip(_LIMITS, values, strict=True):
+        kind = getattr(resource, f"RLIMIT_{name}", None)
+        if kind is not None and (name != "NPROC" or counts_processes):
+            _, ceiling = resource.getrlimit(kind)  # never above what the worker itself may
+            hard = value + 1 if name == "CPU" else value  # at the soft limit a signal, at the hard one the end
+            bounded = hard if ceiling == resource.RLIM_INFINITY else min(hard, ceiling)
+            resource.setrlimit(kind, (min(value, bounded), bounded))

@@ -41,10 +41,9 @@ class Execution:
         *,
         confinement: Confinement,
         folder: str,
-        environment: dict[str, str],
     ) -> None:
         """Fork. The child never returns from here."""
-        given = _holding(stdin)
+        given = _holding(stdin, folder)
         out_reader, out_writer = os.pipe()
         err_reader, err_writer = os.pipe()
         self._started = time.monotonic()
@@ -57,7 +56,7 @@ class Execution:
                 os.chdir(folder)
             except BaseException:
                 _fail()
-            program.run(source, environment)
+            program.run(source)
         for fd in (given, out_writer, err_writer, peer):
             if fd is not None:
                 os.close(fd)
@@ -153,17 +152,17 @@ def resident_bytes(pid: int | str) -> int:
     return 0
 
 
-def _holding(data: bytes) -> int:
-    """A descriptor from which `data` can be read."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("stdin")
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    with os.fdopen(os.dup(fd), "wb") as file:
+def _holding(data: bytes, folder: str) -> int:
+    """A descriptor from which `data` can be read: a pipe where it fits into one, else a file without a name."""
+    if len(data) <= select.PIPE_BUF:
+        reader, writer = os.pipe()
+        os.write(writer, data)
+        os.close(writer)
+        return reader
+    with tempfile.TemporaryFile(dir=folder) as file:
         file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+        file.seek(0)
+        return os.dup(file.fileno())
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -12,21 +12,17 @@ from typing import Any, NoReturn
 FILE_NAME = "main.py"
 
 
-def run(source: str, environment: dict[str, str]) -> NoReturn:
-    """Run `source` as `__main__` and end the process as the interpreter would: status 1 on an exception."""
-    _renew_interpreter(environment)
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=FILE_NAME, __builtins__=__builtins__)
-    sys.modules["__main__"] = main
-    os._exit(_ending(source, main.__dict__))
-
-
-def _renew_interpreter(environment: dict[str, str]) -> None:
-    """Forget the worker: its environment, streams, arguments and modules."""
+def prepare(environment: dict[str, str]) -> None:
+    """Make this interpreter look like a new one to the programs of its forks; done once, since it takes a while."""
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [FILE_NAME]
     sys.path.insert(0, environment["HOME"])
+    reader, writer = os.pipe()  # streams ask what they are on when they are made; programs have pipes
+    for fd, end in ((0, reader), (1, writer), (2, writer)):
+        os.dup2(end, fd)
+    os.close(reader)
+    os.close(writer)
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
@@ -34,7 +30,15 @@ def _renew_interpreter(environment: dict[str, str]) -> None:
     own = __package__ or ""
     for name in [name for name in sys.modules if name == own or name.startswith(own + ".")]:
         del sys.modules[name]
+
+
+def run(source: str) -> NoReturn:
+    """Run `source` as `__main__` and end the process as the interpreter would: status 1 on an exception."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=FILE_NAME, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
     gc.enable()
+    os._exit(_ending(source, main.__dict__))
 
 
 def _ending(source: str, namespace: dict[str, Any]) -> int:

@@ -8,7 +8,7 @@ import errno
 import os
 import platform
 import struct
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from . import kernel
 
@@ -16,6 +16,7 @@ _LOAD_WORD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
 _NAMESPACE_FLAGS = 0x7E020000
+_CLONE_THREAD = 0x10000
 _X32 = 0x40000000
 _SECCOMP_MODE_FILTER = 2
 _AF_UNIX = 1
@@ -28,14 +29,15 @@ class _Machine(NamedTuple):
     denied: dict[str, int]
     socket: int
     clone: int
+    forks: tuple[int, ...]
+    own: tuple[int, ...]  # calls whose first argument is the process to change: only 0, the caller
     signals: tuple[int, ...]  # calls whose first argument is the process to signal
 
 
 # The same on every architecture.
 _COMMON = {
-    "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
-    "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438,
-    "mount_setattr": 442, "memfd_secret": 447,
+    "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+    "pidfd_getfd": 438, "memfd_secret": 447,
 }  # fmt: skip
 _CLONE3 = 435
 
@@ -44,21 +46,24 @@ _MACHINES = {
         audit=0xC000003E,
         denied={
             "shmget": 29, "semget": 64, "msgget": 68, "ptrace": 101, "syslog": 103, "personality": 135,
-            "pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "init_module": 175, "delete_module": 176,
-            "mq_open": 240, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272,
-            "perf_event_open": 298, "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308,
-            "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "memfd_create": 319,
-            "bpf": 321, "userfaultfd": 323,
+            "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144, "chroot": 161, "init_module": 175,
+            "delete_module": 176, "mq_open": 240, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250,
+            "unshare": 272, "perf_event_open": 298, "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308,
+            "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "sched_setattr": 314,
+            "memfd_create": 319, "bpf": 321, "userfaultfd": 323,
         },
         socket=41,
         clone=56,
+        forks=(57, 58),
+        own=(203, 302),
         signals=(62, 129, 200, 234, 297),
     ),
     "aarch64": _Machine(
         audit=0xC00000B7,
         denied={
-            "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51, "personality": 92, "unshare": 97,
-            "kexec_load": 104, "init_module": 105, "delete_module": 106, "syslog": 116, "ptrace": 117, "mq_open": 180,
+            "chroot": 51, "personality": 92, "unshare": 97, "kexec_load": 104, "init_module": 105, "delete_module": 106,
+            "syslog": 116, "ptrace": 117, "sched_setparam": 118, "sched_setscheduler": 119, "setpriority": 140,
+            "mq_open": 180, "sched_setattr": 274,
             "msgget": 186, "semget": 190, "shmget": 194, "add_key": 217, "request_key": 218, "keyctl": 219,
             "perf_event_open": 241, "name_to_handle_at": 264, "open_by_handle_at": 265, "setns": 268,
             "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "memfd_create": 279,
@@ -66,33 +71,56 @@ _MACHINES = {
         },
         socket=198,
         clone=220,
+        forks=(),
+        own=(122, 261),
         signals=(129, 138, 130, 131, 240),
     ),
 }  # fmt: skip
 
 
-def build_filter(signals: Literal["any", "self"]) -> bytes | None:
+def build_filter() -> bytes | None:
     """The filter for this machine; None where its call numbers are not known.
 
-    `signals="self"` also keeps a process from signaling others: for workers without a process namespace.
+    Mounting is not in it, since the worker does that, and programs lack the capability; nor can they open a namespace
+    in which they would have it.
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         return None
-    program = [_load(_ARCHITECTURE), *_unless(_JUMP_EQUAL, machine.audit, _KILL_PROCESS), _load(_NUMBER)]
-    program += _when(_JUMP_AT_LEAST, _X32, _error(errno.EPERM))
+    program = _opening(machine)
     for number in (*machine.denied.values(), *_COMMON.values()):
         program += _when(_JUMP_EQUAL, number, _error(errno.EPERM))
     # Its flags lie behind a pointer, which a filter cannot follow; the C library then uses clone.
     program += _when(_JUMP_EQUAL, _CLONE3, _error(errno.ENOSYS))
     program += _on_call(machine.clone, _when(_JUMP_ANY_BIT, _NAMESPACE_FLAGS, _error(errno.EPERM)))
     program += _on_call(machine.socket, _unless(_JUMP_EQUAL, _AF_UNIX, _error(errno.EACCES)))
-    if signals == "self":
-        for number in machine.signals:
-            allowed = [_step(_JUMP_EQUAL, 0, 2, 0), *_unless(_JUMP_EQUAL, os.getpid(), _error(errno.EPERM))]
-            program += _on_call(number, allowed)
-    program.append(_step(_RETURN, _ALLOW))
-    return b"".join(program)
+    for number in machine.own:
+        program += _on_call(number, _unless(_JUMP_EQUAL, 0, _error(errno.EPERM)))
+    return b"".join([*program, _step(_RETURN, _ALLOW)])
+
+
+def build_host_filter(*, may_fork: bool) -> bytes:
+    """Keeps a process from signaling others and from sockets of the host: for workers without namespaces.
+
+    `may_fork=False` leaves it threads only, where its processes could be neither counted nor surely found again.
+    """
+    machine = _MACHINES[platform.machine()]
+    program = _opening(machine) + _when(_JUMP_EQUAL, machine.socket, _error(errno.EACCES))
+    if not may_fork:
+        for number in machine.forks:
+            program += _when(_JUMP_EQUAL, number, _error(errno.EAGAIN))
+        is_thread = [_step(_JUMP_ANY_BIT, _CLONE_THREAD, 1, 0), _step(_RETURN, _error(errno.EAGAIN))]
+        program += _on_call(machine.clone, is_thread)
+    for number in machine.signals:
+        allowed = [_step(_JUMP_EQUAL, 0, 2, 0), *_unless(_JUMP_EQUAL, os.getpid(), _error(errno.EPERM))]
+        program += _on_call(number, allowed)
+    return b"".join([*program, _step(_RETURN, _ALLOW)])
+
+
+def _opening(machine: _Machine) -> list[bytes]:
+    """Refuse other architectures' calls, and leave the call's number loaded."""
+    architecture = [_load(_ARCHITECTURE), *_unless(_JUMP_EQUAL, machine.audit, _KILL_PROCESS)]
+    return [*architecture, _load(_NUMBER), *_when(_JUMP_AT_LEAST, _X32, _error(errno.EPERM))]
 
 
 def install(program: bytes) -> None:

@@ -14,10 +14,11 @@ import signal
 import socket
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import kernel, namespaces
+from . import kernel, namespaces, program
 from .confinement import Confinement
 from .execution import Execution, memory_above, resident_bytes
 from .frames import receive_frame, send_frame
@@ -29,6 +30,7 @@ _PRELOADED = (
     *("fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "math", "operator", "queue"),
     *("random", "re", "statistics", "string", "struct", "textwrap", "time", "traceback", "typing"),
 )
+_FIRST_UNUSED_USER = 3_000_000
 
 
 def main() -> None:
@@ -40,7 +42,9 @@ def main() -> None:
     except OSError as error:
         send_frame(control, {"ready": False, "error": str(error)})
         return
-    send_frame(control, {"ready": True, "user": zygote.confinement.user})
+    confinement = zygote.confinement
+    facts = {"has_own_user": confinement.user is not None, "has_filter": confinement.has_filter}
+    send_frame(control, {"ready": True, "facts": facts})
     with contextlib.suppress(EOFError, ConnectionError):
         zygote.serve()
 
@@ -57,12 +61,14 @@ class Zygote:
         own = [str(Path(path)) for path in namespaces.python_paths()]
         sys.path[:] = [path for path in sys.path if any(Path(path).is_relative_to(prefix) for prefix in own)]
         self.confinement = self._raise_walls()
-        self._environment = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": self._folder,
-            "TMPDIR": self._folder,
-            "LANG": "C.UTF-8",
-        }
+        program.prepare(
+            {
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+                "HOME": self._folder,
+                "TMPDIR": self._folder,
+                "LANG": "C.UTF-8",
+            }
+        )
         gc.disable()
         gc.freeze()
         self._baseline = resident_bytes(os.getpid())
@@ -85,7 +91,6 @@ class Zygote:
             peer,
             confinement=self.confinement,
             folder=self._folder,
-            environment=self._environment,
         )
         execution.watch(self._memory_in_use)
         self._end_all(execution)
@@ -104,6 +109,9 @@ class Zygote:
             self._folder = namespaces.SCRATCH
         elif self._walls == "process" and is_linux:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            user = _unused_user() if os.getuid() == 0 else None
+            if user is not None:
+                os.chown(self._folder, user, user)
         if is_linux:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # programs of the same user may not look into this process
         return Confinement(user=user, has_process_namespace=self._walls != "process")
@@ -118,11 +126,7 @@ class Zygote:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(-1, signal.SIGKILL)  # spares this process, which is the namespace's first
             else:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(execution.pid, signal.SIGKILL)
-                for pid in _descendants(os.getpid()):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                _kill_descendants(execution.pid, self.confinement.user)
             try:
                 pid, status = os.waitpid(-1, 0)
             except ChildProcessError:
@@ -141,6 +145,40 @@ class Zygote:
                 shutil.rmtree(entry.path, onerror=_open_and_retry)
             else:
                 Path(entry.path).unlink()
+
+
+def _unused_user() -> int | None:
+    """A user that owns nothing and that no other worker has; None if such a user could not read Python's library."""
+    user = _FIRST_UNUSED_USER + os.getpid() % 1_000_000
+    library = os.path.dirname(os.__file__)  # noqa: PTH120
+    return user if _as_user(user, lambda: os.listdir(library)) else None  # noqa: PTH208
+
+
+def _as_user(user: int, action: Callable[[], object]) -> bool:
+    """Do something in a fork that has become `user`; whether it could."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            action()
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _kill_descendants(leader: int, user: int | None) -> None:
+    """Kill what a program started, where no process namespace holds it together."""
+    if user is not None:
+        _as_user(user, lambda: os.kill(-1, signal.SIGKILL))  # all of that user's processes, and no others
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    for pid in _descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _descendants(pid: int) -> list[int]:

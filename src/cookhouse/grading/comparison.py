@@ -1,0 +1,64 @@
+"""Whether what a program printed or returned is what a test expects.
+
+Both functions read text that an untrusted process wrote, so neither builds sets or dictionaries from it (a few thousand
+numbers with the same hash would take minutes), and both take time in proportion to its length.
+"""
+
+import decimal
+import json
+from typing import Any
+
+from cookhouse.grading.harness.plain import dumps
+
+
+def is_same_text(printed: str, expected: str) -> bool:
+    """Line by line without white space at the ends; words that are numbers may be written differently (1.0 and 1)."""
+    ours, theirs = (text.strip().splitlines() for text in (printed, expected))
+    return len(ours) == len(theirs) and all(map(_is_same_line, ours, theirs))
+
+
+def is_same_value(printed: str, expected: Any) -> bool:
+    """`printed` is JSON as the harness writes it; a tuple equals a list, otherwise values equal as in Python."""
+    try:
+        return bool(_comparable(json.loads(printed)) == _comparable(json.loads(dumps(expected))))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _is_same_line(ours: str, theirs: str) -> bool:
+    left, right = ours.split(), theirs.split()
+    return len(left) == len(right) and all(map(_is_same_word, left, right))
+
+
+def _is_same_word(ours: str, theirs: str) -> bool:
+    if ours == theirs:
+        return True
+    try:
+        return decimal.Decimal(ours) == decimal.Decimal(theirs)
+    except decimal.InvalidOperation:
+        return False
+
+
+def _comparable(data: Any) -> Any:
+    """Nested lists, equal where the values are; what has no order is sorted."""
+    if isinstance(data, list):
+        return [_comparable(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    ((kind, body),) = data.items()
+    if kind in ("tuple", "list", "deque", "iterator"):
+        return _comparable(body)
+    if kind in ("set", "frozenset"):
+        return ("set", sorted((_comparable(item) for item in body), key=_sort_key))
+    if kind == "dict":
+        return ("dict", sorted(([_comparable(key), _comparable(item)] for key, item in body), key=_sort_key))
+    if kind == "same":
+        return _comparable(body)
+    return (kind, json.dumps(body))
+
+
+def _sort_key(value: Any) -> str:
+    """The same text for numbers that are equal."""
+    if isinstance(value, (bool, int, float)) and value == int(value):
+        return str(int(value))
+    return repr([_sort_key(item) for item in value] if isinstance(value, list) else value)
