@@ -12,12 +12,13 @@ from typing import Any
 import chz
 import pytest
 import tinker
+from tests.recipes.events import Events
 
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.recipes import dry_run, find_recipe, run
 from cookhouse.recipes.supervised import SupervisedConfig, _plan, resolve
-from cookhouse.telemetry import Event, Record, Telemetry, read_metrics
+from cookhouse.telemetry import Event, Telemetry, read_metrics
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import CheckpointFile, FakeService, Interrupt
 from cookhouse.workflows import FolderChoice, SupervisedState
@@ -42,19 +43,6 @@ def losses(folder: Path) -> list[tuple[float, float]]:
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-class Events:
-    def __init__(self, on: Callable[[Event], None] = lambda _: None) -> None:
-        self.names: list[str] = []
-        self._on = on
-
-    def write(self, record: Record) -> None:
-        if isinstance(record, Event):
-            self.names.append(record.name)
-            self._on(record)
-
-    def close(self) -> None: ...
 
 
 async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: MakeConfig) -> None:

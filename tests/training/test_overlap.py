@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.training.rl_kit import GuessDataset, RLKit, guess
 
 from cookhouse.training import FakeService, StepPlan
-from tests.training.rl_kit import GuessDataset, RLKit, guess
 
 TRAIN_SECONDS = 6.0
 NUM_STEPS = 24

@@ -26,7 +26,6 @@ from cookhouse.workflows.report_page import write_report
 from cookhouse.workflows.runner import RunState
 from cookhouse.workflows.stage import stage
 
-
 logger = logging.getLogger(__name__)
 
 

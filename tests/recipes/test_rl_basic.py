@@ -1,0 +1,181 @@
+"""The recipe rl_basic through the fake service: what it reports, leaves behind, resumes and refuses."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import chz
+import pytest
+from tests.recipes.events import Events
+
+from cookhouse.errors import InputError
+from cookhouse.recipes import RECIPES, dry_run, run
+from cookhouse.recipes.rl_basic import Config, resolve
+from cookhouse.telemetry import Event, read_metrics
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import FakeService
+
+pytestmark = pytest.mark.anyio
+
+MakeRLConfig = Callable[..., Config]
+
+
+def pupil(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+    """Solves what it is asked more often the further it has been trained from its first weights."""
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    a, sign, b = re.findall(r"(\d+) ([-+*]) (\d+)", tokenizer.decode(prompt_T))[-1]
+    right = {"+": int(a) + int(b), "-": int(a) - int(b), "*": int(a) * int(b)}[sign]
+    is_right = chance.random() < 0.2 + abs(theta).max() / 2
+    return tokenizer.encode(f" {right if is_right else right + 1}\n", add_special_tokens=False)
+
+
+@pytest.fixture
+def make_rl_config(tmp_path: Path) -> MakeRLConfig:
+    rows = [
+        {"question": f"Compute {a} + {b}.", "answer": str(a + b), "skill": "add"}
+        for a in range(10, 14)
+        for b in range(4)
+    ]
+    for name, some in (("train", rows[:12]), ("test", rows[12:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+
+    def make(**changes: Any) -> Config:
+        settings = {
+            "dataset_path": str(tmp_path / "train.jsonl"),
+            "test_path": str(tmp_path / "test.jsonl"),
+            "log_path": str(tmp_path / "run"),
+            "batch_size": 3,
+            "group_size": 4,
+            "max_steps": 6,
+            "num_epochs": 2,
+            "learning_rate": 0.3,
+            "save_every": 2,
+        }
+        return Config(**{**settings, **changes})
+
+    return make
+
+
+def rows(folder: Path) -> list[list[float]]:
+    columns = ("step", "optim/loss", "optim/grad_norm", "env/all/reward/total", "progress/epoch", "progress/batch")
+    return [[row[c] for c in columns] for row in read_metrics(folder / "metrics.jsonl") if "optim/loss" in row]
+
+
+async def test_a_run_reports_and_keeps_what_happened(make_rl_config: MakeRLConfig) -> None:
+    events = Events()
+    service = FakeService(answer=pupil)
+    result = await run("rl_basic", make_rl_config(eval_every=3), connect=service.connect, sinks=[events])
+    summary, folder = result.summary, result.summary.folder
+    assert (summary.num_steps, summary.total_steps) == (6, 6)
+    before, after = (get("test/env/all/reward/total") for get in (summary.before, summary.after))
+    assert before is not None
+    assert after is not None
+    metrics = read_metrics(folder / "metrics.jsonl")
+    assert [row["step"] for row in metrics if "test/env/all/reward/total" in row] == [0, 3, 6]
+    assert metrics[0]["env/all/total_episodes"] == 12
+    assert metrics[0]["rollouts/lag_max"] == 0
+    names = {path.name for path in (folder / "rollouts").iterdir()}
+    assert {"000000.jsonl", "000005.html", "test-000000.html", "test-000006.html", "steps.jsonl"} <= names
+    assert "Compute 1" in (folder / "rollouts" / "000000.html").read_text()
+    assert summary.report == folder / "report.html"
+    assert "env/all/reward/total" in (folder / "report.html").read_text()
+    assert {"rl.rollout_complete", "rl.step", "training.step", "eval.complete"} <= set(events.names)
+    assert [sample.prompt for sample in summary.samples][0].startswith("Compute 1")
+    spans = (folder / "trace.json").read_text()
+    assert all(name in spans for name in ("do_rollout", "compute_advantages", "assemble_rl_batch", "ppo_update"))
+
+
+async def test_ctrl_c_saves_and_resuming_repeats_the_run_to_the_bit(
+    make_rl_config: MakeRLConfig, tmp_path: Path
+) -> None:
+    whole = await run(
+        "rl_basic", make_rl_config(log_path=str(tmp_path / "whole")), connect=FakeService(answer=pupil).connect
+    )
+
+    def press(event: Event) -> None:
+        if event.name == "training.step" and event.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    service = FakeService(answer=pupil)
+    interrupted = await run("rl_basic", make_rl_config(), connect=service.connect, sinks=[Events(press)])
+    assert interrupted.summary.is_interrupted
+    assert 3 <= interrupted.summary.num_steps < 6
+    config = make_rl_config(behavior_if_log_dir_exists="resume")
+    await run("rl_basic", config, connect=FakeService(states=service.states, answer=pupil).connect)
+    assert rows(interrupted.summary.folder) == rows(whole.summary.folder)
+    assert len({row[1] for row in rows(whole.summary.folder)}) == 6
+
+
+@pytest.mark.parametrize(
+    "mode", [{"num_minibatches": 3}, {"max_steps_off_policy": 2}, {"num_substeps": 3, "ppo_epochs": 2}]
+)
+async def test_the_other_modes_differ_only_in_their_settings(
+    make_rl_config: MakeRLConfig, mode: dict[str, int]
+) -> None:
+    result = await run("rl_basic", make_rl_config(**mode), connect=FakeService(answer=pupil).connect)
+    assert result.summary.num_steps == 6
+
+
+async def test_a_penalty_is_against_the_base_model(make_rl_config: MakeRLConfig) -> None:
+    # Catches a reference that follows the training, whose divergence would stay zero.
+    service = FakeService(answer=pupil)
+    result = await run("rl_basic", make_rl_config(kl_coef=0.1), connect=service.connect)
+    found = [row["optim/kl_reference"] for row in read_metrics(result.summary.folder / "metrics.jsonl")[:6]]
+    assert len(set(found)) == 6
+    assert [call.kind for call in service.calls].count("create_sampling_client") == 2  # submitted, and finished
+
+
+def test_a_dry_run_counts_and_makes_nothing(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    report = dry_run("rl_basic", make_rl_config())
+    assert report.facts["groups"] == "3 per step, 4 held out"
+    assert report.facts["steps"] == "6 in all, 4 per epoch"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_stages_are_described() -> None:
+    text = RECIPES["rl_basic"].workflow.describe()
+    for name in (
+        "build_env_group",
+        "do_rollout",
+        "compute_advantages",
+        "assemble_rl_batch",
+        "ppo_update",
+        "log_rl_metrics",
+    ):
+        assert name in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 99}, "only 12 problems"),
+        ({"num_minibatches": 4}, "num_minibatches=4 times num_substeps=1"),
+        ({"num_minibatches": 2, "max_steps_off_policy": 1}, "set only one of the two"),
+        ({"temperature": 0.0}, "temperature is 0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"clip_low": 0.9}, "clip_low and clip_high are for ppo"),
+        ({"dro_beta": 0.1}, "dro_beta is for dro"),
+        ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"dataset_path": "/nowhere.jsonl"}, "nowhere.jsonl"),
+    ],
+)
+async def test_settings_that_make_no_sense_are_refused(
+    make_rl_config: MakeRLConfig, tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(reason)):
+        await run("rl_basic", make_rl_config(**changes), connect=FakeService().connect)
+    assert not (tmp_path / "run").exists()
+
+
+def test_defaults_depend_on_the_model() -> None:
+    tiny, other = resolve(Config()), resolve(Config(model_name="Qwen/Qwen3-8B"))
+    assert tiny.renderer_name == "human_ai"
+    assert (other.batch_size, other.group_size, other.learning_rate, other.max_tokens) == (128, 16, 4e-5, 256)
+    assert resolve(tiny) == tiny
+    assert chz.asdict(resolve(Config(batch_size=4)))["batch_size"] == 4
