@@ -30,7 +30,8 @@ def pupil(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
     a, sign, b = re.findall(r"(\d+) ([-+*]) (\d+)", tokenizer.decode(prompt_T))[-1]
     right = {"+": int(a) + int(b), "-": int(a) - int(b), "*": int(a) * int(b)}[sign]
     is_right = chance.random() < 0.2 + abs(theta).max() / 2
-    return tokenizer.encode(f" {right if is_right else right + 1}\n", add_special_tokens=False)
+    answer: list[int] = tokenizer.encode(f" {right if is_right else right + 1}\n", add_special_tokens=False)
+    return answer
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ async def test_a_run_reports_and_keeps_what_happened(make_rl_config: MakeRLConfi
     assert summary.report == folder / "report.html"
     assert "env/all/reward/total" in (folder / "report.html").read_text()
     assert {"rl.rollout_complete", "rl.step", "training.step", "eval.complete"} <= set(events.names)
-    assert [sample.prompt for sample in summary.samples][0].startswith("Compute 1")
+    assert summary.samples[0].prompt.startswith("Compute 1")
     spans = (folder / "trace.json").read_text()
     assert all(name in spans for name in ("do_rollout", "compute_advantages", "assemble_rl_batch", "ppo_update"))
 
@@ -174,8 +175,8 @@ async def test_settings_that_make_no_sense_are_refused(
 
 
 def test_defaults_depend_on_the_model() -> None:
-    tiny, other = resolve(Config()), resolve(Config(model_name="Qwen/Qwen3-8B"))
+    tiny, other = resolve(Config()), resolve(Config(**{"model_name": "Qwen/Qwen3-8B"}))
     assert tiny.renderer_name == "human_ai"
     assert (other.batch_size, other.group_size, other.learning_rate, other.max_tokens) == (128, 16, 4e-5, 256)
     assert resolve(tiny) == tiny
-    assert chz.asdict(resolve(Config(batch_size=4)))["batch_size"] == 4
+    assert chz.asdict(resolve(Config(**{"batch_size": 4})))["batch_size"] == 4
