@@ -238,6 +238,17 @@ async def test_a_sampler_that_breaks_its_promise_is_a_failure_of_sampling() -> N
         await do_group_rollout(ScriptedBuilder(), FakeSampler(lambda _p, _r: []), seed=0)
 
 
+async def test_a_request_that_somebody_else_cancels_is_a_failure() -> None:
+    # A task group ignores tasks that end as cancelled: the group would come back without its members.
+    async def gate(_number: int) -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    with pytest.raises(GroupFailedError, match=r"in sampling, .* CancelledError"):
+        await do_group_rollout(ScriptedBuilder(), FakeSampler(gate=gate), seed=0)
+
+
 @pytest.mark.parametrize("where", ["make_envs", "initial_observation", "step", "group_rewards"])
 async def test_cancellation_leaves_no_task_and_no_open_environment(where: str) -> None:
     reached = asyncio.Event()

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 @tool
-async def search(  # noqa: D417: that one parameter is not described is part of the test
-    query: str, limit: int = 3, where: Literal["web", "news"] = "web"
-) -> list[str]:
+async def search(query: str, limit: int = 3, where: Literal["web", "news"] = "web") -> list[str]:
     """Search for pages.
 
     The best come first.
@@ -26,6 +24,7 @@ async def search(  # noqa: D417: that one parameter is not described is part of 
         query: What to look for:
             all of it.
         limit (int): At most so many.
+        where: One of two places.
 
     Returns:
         query: not a parameter.
@@ -61,7 +60,12 @@ def test_the_schema_says_what_signature_and_docstring_say() -> None:
                 "properties": {
                     "query": {"type": "string", "description": "What to look for: all of it."},
                     "limit": {"type": "integer", "default": 3, "description": "At most so many."},
-                    "where": {"type": "string", "enum": ["web", "news"], "default": "web"},
+                    "where": {
+                        "type": "string",
+                        "enum": ["web", "news"],
+                        "default": "web",
+                        "description": "One of two places.",
+                    },
                 },
                 "required": ["query"],
                 "additionalProperties": False,

@@ -1,5 +1,6 @@
 """One episode: the model acts, the environment answers, until either ends it or a limit does."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,17 +20,23 @@ Origin = Literal["env", "sampling"]
 class AttemptFailedError(Exception):
     """An exception of the environment or the sampler (the cause), attributed."""
 
-    def __init__(self, origin: Origin, cause: Exception) -> None:
+    def __init__(self, origin: Origin, cause: BaseException) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")
         self.origin = origin
 
 
 @contextmanager
 def attributed_to(origin: Origin) -> Iterator[None]:
-    """Whatever the body raises becomes an `AttemptFailedError` of `origin`; cancellation passes."""
+    """Whatever the body raises becomes an `AttemptFailedError` of `origin`; cancellation of the task passes."""
     try:
         yield
     except Exception as error:
+        raise AttemptFailedError(origin, error) from error
+    except asyncio.CancelledError as error:
+        # A future that somebody else cancelled raises this too, and a task group would take the member for done.
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
         raise AttemptFailedError(origin, error) from error
 
 
