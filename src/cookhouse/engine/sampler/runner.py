@@ -3,6 +3,7 @@
 Legend: N packed positions of a pass, B pieces whose next token is due, V vocabulary, H hidden.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,15 +19,20 @@ from cookhouse.engine.sampler.scheduler import Piece
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Hidden states of a pass, its adapter segments, and the first row of each piece."""
+    """What a pass computed: logits (B, V) fp32 after the pieces that reach their last token, and hidden states (N, H).
 
+    A fused pass has hidden states only if they were asked for.
+    """
+
+    logits_BV: Tensor
     hidden_NH: Tensor
     segments: list[Segment]
     first_rows: list[int]
+    """First row of each piece."""
 
 
 class Runner:
-    """One base model over one cache. Decoding goes through the fused step where there is one, else through torch."""
+    """One base model over one cache. Passes go through the fused kernel where there is one, else through torch."""
 
     def __init__(self, base: BaseModel, num_blocks: int, block_size: int, *, is_native: bool) -> None:
         self._base = base
@@ -37,30 +43,29 @@ class Runner:
         """Copy one block of the cache."""
         self._cache.copy_block(source, target)
 
-    def read(self, pieces: Sequence[Piece], weights: Sequence[Weights | None]) -> Reading:
-        """One pass through torch; `weights[i]` is the adapter of piece i, and pieces of one adapter are neighbors."""
+    def run(self, pieces: Sequence[Piece], weights: Sequence[Weights | None], *, with_hidden: bool) -> Reading:
+        """One pass; `weights[i]` is the adapter of piece i, and pieces of one adapter are neighbors."""
         lengths = [piece.stop - piece.start for piece in pieces]
+        first_rows = list(itertools.accumulate(lengths[:-1], initial=0))
+        segments = _segments(lengths, weights)
+        if self._kernel is not None:
+            logits_BV, hidden_NH = self._kernel.run(pieces, segments, with_hidden=with_hidden)
+            return Reading(logits_BV, hidden_NH.to(self._base.dtype), segments, first_rows)
+        hidden_NH = self._hidden(pieces, segments)
+        ends = [row + n - 1 for row, n, piece in zip(first_rows, lengths, pieces, strict=True) if piece.is_last]
+        rows_B = torch.tensor(ends, dtype=torch.int64, device=self._base.device)
+        return Reading(self._base.head.rows(hidden_NH, rows_B, segments), hidden_NH, segments, first_rows)
+
+    def _hidden(self, pieces: Sequence[Piece], segments: Sequence[Segment]) -> Tensor:
         tokens = [token for piece in pieces for token in piece.sequence.tokens[piece.start : piece.stop]]
         positions = [position for piece in pieces for position in range(piece.start, piece.stop)]
-        first_rows = [0]
-        for length in lengths[:-1]:
-            first_rows.append(first_rows[-1] + length)
-        segments = _segments(lengths, weights)
         device = self._base.device
-        hidden_NH = self._base.hidden(
+        return self._base.hidden(
             torch.tensor(tokens, device=device),
             torch.tensor(positions, device=device),
             PagedLayout(self._cache, pieces, device),
             segments,
         )
-        return Reading(hidden_NH, segments, first_rows)
-
-    def decode(self, pieces: Sequence[Piece], weights: Sequence[Weights | None]) -> Tensor:
-        """Logits (B, V) fp32 after pieces of one token each; arguments as those of `read`."""
-        if self._kernel is not None:
-            return self._kernel.logits(pieces, _segments([1] * len(pieces), weights))
-        reading = self.read(pieces, weights)
-        return self._base.head.logits(reading.hidden_NH, reading.segments)
 
 
 def _segments(lengths: Sequence[int], weights: Sequence[Weights | None]) -> list[Segment]:

@@ -105,35 +105,22 @@ class Sampler:
     def step(self) -> list[SampleOutput]:
         """Advance every running sequence by one token, read prompts, and return the requests that finished."""
         pieces = sorted(self._scheduler.plan().pieces, key=lambda piece: piece.sequence.root)
-        decoding = [piece for piece in pieces if piece.is_decoding]
-        reading = [piece for piece in pieces if not piece.is_decoding]
-        ready = [*(piece for piece in reading if piece.is_last), *decoding]
-        parts = [self._read(reading)] if reading else []
-        if decoding:
-            parts.append(self._runner.decode(decoding, [self._weights(piece) for piece in decoding]))
+        states = [self._requests[piece.sequence.request.request_id] for piece in pieces]
+        with_hidden = any(
+            state.scores.is_asked and not piece.is_decoding for state, piece in zip(states, pieces, strict=True)
+        )
+        reading = self._runner.run(pieces, [state.weights for state in states], with_hidden=with_hidden)
+        for state, piece, first_row in zip(states, pieces, reading.first_rows, strict=True):
+            if not piece.is_decoding:
+                state.scores.add(self._base.head, piece, first_row, reading)
+        ready = [piece for piece in pieces if piece.is_last]
         for piece in pieces:
             self._scheduler.advance(piece)
         if not ready:
             return []
         sequences, rows = self._fork(ready)
-        self._choose(sequences, torch.cat(parts)[rows])
+        self._choose(sequences, reading.logits_BV[rows])
         return self._finish(sequences)
-
-    def _weights(self, piece: Piece) -> Weights | None:
-        return self._requests[piece.sequence.request.request_id].weights
-
-    def _read(self, pieces: Seq[Piece]) -> Tensor:
-        """Read pieces of prompts; return logits (B, V) after those that reach their last token."""
-        reading = self._runner.read(pieces, [self._weights(piece) for piece in pieces])
-        for piece, first_row in zip(pieces, reading.first_rows, strict=True):
-            scores = self._requests[piece.sequence.request.request_id].scores
-            scores.add(self._base.head, piece, first_row, reading)
-        rows = [
-            first_row + piece.stop - piece.start - 1
-            for piece, first_row in zip(pieces, reading.first_rows, strict=True)
-            if piece.is_last
-        ]
-        return self._base.head.rows(reading.hidden_NH, torch.tensor(rows, device=self._base.device), reading.segments)
 
     def _fork(self, ready: Seq[Piece]) -> tuple[list[Sequence], list[int]]:
         """Sequences whose next token is due, with the row of its logits; a prompt just read gives all its samples."""

@@ -32,9 +32,14 @@ class PromptScores:
         # Position t predicts token t + 1, so that the first token is never scored.
         self._num_scored = 1
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether anything is to be scored."""
+        return self.logprobs_T is not None or self.topk_tokens_TK is not None
+
     def add(self, head: Head, piece: Piece, first_row: int, reading: Reading) -> None:
         """Score the prompt tokens that a piece's positions predict, where they were asked for."""
-        if self.logprobs_T is None and self.topk_tokens_TK is None:
+        if not self.is_asked:
             return
         # A prompt that is read again after preemption was scored before.
         start, stop = max(piece.start + 1, self._num_scored), min(piece.stop + 1, piece.sequence.num_prompt)

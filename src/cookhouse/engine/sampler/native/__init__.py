@@ -1,4 +1,4 @@
-"""The fused decoding step for small models on a CPU, compiled at first use."""
+"""The fused pass of dense models on a CPU, compiled at first use."""
 
 from cookhouse.engine.sampler.native.kernel import DecodeKernel
 

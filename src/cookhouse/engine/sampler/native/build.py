@@ -36,7 +36,8 @@ def library() -> ctypes.CDLL | None:
 def _compiled(compiler: str) -> Path:
     """Path of the library for this source, compiler and processor, built unless it is there."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-    identity = "\0".join((_SOURCE.read_text(encoding="utf-8"), version, *_FLAGS, _processor()))
+    sources = (path.read_text(encoding="utf-8") for path in (_SOURCE, *sorted(_SOURCE.parent.glob("*.h"))))
+    identity = "\0".join((*sources, version, *_FLAGS, _processor()))
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cookhouse"
     target = folder / f"decode-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if target.exists():

@@ -1,26 +1,30 @@
-// One decoding step of a dense Llama-like model: every row adds one token to its sequence and gets logits for the next.
+// One pass of a dense Llama-like model over rows: each is one position of a sequence whose earlier positions are in the
+// cache, or are rows before it. A sequence that decodes has one row, a prompt as many as are read of it.
 //
 // Built for this machine at first use (see build.py); the structures below are mirrored in kernel.py. Activations and
-// sums are fp32, weights and cache fp32 or bf16. A row's result never depends on the other rows, not even in rounding:
-// each output is one dot product, summed in an order that only its length decides.
+// sums are fp32, weights and cache fp32 or bf16. A row's result never depends on the rows of other sequences, nor on
+// where its prompt was cut, not even in rounding.
 //
-// Legend: B rows, I features in, O features out, R rank, H query heads, K key-value heads, D features per head,
-// V vocabulary.
+// Legend: N rows, B rows whose logits are wanted, I features in, O features out, R rank, H query heads, K key-value
+// heads, D features per head, V vocabulary.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include <omp.h>
 
+#include "matmul.h"
+#include "tiles.h"
+
 extern "C" {
 
 struct Linear {
-    const void* weight;  // (O, I)
+    const void* weight;  // (O, I), or packed
     const float* bias;   // (O) or null
     int64_t out, in;
+    int64_t is_packed;   // fp32 only: (O / 16, I, 16)
 };
 
 struct Layer {
@@ -35,7 +39,7 @@ struct Layer {
 };
 
 struct Model {
-    int64_t num_layers, hidden, num_heads, num_kv_heads, head_dim, block_size;
+    int64_t num_layers, hidden, num_heads, num_kv_heads, head_dim;
     float norm_eps, scaling;
     const Layer* layers;
     const float* final_norm;
@@ -53,130 +57,29 @@ struct Lora {
 
 struct Batch {
     int64_t num_rows;
-    const int64_t* tokens;     // (B)
-    const int64_t* positions;  // (B)
-    const float* cos;          // (B, D)
-    const float* sin;          // (B, D)
-    const int64_t* blocks;     // block tables of all rows, end to end
-    const int64_t* first_block;  // (B): where a row's table starts
+    int64_t is_decoding;       // every row is of another sequence
+    const int64_t* tokens;     // (N)
+    const int64_t* positions;  // (N)
+    const float* cos;          // (N, D)
+    const float* sin;          // (N, D)
+    const int64_t* blocks;     // block tables of all sequences, end to end
+    const int64_t* first_block;  // (N): where the table of a row's sequence starts
     int64_t num_segments;
     const int64_t* segment_starts;  // (segments + 1): rows of one adapter are neighbors
     const Lora* loras;              // (segments, layers · 7 + 1): q k v o gate up down of each layer, then the head
-    float* logits;                  // (B, V), written
+    int64_t num_outputs;
+    const int64_t* outputs;  // (B): ascending rows
+    float* logits;           // (B, V), written
+    float* hidden;           // (N, hidden) or null; written
 };
 }
 
 namespace {
 
-constexpr int kLanes = 16;
-constexpr int kRowsPerThread = 4;
+constexpr int64_t kBlockSize = kLanes;  // positions side by side in the cache
+constexpr int64_t kRowsPerThread = 4;
 constexpr int64_t kProductsPerThread = 4000000;
-typedef float Vec __attribute__((vector_size(4 * kLanes)));
-typedef uint32_t UVec __attribute__((vector_size(4 * kLanes)));
-typedef uint16_t HVec __attribute__((vector_size(2 * kLanes)));
-typedef float Vec8 __attribute__((vector_size(32)));
-typedef float Vec4 __attribute__((vector_size(16)));
-
-struct bf16 {
-    uint16_t bits;
-};
-
-inline float load1(const float* p) { return *p; }
-inline float load1(const bf16* p) {
-    uint32_t wide = uint32_t(p->bits) << 16;
-    float value;
-    std::memcpy(&value, &wide, 4);
-    return value;
-}
-inline Vec load(const float* p) {
-    Vec v;
-    std::memcpy(&v, p, sizeof v);
-    return v;
-}
-inline Vec load(const bf16* p) {
-    HVec half;
-    std::memcpy(&half, p, sizeof half);
-    UVec wide = __builtin_convertvector(half, UVec) << 16;
-    return (Vec)wide;
-}
-inline void store1(float* p, float value) { *p = value; }
-inline void store1(bf16* p, float value) {  // round to nearest, ties to even
-    uint32_t bits;
-    std::memcpy(&bits, &value, 4);
-    p->bits = uint16_t((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-// Lanes are always added in the same pairs: halves, quarters, neighbors, so that `sum` and `sums` agree to the bit.
-inline float sum(Vec v) {
-    Vec8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-    Vec4 b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
-    return (b[0] + b[1]) + (b[2] + b[3]);
-}
-// The sums of four vectors at once, in a third of the instructions.
-inline void sums(const Vec v[4], float out[4]) {
-    Vec ab = __builtin_shufflevector(v[0], v[1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-             __builtin_shufflevector(v[0], v[1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-    Vec cd = __builtin_shufflevector(v[2], v[3], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-             __builtin_shufflevector(v[2], v[3], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-    Vec abcd = __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-               __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-    abcd += __builtin_shufflevector(abcd, abcd, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-    abcd += __builtin_shufflevector(abcd, abcd, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
-    for (int i = 0; i < 4; ++i) out[i] = abcd[4 * i];
-}
-
-// Dot products, of n features each, of MR rows of x with NR rows of w.
-template <int MR, int NR, typename W>
-inline void tile(const float* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, float out[MR][NR]) {
-    Vec acc[MR][NR] = {};
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-        Vec wv[NR];
-        for (int c = 0; c < NR; ++c) wv[c] = load(w + c * w_stride + i);
-        for (int r = 0; r < MR; ++r) {
-            Vec xv = load(x + r * x_stride + i);
-            for (int c = 0; c < NR; ++c) acc[r][c] += xv * wv[c];
-        }
-    }
-    for (int r = 0; r < MR; ++r) {
-        if constexpr (NR == 4) sums(acc[r], out[r]);
-        else for (int c = 0; c < NR; ++c) out[r][c] = sum(acc[r][c]);
-        for (int64_t j = i; j < n; ++j)
-            for (int c = 0; c < NR; ++c) out[r][c] += x[r * x_stride + j] * load1(w + c * w_stride + j);
-    }
-}
-
-template <int MR, int NR, typename W>
-inline void panel(const float* x, int64_t in, const W* w, float* y, int64_t out, int64_t column, const float* bias, float scale, bool add) {
-    float t[MR][NR];
-    tile<MR, NR>(x, in, w + column * in, in, in, t);
-    for (int r = 0; r < MR; ++r)
-        for (int c = 0; c < NR; ++c) {
-            float value = scale * t[r][c] + (bias ? bias[column + c] : 0.0f);
-            float* target = y + r * out + column + c;
-            *target = add ? *target + value : value;
-        }
-}
-
-// y (rows, O) = or += scale · x (rows, I) · w (O, I)ᵀ + bias. Called inside a parallel region; ends in a barrier.
-template <typename W>
-void matmul(const float* x, int64_t rows, int64_t in, const W* w, int64_t out, float* y, const float* bias, float scale, bool add) {
-    constexpr int NR = 4, kColumns = 16;
-#pragma omp for schedule(static)
-    for (int64_t start = 0; start < out; start += kColumns) {
-        int64_t stop = std::min(start + kColumns, out);
-        int64_t r = 0;
-        for (; r + 4 <= rows; r += 4) {
-            int64_t c = start;
-            for (; c + NR <= stop; c += NR) panel<4, NR>(x + r * in, in, w, y + r * out, out, c, bias, scale, add);
-            for (; c < stop; ++c) panel<4, 1>(x + r * in, in, w, y + r * out, out, c, bias, scale, add);
-        }
-        for (; r < rows; ++r) {
-            int64_t c = start;
-            for (; c + NR <= stop; c += NR) panel<1, NR>(x + r * in, in, w, y + r * out, out, c, bias, scale, add);
-            for (; c < stop; ++c) panel<1, 1>(x + r * in, in, w, y + r * out, out, c, bias, scale, add);
-        }
-    }
-}
+constexpr int64_t kRowsAtOnce = 128;  // their activations stay in a core's cache
 
 inline void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y) {
     float squares = 0;
@@ -199,19 +102,22 @@ inline void rotate(float* x, const float* norm, float eps, const float* cos, con
 template <typename W>
 class Step {
    public:
-    Step(const Model& model, const Batch& batch) : m_(model), b_(batch) {
-        int64_t rows = batch.num_rows, widest = 0, rank = 1;
-        for (int64_t l = 0; l < model.num_layers; ++l) widest = std::max(widest, model.layers[l].gate.out);
-        for (int64_t i = 0; i < batch.num_segments * sites(); ++i) rank = std::max(rank, batch.loras[i].rank);
-        hidden_.resize(rows * m_.hidden);
-        normed_.resize(rows * m_.hidden);
-        q_.resize(rows * m_.num_heads * m_.head_dim);
-        k_.resize(rows * m_.num_kv_heads * m_.head_dim);
-        v_.resize(k_.size());
-        mixed_.resize(q_.size());
-        gate_.resize(rows * widest);
-        up_.resize(rows * widest);
-        low_.resize(rows * rank);
+    Step(const Model& model, const Batch& batch)
+        : m_(model),
+          b_(batch),
+          rank_(largest_rank(model, batch)),
+          hidden_(batch.num_rows * model.hidden),
+          normed_(batch.num_rows * model.hidden),
+          q_(batch.num_rows * model.num_heads * model.head_dim),
+          k_(batch.num_rows * model.num_kv_heads * model.head_dim),
+          v_(batch.num_rows * model.num_kv_heads * model.head_dim),
+          mixed_(batch.num_rows * model.num_heads * model.head_dim),
+          gate_(batch.num_rows * model.layers->gate.out),
+          up_(batch.num_rows * model.layers->gate.out),
+          low_(batch.num_rows * rank_),
+          packed_((batch.num_rows + kLanes) * std::max({model.hidden, model.layers->gate.out, model.num_heads * model.head_dim, rank_})) {
+        for (int64_t s = 0; s <= batch.num_segments; ++s)
+            output_starts_.push_back(std::lower_bound(batch.outputs, batch.outputs + batch.num_outputs, batch.segment_starts[s]) - batch.outputs);
     }
 
     void run(int num_threads) {
@@ -224,11 +130,23 @@ class Step {
                     hidden_[r * hidden + i] = load1(static_cast<const W*>(m_.embedding) + b_.tokens[r] * hidden + i);
             for (int64_t l = 0; l < m_.num_layers; ++l) layer(l);
             normalize(m_.final_norm);
-            linear(m_.head, m_.num_layers * 7, normed_.data(), b_.logits, false);
+#pragma omp single
+            {
+                if (b_.hidden) std::copy_n(normed_.data(), rows * hidden, b_.hidden);
+                for (int64_t i = 0; i < b_.num_outputs; ++i)  // never behind where it is read from
+                    std::copy_n(&normed_[b_.outputs[i] * hidden], hidden, &normed_[i * hidden]);
+            }
+            project(m_.head, m_.num_layers * 7, normed_.data(), b_.num_outputs, output_starts_.data(), b_.logits, false);
         }
     }
 
    private:
+    static int64_t largest_rank(const Model& model, const Batch& batch) {
+        int64_t rank = 0;
+        for (int64_t i = 0; i < batch.num_segments * (model.num_layers * 7 + 1); ++i) rank = std::max(rank, batch.loras[i].rank);
+        return rank;
+    }
+
     int64_t sites() const { return m_.num_layers * 7 + 1; }
 
     void layer(int64_t l) {
@@ -237,6 +155,7 @@ class Step {
         linear(layer.q, l * 7 + 0, normed_.data(), q_.data(), false);
         linear(layer.k, l * 7 + 1, normed_.data(), k_.data(), false);
         linear(layer.v, l * 7 + 2, normed_.data(), v_.data(), false);
+        remember(layer);
         attend(layer);
         linear(layer.o, l * 7 + 3, mixed_.data(), hidden_.data(), true);
         normalize(layer.attention_norm);
@@ -245,8 +164,10 @@ class Step {
         int64_t size = b_.num_rows * layer.gate.out;
         float *gate = gate_.data(), *up = up_.data();
 #pragma omp for schedule(static)
-        for (int64_t start = 0; start < size; start += 1024)
-            for (int64_t i = start; i < std::min(start + 1024, size); ++i) gate[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+        for (int64_t i = 0; i < size; i += kLanes) {  // there is room behind the last
+            Vec x = load(gate + i);
+            store(gate + i, x / (1.0f + exp(-x)) * load(up + i));
+        }
         linear(layer.down, l * 7 + 6, gate, hidden_.data(), true);
     }
 
@@ -257,94 +178,123 @@ class Step {
     }
 
     void linear(const Linear& layer, int64_t site, const float* x, float* y, bool add) {
-        matmul(x, b_.num_rows, layer.in, static_cast<const W*>(layer.weight), layer.out, y, layer.bias, 1.0f, add);
+        project(layer, site, x, b_.num_rows, b_.segment_starts, y, add);
+    }
+
+    void project(const Linear& layer, int64_t site, const float* x, int64_t rows, const int64_t* starts, float* y, bool add) {
+        product(x, rows, layer.in, layer.weight, layer.is_packed, layer.out, y, {layer.bias, 1.0f, add});
         for (int64_t s = 0; s < b_.num_segments; ++s) {
             const Lora& lora = b_.loras[s * sites() + site];
-            if (!lora.a) continue;
-            int64_t start = b_.segment_starts[s], rows = b_.segment_starts[s + 1] - start;
-            matmul(x + start * layer.in, rows, layer.in, static_cast<const W*>(lora.a), lora.rank, low_.data(), nullptr, 1.0f, false);
-            matmul(low_.data(), rows, lora.rank, static_cast<const W*>(lora.b), layer.out, y + start * layer.out, nullptr, lora.scaling, true);
+            int64_t start = starts[s], count = starts[s + 1] - start;
+            if (!lora.a || !count) continue;
+            product(x + start * layer.in, count, layer.in, lora.a, false, lora.rank, low_.data(), {nullptr, 1.0f, false});
+            product(low_.data(), count, lora.rank, lora.b, false, layer.out, y + start * layer.out, {nullptr, lora.scaling, true});
+        }
+    }
+
+    void product(const float* x, int64_t rows, int64_t in, const void* weight, bool is_packed, int64_t out, float* y, Finish finish) {
+        const W* w = static_cast<const W*>(weight);
+        if constexpr (std::is_same_v<W, float>) {
+            if (is_packed) return packed_matmul(x, rows, in, w, out, y, finish);
+        } else if (fits_tiles(in, out)) return tile_matmul(x, rows, in, w, out, y, finish, packed_.data());
+        matmul(x, rows, in, w, out, y, finish);
+    }
+
+    // Rotate queries and keys, and put keys and values into the cache before any row reads them.
+    void remember(const Layer& layer) {
+        int64_t dim = m_.head_dim, kv_heads = m_.num_kv_heads;
+#pragma omp for schedule(static)
+        for (int64_t r = 0; r < b_.num_rows; ++r) {
+            const float *cos = b_.cos + r * dim, *sin = b_.sin + r * dim;
+            int64_t target = slot(r, b_.positions[r]) * kv_heads * dim;
+            W *keys = static_cast<W*>(layer.keys) + target, *values = static_cast<W*>(layer.values) + target;
+            float *k = &k_[r * kv_heads * dim], *v = &v_[r * kv_heads * dim];
+            for (int64_t h = 0; h < kv_heads; ++h) rotate(k + h * dim, layer.k_norm, m_.norm_eps, cos, sin, dim);
+            for (int64_t i = 0; i < kv_heads * dim; ++i) store1(keys + i, k[i]), store1(values + i, v[i]);
+            for (int64_t h = 0; h < m_.num_heads; ++h) rotate(&q_[(r * m_.num_heads + h) * dim], layer.q_norm, m_.norm_eps, cos, sin, dim);
         }
     }
 
     void attend(const Layer& layer) {
-        int64_t dim = m_.head_dim, kv_heads = m_.num_kv_heads, per_kv = m_.num_heads / kv_heads;
-#pragma omp for schedule(dynamic)
-        for (int64_t task = 0; task < b_.num_rows * kv_heads; ++task) {
-            int64_t r = task / kv_heads, h = task % kv_heads;
-            const float *cos = b_.cos + r * dim, *sin = b_.sin + r * dim;
-            float* k = &k_[(r * kv_heads + h) * dim];
-            float* v = &v_[(r * kv_heads + h) * dim];
-            rotate(k, layer.k_norm, m_.norm_eps, cos, sin, dim);
-            W* new_key = static_cast<W*>(layer.keys) + (slot(r, b_.positions[r]) * kv_heads + h) * dim;
-            W* new_value = static_cast<W*>(layer.values) + (slot(r, b_.positions[r]) * kv_heads + h) * dim;
-            for (int64_t i = 0; i < dim; ++i) store1(new_key + i, k[i]), store1(new_value + i, v[i]);
-            for (int64_t g = 0; g < per_kv; ++g) {
-                int64_t head = (r * m_.num_heads + h * per_kv + g) * dim;
-                rotate(&q_[head], layer.q_norm, m_.norm_eps, cos, sin, dim);
-                mix(layer, r, h, &q_[head], &mixed_[head]);
-            }
-        }
+        int64_t heads = m_.num_heads, per_kv = heads / m_.num_kv_heads;
+#pragma omp for schedule(dynamic, 4)
+        for (int64_t task = 0; task < b_.num_rows * heads; ++task)
+            mix(layer, task / heads, task % heads / per_kv, &q_[task * m_.head_dim], &mixed_[task * m_.head_dim]);
     }
 
     // Softmax of one query over the keys it sees, applied to their values.
     void mix(const Layer& layer, int64_t r, int64_t h, const float* q, float* out) {
         int64_t dim = m_.head_dim, stride = m_.num_kv_heads * dim, stop = b_.positions[r] + 1;
         int64_t start = layer.window ? std::max<int64_t>(0, stop - layer.window) : 0;
-        thread_local std::vector<float> scores;
-        scores.resize(stop - start);
-        each_block(start, stop, [&](int64_t first, int64_t last) {
-            const W* keys = static_cast<const W*>(layer.keys) + slot(r, first) * stride + h * dim;
-            float* block = &scores[first - start];
-            int64_t j = 0, count = last - first;
-            for (; j + 4 <= count; j += 4) tile<1, 4>(q, dim, keys + j * stride, stride, dim, (float(*)[4])(block + j));
-            for (; j < count; ++j) tile<1, 1>(q, dim, keys + j * stride, stride, dim, (float(*)[1])(block + j));
-        });
-        float largest = *std::max_element(scores.begin(), scores.end()), total = 0;
-        for (float& score : scores) total += score = std::exp((score - largest) * m_.scaling);
-        int64_t i = 0;
-        for (; i + kLanes <= dim; i += kLanes) {
-            Vec mixed = {};
-            each_block(start, stop, [&](int64_t first, int64_t last) {
-                const W* value = static_cast<const W*>(layer.values) + slot(r, first) * stride + h * dim + i;
-                for (int64_t j = first; j < last; ++j, value += stride) mixed += scores[j - start] * load(value);
-            });
-            mixed /= total;
-            std::memcpy(out + i, &mixed, sizeof mixed);
+        int64_t base = start / kBlockSize * kBlockSize, padded = (stop - base + kLanes - 1) / kLanes * kLanes;
+        Buffer<float> room(padded);
+        float* scores = room.data();
+        // Blocks are read whole; what lies beyond the positions seen is then hidden, whatever it was.
+        for (int64_t j = 0; j < padded; j += kLanes)
+            tile<1, kLanes>(q, dim, static_cast<const W*>(layer.keys) + slot(r, base + j) * stride + h * dim, stride, dim, scores + j);
+        std::fill(scores, scores + (start - base), -INFINITY);
+        std::fill(scores + (stop - base), scores + padded, -INFINITY);
+        float largest = -INFINITY;
+        for (int64_t j = start - base; j < stop - base; ++j) largest = std::max(largest, scores[j]);
+        Vec total = {};
+        for (int64_t j = 0; j < padded; j += kLanes) {
+            Vec weights = exp((load(scores + j) - largest) * m_.scaling);
+            total += weights;
+            store(scores + j, weights);
         }
+        float factor = 1.0f / sum(total);
+        int64_t i = 0;
+        for (; i + 4 * kLanes <= dim; i += 4 * kLanes) mix_values<4>(layer, r, h * dim + i, start, stop, scores - base, factor, out + i);
+        for (; i + 2 * kLanes <= dim; i += 2 * kLanes) mix_values<2>(layer, r, h * dim + i, start, stop, scores - base, factor, out + i);
+        for (; i + kLanes <= dim; i += kLanes) mix_values<1>(layer, r, h * dim + i, start, stop, scores - base, factor, out + i);
         for (; i < dim; ++i) {
             float mixed = 0;
             for (int64_t j = start; j < stop; ++j)
-                mixed += scores[j - start] * load1(static_cast<const W*>(layer.values) + slot(r, j) * stride + h * dim + i);
-            out[i] = mixed / total;
+                mixed += scores[j - base] * load1(static_cast<const W*>(layer.values) + slot(r, j) * stride + h * dim + i);
+            out[i] = mixed * factor;
         }
     }
 
-    // Calls f(first, last) for the runs of positions in [start, stop) that lie side by side in the cache.
-    template <typename F>
-    void each_block(int64_t start, int64_t stop, F f) {
+    // C · 16 features of the weighted sum of values. Two sums alternate, so that additions need not wait for each other.
+    template <int C>
+    void mix_values(const Layer& layer, int64_t r, int64_t feature, int64_t start, int64_t stop, const float* weights, float factor, float* out) {
+        int64_t stride = m_.num_kv_heads * m_.head_dim;
+        Vec even[C] = {}, odd[C] = {};
         for (int64_t first = start, last; first < stop; first = last) {
-            last = std::min(stop, (first / m_.block_size + 1) * m_.block_size);
-            f(first, last);
+            last = std::min(stop, first / kBlockSize * kBlockSize + kBlockSize);
+            const W* value = static_cast<const W*>(layer.values) + slot(r, first) * stride + feature;
+            int64_t j = first;
+            for (; j + 2 <= last; j += 2, value += 2 * stride)
+                for (int c = 0; c < C; ++c) {
+                    even[c] += weights[j] * load(value + c * kLanes);
+                    odd[c] += weights[j + 1] * load(value + stride + c * kLanes);
+                }
+            if (j < last)
+                for (int c = 0; c < C; ++c) even[c] += weights[j] * load(value + c * kLanes);
         }
+        for (int c = 0; c < C; ++c) store(out + c * kLanes, (even[c] + odd[c]) * factor);
     }
 
     int64_t slot(int64_t r, int64_t position) const {
-        return b_.blocks[b_.first_block[r] + position / m_.block_size] * m_.block_size + position % m_.block_size;
+        return b_.blocks[b_.first_block[r] + position / kBlockSize] * kBlockSize + position % kBlockSize;
     }
 
     const Model& m_;
     const Batch& b_;
-    std::vector<float> hidden_, normed_, q_, k_, v_, mixed_, gate_, up_, low_;
+    int64_t rank_;
+    Buffer<float> hidden_, normed_, q_, k_, v_, mixed_, gate_, up_, low_;
+    Buffer<bf16> packed_;                  // rows being multiplied, as tiles
+    std::vector<int64_t> output_starts_;  // which of the outputs are of which segment
 };
 
 // The rows [start, stop) of a batch, with the segments that reach into them.
 struct Part {
     Batch batch;
-    std::vector<int64_t> starts;
+    std::vector<int64_t> starts, outputs;
     std::vector<Lora> loras;
 
-    Part(const Batch& whole, int64_t sites, int64_t vocabulary, int64_t head_dim, int64_t start, int64_t stop) : batch(whole) {
+    Part(const Batch& whole, const Model& model, int64_t start, int64_t stop) : batch(whole) {
+        int64_t sites = model.num_layers * 7 + 1;
         for (int64_t s = 0; s < whole.num_segments; ++s) {
             int64_t first = std::max(whole.segment_starts[s], start), last = std::min(whole.segment_starts[s + 1], stop);
             if (first >= last) continue;
@@ -356,36 +306,49 @@ struct Part {
         batch.num_rows = stop - start;
         batch.tokens += start;
         batch.positions += start;
-        batch.cos += start * head_dim;
-        batch.sin += start * head_dim;
+        batch.cos += start * model.head_dim;
+        batch.sin += start * model.head_dim;
         batch.first_block += start;
         batch.segment_starts = starts.data();
         batch.loras = loras.data();
-        batch.logits += start * vocabulary;
+        int64_t skipped = 0;
+        for (int64_t i = 0; i < whole.num_outputs; ++i) {
+            if (whole.outputs[i] < start) ++skipped;
+            else if (whole.outputs[i] < stop) outputs.push_back(whole.outputs[i] - start);
+        }
+        batch.num_outputs = int64_t(outputs.size());
+        batch.outputs = outputs.data();
+        batch.logits += skipped * model.head.out;
+        if (batch.hidden) batch.hidden += start * model.hidden;
     }
 };
 
-// Few rows share every product among the threads. Many are split among them, so that none waits for another.
+// The rows [start, stop), so many at a time that what is computed of them stays in cache.
 template <typename W>
-void decode(const Model& model, const Batch& batch) {
+void run(const Model& model, const Batch& batch, int64_t start, int64_t stop, int threads) {
+    for (int64_t first = start; first < stop; first += kRowsAtOnce) {
+        Part part(batch, model, first, std::min(first + kRowsAtOnce, stop));
+        Step<W>(model, part.batch).run(threads);
+    }
+}
+
+// Few rows share every product among the threads. Many that decode are split among them, so that none waits for another.
+template <typename W>
+void run(const Model& model, const Batch& batch) {
     // A thread more must save more than waiting for it costs.
     int64_t products = batch.num_rows * model.head.out * model.head.in;
     for (int64_t l = 0; l < model.num_layers; ++l)
         for (const Linear* p = &model.layers[l].q; p <= &model.layers[l].down; ++p) products += batch.num_rows * p->out * p->in;
     int threads = int(std::min<int64_t>(omp_get_max_threads(), 1 + products / kProductsPerThread));
-    if (threads == 1 || batch.num_rows < kRowsPerThread * threads) {
-        Step<W>(model, batch).run(threads);
+    if (threads == 1 || !batch.is_decoding || batch.num_rows < kRowsPerThread * threads) {
+        run<W>(model, batch, 0, batch.num_rows, threads);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int t = 0; t < threads; ++t) {
-        int64_t start = batch.num_rows * t / threads, stop = batch.num_rows * (t + 1) / threads;
-        Part part(batch, model.num_layers * 7 + 1, model.head.out, model.head_dim, start, stop);
-        Step<W>(model, part.batch).run(1);
-    }
+    for (int t = 0; t < threads; ++t) run<W>(model, batch, batch.num_rows * t / threads, batch.num_rows * (t + 1) / threads, 1);
 }
 
 }  // namespace
 
-extern "C" void decode_fp32(const Model* model, const Batch* batch) { decode<float>(*model, *batch); }
-extern "C" void decode_bf16(const Model* model, const Batch* batch) { decode<bf16>(*model, *batch); }
+extern "C" void run_fp32(const Model* model, const Batch* batch) { run<float>(*model, *batch); }
+extern "C" void run_bf16(const Model* model, const Batch* batch) { run<bf16>(*model, *batch); }

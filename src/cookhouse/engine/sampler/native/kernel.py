@@ -1,6 +1,10 @@
-"""One fused decoding step through the compiled kernel: the structures of decode.cpp, filled from torch tensors."""
+"""One fused pass through the compiled kernel: the structures of decode.cpp, filled from torch tensors.
+
+Legend: N rows, B of them whose logits are wanted, D features per head, V vocabulary, H hidden.
+"""
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
 from typing import Any
@@ -15,6 +19,10 @@ from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.native.build import library
 from cookhouse.engine.sampler.scheduler import Piece
 
+_BLOCK_SIZE = 16
+_LANES = 16
+_PACKED_BYTES = 2**28
+"""The weights of an fp32 model up to this size are copied into the layout that multiplies fastest."""
 _ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 _PROJECTIONS = (
     "self_attn.q_proj",
@@ -28,7 +36,7 @@ _PROJECTIONS = (
 
 
 class _Linear(Structure):
-    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("out", c_int64), ("in_", c_int64))
+    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("out", c_int64), ("in_", c_int64), ("is_packed", c_int64))
 
 
 class _Layer(Structure):
@@ -43,7 +51,7 @@ class _Layer(Structure):
 
 class _Model(Structure):
     _fields_ = (
-        *((name, c_int64) for name in ("num_layers", "hidden", "num_heads", "num_kv_heads", "head_dim", "block_size")),
+        *((name, c_int64) for name in ("num_layers", "hidden", "num_heads", "num_kv_heads", "head_dim")),
         ("norm_eps", c_float),
         ("scaling", c_float),
         ("layers", POINTER(_Layer)),
@@ -60,24 +68,27 @@ class _Lora(Structure):
 class _Batch(Structure):
     _fields_ = (
         ("num_rows", c_int64),
+        ("is_decoding", c_int64),
         *((name, c_void_p) for name in ("tokens", "positions", "cos", "sin", "blocks", "first_block")),
         ("num_segments", c_int64),
         ("segment_starts", c_void_p),
         ("loras", POINTER(_Lora)),
-        ("logits", c_void_p),
+        ("num_outputs", c_int64),
+        *((name, c_void_p) for name in ("outputs", "logits", "hidden")),
     )
 
 
 class DecodeKernel:
-    """The fused step of one base model over one cache. Keeps every tensor alive that the kernel points into."""
+    """The fused pass of one base model over one cache. Keeps every tensor alive that the kernel points into."""
 
     def __init__(self, base: BaseModel, cache: KeyValueCache, compiled: ctypes.CDLL) -> None:
         config = base.config
         self._base = base
-        self._step = compiled.decode_fp32 if base.dtype == torch.float32 else compiled.decode_bf16
+        self._step = compiled.run_fp32 if base.dtype == torch.float32 else compiled.run_bf16
         self._step.argtypes = (POINTER(_Model), POINTER(_Batch))
         self._step.restype = None
         self._kept: list[Tensor] = []
+        self._is_packed = base.dtype == torch.float32 and _num_bytes(base) <= _PACKED_BYTES
         self._loras: WeakKeyDictionary[Weights, Any] = WeakKeyDictionary()
         decoder: Any = base.decoder
         self._rotary = decoder.rotary_emb
@@ -92,7 +103,6 @@ class DecodeKernel:
             num_heads=config.num_attention_heads,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.key_dim,
-            block_size=cache.block_size,
             norm_eps=config.rms_norm_eps,
             scaling=shape.key_dim**-0.5,
             layers=self._layers,
@@ -111,41 +121,51 @@ class DecodeKernel:
             and getattr(config, "hidden_act", None) == "silu"
             and not getattr(config, "mlp_bias", False)
             and base.cache_shape.key_dim == base.cache_shape.value_dim
+            and cache.block_size == _BLOCK_SIZE
         )
         if not is_covered:
             return None
         compiled = library()
         return None if compiled is None else cls(base, cache, compiled)
 
-    def logits(self, pieces: Sequence[Piece], segments: Sequence[Segment]) -> Tensor:
-        """Logits (B, V) fp32 after each piece's one token, whose keys and values are written to the cache."""
-        tokens_B = torch.tensor([piece.sequence.tokens[piece.start] for piece in pieces])
-        positions_B = torch.tensor([piece.start for piece in pieces])
-        first: list[int] = []
-        tables: list[int] = []
-        for piece in pieces:
-            first.append(len(tables))
-            tables += piece.sequence.blocks
-        blocks, first_block_B = torch.tensor(tables), torch.tensor(first)
-        cos_1BD, sin_1BD = self._rotary(torch.empty(0), positions_B.unsqueeze(0))
-        cos_BD, sin_BD = cos_1BD[0].contiguous(), sin_1BD[0].contiguous()
-        logits_BV = torch.empty(len(pieces), self._base.head.vocab_size)
-        starts, loras = self._segments(len(pieces), segments)
+    def run(self, pieces: Sequence[Piece], segments: Sequence[Segment], *, with_hidden: bool) -> tuple[Tensor, Tensor]:
+        """Logits (B, V) fp32 after the pieces that reach their last token, and final hidden states (N, H), or (0, H).
+
+        Keys and values are written to the cache.
+        """
+        lengths = [piece.stop - piece.start for piece in pieces]
+        ends = list(itertools.accumulate(lengths))
+        num_rows = ends[-1]
+        tokens_N = torch.tensor([t for piece in pieces for t in piece.sequence.tokens[piece.start : piece.stop]])
+        positions_N = torch.tensor([p for piece in pieces for p in range(piece.start, piece.stop)])
+        blocks = torch.tensor([block for piece in pieces for block in piece.sequence.blocks])
+        num_blocks = itertools.accumulate((len(piece.sequence.blocks) for piece in pieces[:-1]), initial=0)
+        first_block_N = torch.tensor([n for n, k in zip(num_blocks, lengths, strict=True) for _ in range(k)])
+        cos_1ND, sin_1ND = self._rotary(torch.empty(0), positions_N.unsqueeze(0))
+        cos_ND, sin_ND = cos_1ND[0].contiguous(), sin_1ND[0].contiguous()
+        outputs_B = torch.tensor([end - 1 for end, piece in zip(ends, pieces, strict=True) if piece.is_last])
+        logits_BV = torch.empty(len(outputs_B), self._base.head.vocab_size)
+        hidden_NH = torch.empty(num_rows if with_hidden else 0, self._model.hidden)
+        starts, loras = self._segments(num_rows, segments)
         batch = _Batch(
-            num_rows=len(pieces),
-            tokens=tokens_B.data_ptr(),
-            positions=positions_B.data_ptr(),
-            cos=cos_BD.data_ptr(),
-            sin=sin_BD.data_ptr(),
+            num_rows=num_rows,
+            is_decoding=num_rows == len(pieces),
+            tokens=tokens_N.data_ptr(),
+            positions=positions_N.data_ptr(),
+            cos=cos_ND.data_ptr(),
+            sin=sin_ND.data_ptr(),
             blocks=blocks.data_ptr(),
-            first_block=first_block_B.data_ptr(),
+            first_block=first_block_N.data_ptr(),
             num_segments=len(starts) - 1,
             segment_starts=starts.data_ptr(),
             loras=loras,
+            num_outputs=len(outputs_B),
+            outputs=outputs_B.data_ptr(),
             logits=logits_BV.data_ptr(),
+            hidden=hidden_NH.data_ptr() if with_hidden else None,
         )
         self._step(ctypes.byref(self._model), ctypes.byref(batch))
-        return logits_BV
+        return logits_BV, hidden_NH
 
     def _segments(self, num_rows: int, segments: Sequence[Segment]) -> tuple[Tensor, Any]:
         """Bounds of the rows of each adapter, and the adapters' matrices; rows without one get an empty adapter."""
@@ -201,7 +221,11 @@ class DecodeKernel:
         weight, bias = module.weight, module.bias
         assert isinstance(weight, Tensor)
         bias_pointer = self._fp32(bias) if isinstance(bias, Tensor) else None
-        return _Linear(self._pointer(weight), bias_pointer, weight.shape[0], weight.shape[1])
+        out, in_ = weight.shape
+        is_packed = self._is_packed and out % _LANES == 0
+        if is_packed:
+            weight = weight.view(out // _LANES, _LANES, in_).transpose(1, 2).contiguous()
+        return _Linear(self._pointer(weight), bias_pointer, out, in_, is_packed)
 
     def _fp32(self, tensor: Tensor) -> int:
         return self._pointer(tensor.detach().float())
@@ -210,3 +234,7 @@ class DecodeKernel:
         assert tensor.is_contiguous()
         self._kept.append(tensor)
         return tensor.data_ptr()
+
+
+def _num_bytes(base: BaseModel) -> int:
+    return sum(parameter.numel() * parameter.itemsize for parameter in base.decoder.parameters())

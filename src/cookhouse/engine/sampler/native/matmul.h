@@ -1,0 +1,194 @@
+// Products of fp32 rows with fp32 or bf16 weights: each output is summed in an order that only its length and the layout
+// of the weights decide. Portable: GCC's vectors become whatever -march=native has.
+//
+// Legend: I features in, O features out.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr int kLanes = 16;
+typedef float Vec __attribute__((vector_size(4 * kLanes)));
+typedef int32_t IVec __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t UVec __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t HVec __attribute__((vector_size(2 * kLanes)));
+
+struct bf16 {
+    uint16_t bits;
+};
+
+inline float load1(const float* p) { return *p; }
+inline float load1(const bf16* p) {
+    uint32_t wide = uint32_t(p->bits) << 16;
+    float value;
+    std::memcpy(&value, &wide, 4);
+    return value;
+}
+inline Vec load(const float* p) {
+    Vec v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+inline Vec load(const bf16* p) {
+    HVec half;
+    std::memcpy(&half, p, sizeof half);
+    UVec wide = __builtin_convertvector(half, UVec) << 16;
+    return (Vec)wide;
+}
+inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+inline void store1(float* p, float value) { *p = value; }
+inline void store1(bf16* p, float value) {  // round to nearest, ties to even
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    p->bits = uint16_t((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+// Numbers so placed that none of their vectors straddles two lines of the processor's cache.
+template <typename T>
+class Buffer {
+   public:
+    explicit Buffer(int64_t size) : lines_((size * sizeof(T) + sizeof(Line) - 1) / sizeof(Line)) {}
+    T* data() { return reinterpret_cast<T*>(lines_.data()); }
+    T& operator[](int64_t i) { return data()[i]; }
+
+   private:
+    struct alignas(4 * kLanes) Line {
+        char bytes[4 * kLanes];
+    };
+    std::vector<Line> lines_;
+};
+
+typedef std::make_integer_sequence<int, kLanes> Lanes;
+
+// Lanes H apart are added: those without bit H hold sums of a, the others of b.
+template <int H, int... L>
+inline Vec fold(Vec a, Vec b, std::integer_sequence<int, L...>) {
+    return __builtin_shufflevector(a, b, ((L & H) ? L + kLanes : L)...) +
+           __builtin_shufflevector(a, b, ((L & H) ? (L ^ H) + kLanes : (L ^ H))...);
+}
+// The sums of 16 vectors, each in the order of `sum`.
+inline Vec sums(Vec v[kLanes]) {
+    for (int i = 0; i < 8; ++i) v[i] = fold<8>(v[i], v[i + 8], Lanes());
+    for (int i = 0; i < 4; ++i) v[i] = fold<4>(v[i], v[i + 4], Lanes());
+    for (int i = 0; i < 2; ++i) v[i] = fold<2>(v[i], v[i + 2], Lanes());
+    return fold<1>(v[0], v[1], Lanes());
+}
+inline float sum(Vec v) {
+    v = fold<8>(v, v, Lanes());
+    v = fold<4>(v, v, Lanes());
+    v = fold<2>(v, v, Lanes());
+    return fold<1>(v, v, Lanes())[0];
+}
+
+// e to the x, to 2e-7 of itself, for x up to 88; below -87 it stays where it is there, near nothing. Coefficients are those
+// of Cephes (https://www.netlib.org/cephes/), and the vectors of libm are not to be had under these flags.
+inline Vec exp(Vec x) {
+    x = x < -87.0f ? Vec{} - 87.0f : x;
+    x = x > 88.0f ? Vec{} + 88.0f : x;
+    Vec half = x < 0.0f ? Vec{} - 0.5f : Vec{} + 0.5f;
+    IVec n = __builtin_convertvector(x * 1.44269504f + half, IVec);
+    Vec r = x - __builtin_convertvector(n, Vec) * 0.693147181f;
+    Vec p = Vec{} + 1.9875691500e-4f;
+    for (float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f}) p = p * r + c;
+    return (p * r * r + r + 1.0f) * (Vec)((n + 127) << 23);
+}
+
+// Dot products, of n features each, of MR rows of x with NR rows of w.
+template <int MR, int NR, typename W>
+inline void tile(const float* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, float out[MR * NR]) {
+    Vec acc[MR * NR] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+        Vec xv[MR];
+        for (int r = 0; r < MR; ++r) xv[r] = load(x + r * x_stride + i);
+        for (int c = 0; c < NR; ++c) {
+            Vec wv = load(w + c * w_stride + i);
+            for (int r = 0; r < MR; ++r) acc[r * NR + c] += xv[r] * wv;
+        }
+    }
+    if constexpr (MR * NR == kLanes) store(out, sums(acc));
+    else for (int c = 0; c < MR * NR; ++c) out[c] = sum(acc[c]);
+    for (; i < n; ++i)
+        for (int r = 0; r < MR; ++r)
+            for (int c = 0; c < NR; ++c) out[r * NR + c] += x[r * x_stride + i] * load1(w + c * w_stride + i);
+}
+
+// What becomes of a product t: y = or += scale · t + bias.
+struct Finish {
+    const float* bias;  // (O) or null
+    float scale;
+    bool add;
+
+    void operator()(const float* t, int64_t count, float* y, int64_t column) const {
+        for (int64_t c = 0; c < count; ++c) {
+            float value = scale * t[c] + (bias ? bias[column + c] : 0.0f);
+            y[column + c] = add ? y[column + c] + value : value;
+        }
+    }
+};
+
+template <int MR, int NR, typename W>
+inline void panel(const float* x, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish) {
+    alignas(64) float t[MR * NR];
+    tile<MR, NR>(x, in, w + column * in, in, in, t);
+    for (int r = 0; r < MR; ++r) finish(t + r * NR, NR, y + r * out, column);
+}
+
+template <int MR, int NP>
+inline void packed_panel(const float* x, int64_t in, const float* w, float* y, int64_t out, int64_t column, Finish finish) {
+    Vec acc[MR][NP] = {};
+    for (int64_t i = 0; i < in; ++i) {
+        Vec wv[NP];
+        for (int p = 0; p < NP; ++p) wv[p] = load(w + (column * in + (p * in + i) * kLanes));
+#pragma GCC unroll 16  // else the sums are kept in memory
+        for (int r = 0; r < MR; ++r)
+#pragma GCC unroll 2
+            for (int p = 0; p < NP; ++p) acc[r][p] += x[r * in + i] * wv[p];
+    }
+    for (int r = 0; r < MR; ++r) finish((const float*)acc[r], NP * kLanes, y + r * out, column);
+}
+
+template <int NP>
+inline void packed_panels(const float* x, int64_t rows, int64_t in, const float* w, float* y, int64_t out, int64_t column, Finish finish) {
+    int64_t r = 0;
+    for (; r + 12 <= rows; r += 12) packed_panel<12, NP>(x + r * in, in, w, y + r * out, out, column, finish);
+    for (; r + 4 <= rows; r += 4) packed_panel<4, NP>(x + r * in, in, w, y + r * out, out, column, finish);
+    for (; r < rows; ++r) packed_panel<1, NP>(x + r * in, in, w, y + r * out, out, column, finish);
+}
+
+// As `matmul`, of weights packed as (O / 16, I, 16).
+inline void packed_matmul(const float* x, int64_t rows, int64_t in, const float* w, int64_t out, float* y, Finish finish) {
+#pragma omp for schedule(static)
+    for (int64_t column = 0; column < out; column += 2 * kLanes)
+        if (out - column > kLanes) packed_panels<2>(x, rows, in, w, y, out, column, finish);
+        else packed_panels<1>(x, rows, in, w, y, out, column, finish);
+}
+
+// y (rows, O) from x (rows, I) · w (O, I)ᵀ. Called inside a parallel region; ends in a barrier.
+template <typename W>
+void matmul(const float* x, int64_t rows, int64_t in, const W* w, int64_t out, float* y, Finish finish) {
+    constexpr int64_t kColumns = 16;
+#pragma omp for schedule(static)
+    for (int64_t start = 0; start < out; start += kColumns) {
+        int64_t stop = std::min(start + kColumns, out), r = 0;
+        for (; r + 4 <= rows; r += 4) {
+            int64_t c = start;
+            for (; c + 4 <= stop; c += 4) panel<4, 4>(x + r * in, in, w, y + r * out, out, c, finish);
+            for (; c < stop; ++c) panel<4, 1>(x + r * in, in, w, y + r * out, out, c, finish);
+        }
+        for (; r < rows; ++r) {
+            int64_t c = start;
+            for (; c + kColumns <= stop; c += kColumns) panel<1, kColumns>(x + r * in, in, w, y + r * out, out, c, finish);
+            for (; c < stop; ++c) panel<1, 1>(x + r * in, in, w, y + r * out, out, c, finish);
+        }
+    }
+}
+
+}  // namespace
