@@ -1,7 +1,7 @@
 """Conversations from files and rows, and the batches that a supervised run trains on."""
 
 from cookhouse.data.config import ConversationsConfig, build_renderer, parse_train_on_what
-from cookhouse.data.conversations import conversations_from_rows, iter_conversations, read_conversations
+from cookhouse.data.conversations import conversations_from_rows, iter_conversations, iter_rows, read_conversations
 from cookhouse.data.datum import Reduction, datum_from_example
 from cookhouse.data.examples import Example, ExampleStatistics, Progress, example_statistics, render_examples
 from cookhouse.data.rows import Conversation, conversation_from_row
@@ -21,6 +21,7 @@ __all__ = [
     "datum_from_example",
     "example_statistics",
     "iter_conversations",
+    "iter_rows",
     "parse_train_on_what",
     "read_conversations",
     "render_examples",

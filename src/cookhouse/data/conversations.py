@@ -29,13 +29,23 @@ def read_conversations(path: str | os.PathLike[str], *, limit: int | None = None
 
 def iter_conversations(path: str | os.PathLike[str]) -> Iterator[Conversation]:
     """As `read_conversations`, one at a time; an empty file gives nothing."""
+    for source, row in iter_rows(path):
+        yield conversation_from_row(row, source)
+
+
+def iter_rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, object]]:
+    """The values of a UTF-8 JSON Lines file, each with its `file:line`; blank lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read, or, as `file:line: reason`, its first line that is not JSON.
+    """
     name = os.fspath(path)
     try:
         with Path(name).open("rb") as file:
             for number, line in _lines(file, name):
-                yield conversation_from_row(_json(line, f"{name}:{number}"), f"{name}:{number}")
+                yield f"{name}:{number}", _json(line, f"{name}:{number}")
     except FileNotFoundError as error:
-        raise InputError(f"{name} does not exist; give the path of a JSON Lines file of conversations") from error
+        raise InputError(f"{name} does not exist; give the path of a JSON Lines file") from error
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror or error}") from error
 

@@ -1,1 +1,33 @@
-"""Environments to learn in."""
+"""Environments: problems of one turn, games, and adapters for those of other libraries."""
+
+from cookhouse.envs.arithmetic import ArithmeticConfig, ArithmeticEnv, ArithmeticProblem
+from cookhouse.envs.code import CodeEnv, CodeGrading, CodeProblem
+from cookhouse.envs.dataset import EnvConfig, GroupDataset
+from cookhouse.envs.deepcoder import DeepCoderConfig
+from cookhouse.envs.math import MathConfig, MathEnv, MathProblem
+from cookhouse.envs.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
+from cookhouse.envs.prompting import Prompting
+from cookhouse.envs.python_functions import PythonFunctionsConfig
+from cookhouse.envs.rows import HubSplit, read_problems
+
+__all__ = [
+    "ArithmeticConfig",
+    "ArithmeticEnv",
+    "ArithmeticProblem",
+    "CodeEnv",
+    "CodeGrading",
+    "CodeProblem",
+    "DeepCoderConfig",
+    "EnvConfig",
+    "EnvFactoryGroupBuilder",
+    "GroupDataset",
+    "HubSplit",
+    "MathConfig",
+    "MathEnv",
+    "MathProblem",
+    "ProblemEnv",
+    "ProblemGroupBuilder",
+    "Prompting",
+    "PythonFunctionsConfig",
+    "read_problems",
+]

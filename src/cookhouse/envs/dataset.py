@@ -1,0 +1,125 @@
+"""Data sets of groups: problems in batches, in an order that the seed and the epoch decide."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import chz
+
+from cookhouse.envs.prompting import Prompting
+from cookhouse.errors import InputError
+from cookhouse.rl import EnvGroupBuilder
+
+P = TypeVar("P")
+
+
+class GroupDataset(Generic[P]):
+    """One group for each problem.
+
+    Batch `index` counts on over epochs: those from `len(dataset)` on are the second epoch's, in an order of its own.
+    What does not fill a last batch sits out one epoch; with the next shuffle it is other problems.
+
+    Raises:
+        InputError: there are no problems, or a batch is not between 1 and the number of them.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[P],
+        make_group: Callable[[P], EnvGroupBuilder],
+        *,
+        batch_size: int,
+        seed: int | None = 0,
+        n_batches: int | None = None,
+    ) -> None:
+        """`seed` None keeps the order of the problems, in one epoch as in the other."""
+        self.problems = problems
+        self._make_group = make_group
+        self._batch_size = batch_size
+        self._seed = seed
+        _check_size("batch_size", batch_size, len(problems))
+        num_full = len(problems) // batch_size
+        self._num_batches = num_full if n_batches is None else min(n_batches, num_full)
+        if self._num_batches < 1:
+            raise InputError(f"n_batches is {n_batches}; it must be at least 1")
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        """The groups of a batch. Raises `IndexError` below 0."""
+        if index < 0:
+            raise IndexError(f"batch {index}; batches count from 0")
+        epoch, batch = divmod(index, self._num_batches)
+        order = list(range(len(self.problems)))
+        if self._seed is not None:
+            random.Random(f"{self._seed}/{epoch}").shuffle(order)
+        chosen = order[batch * self._batch_size : (batch + 1) * self._batch_size]
+        return [self._make_group(self.problems[i]) for i in chosen]
+
+
+@chz.chz
+class EnvConfig:
+    """What every config of environments has: who is asked, and how much."""
+
+    model_name: str = chz.field(doc="Model whose tokenizer and chat format are used.")
+    renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
+    force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
+    system_prompt: str | None = chz.field(default=None, doc="First message of every conversation.")
+    batch_size: int = chz.field(default=128, doc="Groups in a batch.")
+    group_size: int = chz.field(default=16, doc="Rollouts of one problem.")
+    n_batches: int | None = chz.field(
+        default=None, doc="Batches in an epoch; default: as many as there are problems for."
+    )
+    n_train_samples: int | None = chz.field(default=None, doc="Use only so many problems; default: all.")
+    n_test_samples: int | None = chz.field(default=None, doc="Evaluate on only so many; default: all.")
+    seed: int = chz.field(default=0, doc="Seed of the order within each epoch.")
+
+    @property
+    def prompting(self) -> Prompting:
+        return Prompting(
+            model_name=self.model_name,
+            renderer_name=self.renderer_name,
+            force_renderer=self.force_renderer,
+            system_prompt=self.system_prompt,
+        )
+
+    def train_set(self, problems: Sequence[P], make_group: Callable[[P], EnvGroupBuilder]) -> "GroupDataset[P]":
+        """The first `n_train_samples` problems, shuffled by the seed. Raises `InputError` for an impossible size."""
+        _check_group_size(self.group_size)
+        return GroupDataset(
+            first(problems, self.n_train_samples, "n_train_samples"),
+            make_group,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            n_batches=self.n_batches,
+        )
+
+    def test_set(self, problems: Sequence[P], make_group: Callable[[P], EnvGroupBuilder]) -> "GroupDataset[P]":
+        """The first `n_test_samples` problems in their order, all in one batch."""
+        chosen = first(problems, self.n_test_samples, "n_test_samples")
+        return GroupDataset(chosen, make_group, batch_size=len(chosen), seed=None)
+
+
+def first(problems: Sequence[P], count: int | None, name: str) -> Sequence[P]:
+    """The first `count` problems, or all. Raises `InputError` if `count` is below 1."""
+    if count is not None and count < 1:
+        raise InputError(f"{name} is {count}; it must be at least 1")
+    return problems[:count]
+
+
+def _check_group_size(group_size: int) -> None:
+    if group_size < 1:
+        raise InputError(f"group_size is {group_size}; it must be at least 1")
+
+
+def _check_size(name: str, size: int, num_problems: int) -> None:
+    if not num_problems:
+        raise InputError("there are no problems; a data set needs at least one")
+    if size < 1:
+        raise InputError(f"{name} is {size}; it must be at least 1")
+    if size > num_problems:
+        raise InputError(
+            f"{name} is {size} and there are only {num_problems} problems; use {name}={num_problems} or less, or more "
+            "data"
+        )

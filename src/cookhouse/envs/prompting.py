@@ -1,0 +1,33 @@
+"""How an environment's text reaches the model, in a form that can be pickled and sent to another process."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from cookhouse.chat import Message, Renderer
+from cookhouse.data import build_renderer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompting:
+    """A model and its chat format. The renderer itself, with its tokenizer, is made once in each process."""
+
+    model_name: str
+    renderer_name: str | None = None
+    """None: the model's own."""
+    force_renderer: bool = False
+    system_prompt: str | None = None
+
+    @property
+    def renderer(self) -> Renderer:
+        """Raises `InputError` if the renderer is unknown or does not fit the model."""
+        return _renderer(self.model_name, self.renderer_name, self.force_renderer)
+
+    def ask(self, question: str) -> list[Message]:
+        """The conversation that starts with a question."""
+        asked: list[Message] = [{"role": "user", "content": question}]
+        return [{"role": "system", "content": self.system_prompt}, *asked] if self.system_prompt else asked
+
+
+@cache
+def _renderer(model_name: str, renderer_name: str | None, force: bool) -> Renderer:
+    return build_renderer(model_name, renderer_name, force=force)

@@ -1,0 +1,66 @@
+"""Order and size of data sets of groups."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.envs.answers import configured
+
+from cookhouse.envs import ArithmeticConfig, GroupDataset
+from cookhouse.errors import InputError
+
+pytestmark = pytest.mark.anyio
+
+
+def numbers(**options: Any) -> GroupDataset[int]:
+    make: Callable[[int], Any] = str
+    return GroupDataset(range(10), make, **options)
+
+
+def batches(dataset: GroupDataset[int], *, start: int = 0) -> list[Any]:
+    return [dataset.get_batch(start + index) for index in range(len(dataset))]
+
+
+def test_batches_are_the_same_at_every_call_and_cover_an_epoch() -> None:
+    """Catches an order that depends on what was asked before."""
+    dataset = numbers(batch_size=3)
+    first, second = batches(dataset), batches(dataset, start=3)
+    assert len(dataset) == 3
+    assert [dataset.get_batch(i) for i in (5, 0, 3)] == [second[2], first[0], second[0]]
+    assert len({item for batch in first for item in batch}) == 9
+    assert first == batches(numbers(batch_size=3))
+    assert first != second
+    assert first != batches(numbers(batch_size=3, seed=1))
+
+
+def test_without_a_seed_the_order_is_that_of_the_problems() -> None:
+    """Catches an evaluation whose problems move between rounds."""
+    dataset = numbers(batch_size=10, seed=None)
+    assert batches(dataset) == batches(dataset, start=1) == [[str(i) for i in range(10)]]
+
+
+def test_a_data_set_can_be_shrunk() -> None:
+    """Catches a smaller run that needs other data, and one that promises more batches than there are."""
+    assert len(numbers(batch_size=3, n_batches=2)) == 2
+    assert len(numbers(batch_size=3, n_batches=9)) == 3
+    assert numbers(batch_size=3, n_batches=2).get_batch(0) == numbers(batch_size=3).get_batch(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 11}, "only 10 problems; use batch_size=10 or less"),
+        ({"batch_size": 3, "n_batches": 0}, "n_batches is 0"),
+    ],
+)
+def test_an_impossible_size_is_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        numbers(**options)
+
+
+@pytest.mark.parametrize("name", ["n_train_samples", "n_test_samples", "group_size"])
+async def test_an_impossible_config_is_refused(name: str) -> None:
+    config = configured(ArithmeticConfig, **{name: 0})
+    with pytest.raises(InputError, match=f"{name} is 0; it must be at least 1"):
+        await config.build()
