@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
+from cookhouse.engine.activations import Activations
 from cookhouse.engine.attention import NAME as ATTENTION_NAME
-from cookhouse.engine.attention import AttentionLayout, AttentionShapes
+from cookhouse.engine.attention import AttentionLayout, AttentionShapes, PackedLayout
 from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.fused import fuse
 from cookhouse.engine.head import Head
@@ -55,6 +56,7 @@ class BaseModel:
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         self.head = Head(model.get_output_embeddings(), output_name)
         self._embedding: nn.Module = model.get_input_embeddings()
+        self.activations = Activations(self.decoder, device, self._one_sequence)
         self.cache_shape = self._probe()
 
     @classmethod
@@ -117,8 +119,15 @@ class BaseModel:
         """Final hidden states (N, H) of packed positions, before the output projection.
 
         Inside `torch.enable_grad` the embeddings carry gradient, so that backward reaches every adapter; run it inside
-        `routing` then, since a checkpointed layer computes its forward again.
+        `routing` then, since a layer may compute its forward again.
         """
+        if torch.is_grad_enabled():
+            self.activations.plan(len(tokens_N), self._hidden_bytes, segments)
+        return self._decode(tokens_N, positions_N, layout, segments)
+
+    def _decode(
+        self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
+    ) -> Tensor:
         embeddings_1NH = self._embedding(tokens_N.unsqueeze(0))
         if torch.is_grad_enabled() and not embeddings_1NH.requires_grad:
             embeddings_1NH = embeddings_1NH.requires_grad_()
@@ -128,6 +137,16 @@ class BaseModel:
             )
         hidden_NH: Tensor = output.last_hidden_state[0]
         return hidden_NH
+
+    @property
+    def _hidden_bytes(self) -> int:
+        return int(self.config.hidden_size) * self.dtype.itemsize
+
+    def _one_sequence(self, length: int, segments: Sequence[Segment]) -> Tensor:
+        """Final hidden states of a sequence of zeros."""
+        tokens_N = torch.zeros(length, dtype=torch.int64, device=self.device)
+        positions_N = torch.arange(length, device=self.device)
+        return self._decode(tokens_N, positions_N, PackedLayout([length], self.device), segments)
 
     @torch.no_grad()
     def _probe(self) -> CacheShape:

@@ -22,7 +22,16 @@ class BaseModels(Mapping[str, BaseModel]):
     `max_bytes` bounds their weights, and what is reserved for runs that train all weights; None bounds nothing.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, max_bytes: int | None) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        max_bytes: int | None,
+        *,
+        max_activation_bytes: int | None = None,
+    ) -> None:
+        """For `max_activation_bytes` see `Activations`."""
+        self.max_activation_bytes = max_activation_bytes
         self._device = device
         self._dtype = dtype
         self._max_bytes = max_bytes
@@ -109,10 +118,12 @@ class BaseModels(Mapping[str, BaseModel]):
             return
         transformers_logging.disable_progress_bar()  # the log of a server is no terminal
         try:
-            self._loaded[name] = BaseModel.load(name, self._device, self._dtype)
+            base = BaseModel.load(name, self._device, self._dtype)
         except InputError:
             del self._known[name]
             raise
+        base.activations.max_bytes = self.max_activation_bytes
+        self._loaded[name] = base
         _log.info("loaded %s on %s in %s", name, self._device, self._dtype)
 
     def drop(self, name: str) -> None:

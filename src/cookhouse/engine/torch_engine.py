@@ -49,13 +49,18 @@ class TorchEngine:
         precision: str | None = None,
         budget_tokens: int = _BUDGET_TOKENS,
         max_base_bytes: int | None = None,
+        max_activation_bytes: int | None = None,
     ) -> None:
-        """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit."""
+        """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit.
+
+        `max_activation_bytes` bounds what a training pass keeps for its backward, the rest is computed again (0: all of
+        it); None: half of the memory that is free when the pass begins.
+        """
         use_cores()
         self._device = choose_device(device)
         self._dtype = choose_dtype(precision, self._device)
         self._budget_tokens = budget_tokens
-        self._bases = BaseModels(self._device, self._dtype, max_base_bytes)
+        self._bases = BaseModels(self._device, self._dtype, max_base_bytes, max_activation_bytes=max_activation_bytes)
         self._samplers: dict[str, Sampler] = {}
         self._models: dict[str, Adapter | FullModel] = {}
         self._snapshots: dict[str, tuple[str, Weights]] = {}

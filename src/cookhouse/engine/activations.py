@@ -1,0 +1,86 @@
+"""What a training pass keeps for its backward: the activations of every decoder layer while they fit into memory, else
+of as many layers as fit; the others keep their input alone and are computed again.
+
+Legend: N packed positions of a pass.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from cookhouse.engine.lora import Segment, Weights
+from cookhouse.engine.memory import free_bytes
+
+_PROBE_TOKENS = 64
+_FREE_SHARE = 0.5
+"""Of the free memory; what a layer, the head and the gradients need while they are computed is in the other half."""
+
+Probe = Callable[[int, Sequence[Segment]], Tensor]
+"""Computes a pass over one sequence of some length, inside `torch.enable_grad`."""
+
+
+class Activations:
+    """The memory of one model's training passes. Gradients are the same to the bit, whatever is computed again."""
+
+    def __init__(self, decoder: nn.Module, device: torch.device, probe: Probe) -> None:
+        self.max_bytes: int | None = None
+        """Activations that a pass may keep; None: half of the memory that is free when it begins."""
+        self._layers: list[Any] = [m for m in decoder.modules() if isinstance(m, GradientCheckpointingLayer)]
+        self._constants = _storages((*decoder.parameters(), *decoder.buffers()))
+        self._device = device
+        self._probe = probe
+        self._bytes_per_token: dict[int, float] = {}
+        for layer in self._layers:
+            # What `activation_checkpointing_enable` of transformers sets; its name differs between versions.
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+
+    def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
+        """Choose for the pass that comes which layers compute again; return how many, the first ones.
+
+        `input_bytes` is what one token takes at the input of a layer.
+        """
+        limit = free_bytes(self._device) * _FREE_SHARE if self.max_bytes is None else self.max_bytes
+        excess = num_tokens * self._measured(segments) - limit
+        saving = num_tokens * max(self._measured(segments) / max(len(self._layers), 1) - input_bytes, 1)
+        num_recomputed = min(max(math.ceil(excess / saving), 0), len(self._layers))
+        self._recompute(num_recomputed)
+        return num_recomputed
+
+    def _recompute(self, num_layers: int) -> None:
+        for index, layer in enumerate(self._layers):
+            # Its own flag only: no module inside behaves as in training.
+            layer.gradient_checkpointing = layer.training = index < num_layers
+
+    def _measured(self, segments: Sequence[Segment]) -> float:
+        """Bytes of activations per token, seen once in a short pass for adapters of like rank."""
+        largest = max(segments, key=lambda segment: segment.weights.layout.num_parameters, default=None)
+        rank = 0 if largest is None else largest.weights.layout.spec.rank
+        bucket = rank.bit_length()
+        if bucket not in self._bytes_per_token:
+            self._bytes_per_token[bucket] = self._measure(None if largest is None else largest.weights)
+        return self._bytes_per_token[bucket]
+
+    def _measure(self, weights: Weights | None) -> float:
+        self._recompute(0)
+        seen: dict[int, int] = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            seen.update(_storages([tensor]))
+            return tensor
+
+        segments = [] if weights is None else [Segment(start=0, stop=_PROBE_TOKENS, weights=weights)]
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            hidden_NH = self._probe(_PROBE_TOKENS, segments)
+        del hidden_NH  # and with it the graph: until now nothing that was seen could be freed
+        return sum(size for pointer, size in seen.items() if pointer not in self._constants) / _PROBE_TOKENS
+
+
+def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """Size of the memory that each of some tensors lies in, by address."""
+    return {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
