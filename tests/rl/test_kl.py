@@ -55,6 +55,17 @@ def test_clipping_by_hand() -> None:
     assert clip_metrics(DATA, OTHER, low=0.7, high=2.0) == {"optim/clip_frac": 1 / 4}
 
 
+def test_clipping_of_sequences_by_hand() -> None:
+    # Mean d of the first datum 0.25, so ratio 0.78 on its three tokens; of the second −0.5, so 1.65 on its one.
+    assert clip_metrics(DATA, OTHER, low=0.7, high=1.2, is_per_datum=True) == {"optim/clip_frac": 1 / 4}
+    assert clip_metrics(DATA, OTHER, low=0.8, high=2.0, is_per_datum=True) == {"optim/clip_frac": 3 / 4}
+    unsampled = datum_of([0, 0], [0, 0], [0, 0])
+    assert clip_metrics([unsampled, *DATA], [[0, 0], *OTHER], low=0.7, high=1.2, is_per_datum=True) == {
+        "optim/clip_frac": 1 / 4
+    }
+    assert clip_metrics([unsampled], [[0, 0]], low=0.7, high=1.2, is_per_datum=True) == {}
+
+
 def test_nothing_sampled_gives_no_figure() -> None:
     # A mean over nothing would be NaN, or a made-up 0.
     unsampled = [datum_of([0, 0], [0, 0], [0, 0])]

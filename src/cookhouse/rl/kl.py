@@ -42,14 +42,25 @@ def kl_metrics(
 
 
 def clip_metrics(
-    data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[ArrayLike], *, low: float, high: float
+    data_D: Sequence[tinker.Datum],
+    logprobs_D_T: Sequence[ArrayLike],
+    *,
+    low: float,
+    high: float,
+    is_per_datum: bool = False,
 ) -> dict[str, float]:
     """`optim/clip_frac`: share of sampled tokens whose ratio exp(lp − q) is below `low` or above `high`.
 
     Nothing if no token was sampled; errors as above. Such a ratio would be clipped, whether or not the sign of the
-    advantage makes the clipped side count.
+    advantage makes the clipped side count. With `is_per_datum` the ratio of every token is that of its datum, exp of
+    the mean of lp − q over the datum's sampled tokens, as gspo has it.
     """
-    ratio_M = np.exp(-_log_ratios(data_D, logprobs_D_T))
+    d_M = _log_ratios(data_D, logprobs_D_T)
+    if is_per_datum:
+        counts_D = [int((datum.loss_fn_inputs["mask"].to_numpy() > 0).sum()) for datum in data_D]
+        parts_D = np.split(d_M, np.cumsum(counts_D)[:-1])
+        d_M = np.concatenate([np.full(part.size, part.mean()) for part in parts_D if part.size] or [d_M])
+    ratio_M = np.exp(-d_M)
     return {"optim/clip_frac": float(np.mean((ratio_M < low) | (ratio_M > high)))} if ratio_M.size else {}
 
 

@@ -11,9 +11,13 @@ from cookhouse.training.client import TrainingClient
 from cookhouse.training.objective import answered_datums
 from cookhouse.training.work import Work
 
-CLIPPED_LOSSES = frozenset({"ppo", "cispo", "gspo"})
-"""Losses that bound the ratio of new to old probability; the service's own bounds are these, if none are given."""
-DEFAULT_CLIP = (0.8, 1.2)
+CLIPPED_LOSSES: Mapping[str, Mapping[str, float]] = {
+    "ppo": {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+    "cispo": {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0},
+    "gspo": {},
+}
+"""Losses that bound the ratio of new to old probability, with the service's own bounds; gspo's are not published, and
+where none are known no clipped share is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +48,13 @@ class PolicyLoss:
         losses = [output.metrics["loss:sum"] for _, output in parts if "loss:sum" in output.metrics]
         if len(losses) == len(parts):
             metrics[keys.POLICY_LOSS] = float(sum(losses))
-        if self.loss_fn in CLIPPED_LOSSES:
-            low = self.config.get("clip_low_threshold", DEFAULT_CLIP[0])
-            high = self.config.get("clip_high_threshold", DEFAULT_CLIP[1])
-            metrics |= clip_metrics(data_D, logprobs_D_T, low=low, high=high)
+        bounds = {**CLIPPED_LOSSES[self.loss_fn], **self.config} if self.loss_fn in CLIPPED_LOSSES else {}
+        if "clip_low_threshold" in bounds and "clip_high_threshold" in bounds:
+            metrics |= clip_metrics(
+                data_D,
+                logprobs_D_T,
+                low=bounds["clip_low_threshold"],
+                high=bounds["clip_high_threshold"],
+                is_per_datum=self.loss_fn == "gspo",
+            )
         return metrics
