@@ -61,4 +61,4 @@ def _sort_key(value: Any) -> str:
     """The same text for numbers that are equal."""
     if isinstance(value, (bool, int, float)) and value == int(value):
         return str(int(value))
-    return repr([_sort_key(item) for item in value] if isinstance(value, list) else value)
+    return repr([_sort_key(item) for item in value] if isinstance(value, (list, tuple)) else value)
