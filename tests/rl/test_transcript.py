@@ -128,7 +128,12 @@ def test_a_conversation_costs_its_length_once() -> None:
     assert value["trajectories"][0]["turns"][1]["observation"] == {"shared": 1001, "tokens": [6]}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"format": 2}', '{"format": 1, "trajectories": 5}'])
+NO_TOKENS = group_to_json(GROUP).replace('"tokens":[6]', '"tokens":["six"]')
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "null", '{"format": 2}', '{"format": 1, "trajectories": 5}', NO_TOKENS, NO_TOKENS[:-1]]
+)
 def test_what_is_no_group_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="transcript"):
         group_from_json(text)

@@ -35,7 +35,10 @@ class StepResult:
 
 
 class Env(Protocol):
-    """One episode, used once and never reset. Observations and actions are tokens."""
+    """One episode, used once and never reset. Observations and actions are tokens.
+
+    One that has an async `close()` (`Closable`) is closed when its group is over.
+    """
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
         """The first prompt, and where an action ends."""

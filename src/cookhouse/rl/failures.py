@@ -11,6 +11,8 @@ from cookhouse.rl.trajectory import RolloutFailure
 class RolloutStrategy:
     """How often a member is attempted, and how many members a group cannot do without.
 
+    What fails for the whole group (`make_envs` at first, `compute_group_rewards`) fails it at once.
+
     Raises:
         InputError: a number below 1.
     """

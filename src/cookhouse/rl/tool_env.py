@@ -19,7 +19,8 @@ class ToolEnv:
     """A message environment. A message with calls is answered by their results, in order; one without ends the episode.
 
     A call that cannot be read, names no tool, or comes after the `max_calls_per_message` first ones is answered by an
-    error text. Steps report `tool_calls` and `tool_errors`, counts per turn.
+    error text. Steps report `tool_calls` and `tool_errors`, counts per turn. How long a model may go on calling is for
+    `RolloutLimits` to say.
 
     Raises:
         InputError: two tools have the same name.

@@ -55,7 +55,9 @@ def group_from_json(text: str) -> TrajectoryGroup:
             failures=tuple(RolloutFailure(**failure) for failure in value["failures"]),
             seconds=value["seconds"],
         )
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another shape
         raise InputError(f"not the transcript of a group: {type(error).__name__}: {error}") from error
 
 

@@ -91,7 +91,7 @@ class RolloutLog:
             raise _unreadable(path, error) from error
         kept = [found for found in zip(rows, ids, groups, strict=True) if found[2].version <= step]
         if len(kept) < len(rows):
-            write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row, _, _ in kept))
+            write_whole(path, "".join(json.dumps(row) + "\n" for row, _, _ in kept))
         return {group_id: group for _, group_id, group in kept}
 
     def _rows(self, path: Path) -> list[dict[str, Any]]:
