@@ -15,11 +15,12 @@ from typing import Generic, TypeVar
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading.sandbox.isolation import Isolation, Walls, possible_walls
 from cookhouse.grading.sandbox.limits import Limits
-from cookhouse.grading.sandbox.sandbox import Execution, Program
-from cookhouse.grading.sandbox.warm_worker import WarmWorker
+from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
+from cookhouse.grading.sandbox.warm_worker import WarmWorker, WorkerEndedError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_LOST = Execution(outcome=Outcome.KILLED, status=None, stdout=b"", stderr=b"", seconds=0.0)
 
 
 class LocalSandbox:
@@ -62,7 +63,7 @@ class LocalSandbox:
         return self._isolation
 
     async def run(self, program: Program) -> Execution:
-        """Run to the end; cancellation kills the run. Raises ServiceError if the worker fails twice in a row."""
+        """Run to the end; cancellation kills the run. Raises ServiceError if no worker starts."""
         return await self._in_slot(lambda slot: slot.run(program))
 
     async def run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
@@ -128,10 +129,10 @@ class _Slot:
         self._is_stopping = False
 
     def run(self, program: Program) -> Execution:
-        return self._again_if_broken(lambda: self._run(program))
+        return self._again_if_broken(lambda: self._run(program), _LOST)
 
     def run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
-        return self._again_if_broken(lambda: self._run_pair(program, judge))
+        return self._again_if_broken(lambda: self._run_pair(program, judge), (_LOST, _LOST))
 
     def open(self) -> None:
         self._is_stopping = False
@@ -171,18 +172,15 @@ class _Slot:
             self._workers[role] = self._start_worker()
         return self._workers[role]
 
-    def _again_if_broken(self, task: Callable[[], _T]) -> _T:
-        """A worker may have been killed between two runs; a new one that fails too is an error."""
-        try:
-            return task()
-        except ServiceError as error:
-            _logger.warning("%s; starting another", error)
-            self.close()
-        try:
-            return task()
-        except ServiceError:
-            self.close()
-            raise
+    def _again_if_broken(self, task: Callable[[], _T], lost: _T) -> _T:
+        """A worker may be killed between two runs; a program that loses a second one is taken to be the cause."""
+        for _ in range(2):
+            try:
+                return task()
+            except WorkerEndedError as error:
+                _logger.warning("%s; starting another", error)
+                self.close()
+        return lost
 
 
 class _Run(Generic[_T]):

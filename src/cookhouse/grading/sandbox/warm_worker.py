@@ -24,6 +24,10 @@ _START_SECONDS = 30.0
 _GRACE_SECONDS = 5.0  # beyond a run's own limit, before the worker is given up
 
 
+class WorkerEndedError(ServiceError):
+    """The worker's process is gone: something killed it, or it could not clean up after a program."""
+
+
 class WarmWorker:
     """Not for two threads at once, except `stop` and `kill`. Raises ServiceError where the process cannot start."""
 
@@ -74,7 +78,7 @@ class WarmWorker:
         return self._process.pid
 
     def start(self, program: Program, peer: socket.socket | None = None) -> None:
-        """Begin a run; `peer` becomes the program's descriptor 3. ServiceError if the worker died; then close it."""
+        """Begin a run; `peer` becomes the program's descriptor 3. WorkerEndedError if the worker died: close it."""
         header: dict[str, Any] = {"run": dataclasses.asdict(program.limits), "modules": dict(program.modules)}
         self._control.settimeout(_GRACE_SECONDS)
         source = program.source.encode(errors="surrogatepass")
@@ -82,15 +86,15 @@ class WarmWorker:
             with self._sending:
                 send_frame(self._control, header, (source, program.stdin), () if peer is None else (peer.fileno(),))
         except OSError as error:
-            raise ServiceError(f"a sandbox worker ended: {error}") from error
+            raise WorkerEndedError(f"a sandbox worker ended: {error}") from error
 
     def finish(self, program: Program) -> Execution:
-        """Wait for the run's end. Raises ServiceError if the worker dies; then close it."""
+        """Wait for the run's end. Raises WorkerEndedError if the worker dies; then close it."""
         self._control.settimeout(program.limits.wall_seconds + _GRACE_SECONDS)
         try:
             report, (stdout, stderr), _ = receive_frame(self._control)
         except (OSError, EOFError) as error:
-            raise ServiceError(f"a sandbox worker ended during a run: {error}") from error
+            raise WorkerEndedError(f"a sandbox worker ended during a run: {error}") from error
         return Execution(
             outcome=_outcome(report["end"], report["status"], stderr),
             status=report["status"] if report["end"] is None else None,
