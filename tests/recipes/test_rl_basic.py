@@ -175,8 +175,8 @@ async def test_settings_that_make_no_sense_are_refused(
 
 
 def test_defaults_depend_on_the_model() -> None:
-    tiny, other = resolve(Config()), resolve(Config(**{"model_name": "Qwen/Qwen3-8B"}))
+    tiny, other = resolve(Config()), resolve(chz.replace(Config(), model_name="Qwen/Qwen3-8B"))
     assert tiny.renderer_name == "human_ai"
     assert (other.batch_size, other.group_size, other.learning_rate, other.max_tokens) == (128, 16, 4e-5, 256)
     assert resolve(tiny) == tiny
-    assert chz.asdict(resolve(Config(**{"batch_size": 4})))["batch_size"] == 4
+    assert chz.asdict(resolve(chz.replace(Config(), batch_size=4)))["batch_size"] == 4

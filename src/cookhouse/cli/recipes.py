@@ -23,7 +23,8 @@ def describe(recipe: Annotated[str, typer.Argument(help="Name of a recipe, such 
     """Show a recipe's stages and settings."""
     chosen = find_recipe(recipe)
     typer.echo(f"{chosen.name}: {chosen.description}\n")
-    typer.echo(chosen.workflow.describe())
+    stages = chosen.workflow
+    typer.echo(f"one flat file, without stages: {chosen.file}" if stages is None else stages.describe())
     typer.echo("\nsettings")
     for field in config_fields(chosen):
         typer.echo(f"  {field.name} = {field.default}")

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from cookhouse.errors import UnknownNameError
+from cookhouse.recipes import flat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +20,10 @@ class Recipe:
     aliases: tuple[str, ...]
     description: str
     module: str
-    """Holds `Config`, `resolve`, `workflow`, `execute` and `dry_run`; importing it loads no SDK."""
+    """Holds `Config`, `resolve`, `workflow`, `execute` and `dry_run`, or what `cookhouse.recipes.flat` says; importing it
+    loads no SDK."""
+    is_flat: bool = False
+    """Whether it is one file to be read, with training written out in it: there are no stages."""
 
     @property
     def config_class(self) -> type[Any]:
@@ -31,18 +37,25 @@ class Recipe:
 
     @property
     def workflow(self) -> Any:
-        """The stages, as a `cookhouse.workflows.Workflow`; loads the SDK."""
-        return import_module(self.module).workflow()
+        """The stages, as a `cookhouse.workflows.Workflow`; loads the SDK. None for a flat recipe."""
+        return None if self.is_flat else import_module(self.module).workflow()
 
     @property
     def execute(self) -> Callable[..., Any]:
         """Runs a resolved config; `cookhouse.recipes.run` calls it."""
-        return import_module(self.module).execute  # type: ignore[no-any-return]
+        module = import_module(self.module)
+        return partial(flat.execute, self.name, module) if self.is_flat else module.execute
 
     @property
     def dry_run(self) -> Callable[[Any], Any]:
         """Looks at data, tokenizer and plan without a training request."""
-        return import_module(self.module).dry_run  # type: ignore[no-any-return]
+        module = import_module(self.module)
+        return partial(flat.dry_run, self.name, module) if self.is_flat else module.dry_run
+
+    @property
+    def file(self) -> Path:
+        """Where its code is."""
+        return Path(str(import_module(self.module).__file__))
 
 
 _ALL = (
@@ -57,6 +70,25 @@ _ALL = (
         aliases=(),
         description="Reinforcement learning on word problems: bundled arithmetic, or GSM8K.",
         module="cookhouse.recipes.rl_basic",
+    ),
+    Recipe(
+        name="rl_loop",
+        aliases=(),
+        description="The same on arithmetic, as one flat file to read, copy and change.",
+        module="cookhouse.recipes.rl_loop",
+        is_flat=True,
+    ),
+    Recipe(
+        name="math_rl",
+        aliases=(),
+        description="Reinforcement learning on mathematics: arithmetic, GSM8K, MATH, DeepMath or Polaris.",
+        module="cookhouse.recipes.math_rl",
+    ),
+    Recipe(
+        name="code_rl",
+        aliases=(),
+        description="Reinforcement learning on programs, rewarded by running their tests in a sandbox.",
+        module="cookhouse.recipes.code_rl",
     ),
 )
 

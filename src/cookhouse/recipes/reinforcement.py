@@ -1,20 +1,24 @@
 """Settings that every reinforcement recipe has, and how they become a workflow. The recipes add their environments."""
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import chz
 
 from cookhouse.errors import InputError
-from cookhouse.recipes.training_config import TrainingConfig, check_at_least, common_plan
+from cookhouse.recipes.training_config import TrainingConfig, check_at_least, common_plan, decide
 
 if TYPE_CHECKING:
+    from cookhouse.rl import RLDatasetBuilder
     from cookhouse.telemetry import Telemetry
     from cookhouse.training import Connect, Interrupt, PolicyLoss
     from cookhouse.workflows import (
         DryRunReport,
         MakeData,
+        OpenSampler,
         ReinforcementPlan,
         ReinforcementState,
         RunResult,
@@ -72,6 +76,22 @@ class ReinforcementConfig(TrainingConfig):
     )
     eval_temperature: float = chz.field(default=1.0, doc="Of sampling in evaluations; 0 is greedy.")
 
+    @property
+    def env_settings(self) -> dict[str, Any]:
+        """What every config of environments is told."""
+        return {
+            "model_name": self.model_name,
+            "renderer_name": self.renderer_name,
+            "force_renderer": self.force_renderer,
+            "batch_size": self.batch_size,
+            "group_size": self.group_size,
+            "n_batches": self.n_batches,
+            "n_train_samples": self.n_train_samples,
+            "seed": self.seed,
+        }
+
+
+C = TypeVar("C", bound=ReinforcementConfig)
 
 _AT_LEAST = {
     "batch_size": 1,
@@ -87,7 +107,7 @@ _AT_LEAST = {
 }
 
 
-def check(config: ReinforcementConfig) -> None:
+def _check(config: ReinforcementConfig) -> None:
     """See that the settings that every recipe has make sense together.
 
     Raises:
@@ -121,53 +141,79 @@ def check(config: ReinforcementConfig) -> None:
         raise InputError(f"dro_beta is for dro, not for {config.loss_fn}")
 
 
-def workflow() -> "Workflow[ReinforcementState]":
-    """The stages of a reinforcement run."""
-    from cookhouse.workflows import REINFORCEMENT
+@dataclass(frozen=True, kw_only=True)
+class ReinforcementRecipe(Generic[C]):
+    """A reinforcement recipe, but for its config class: its defaults and its environments."""
 
-    return REINFORCEMENT
+    name: str
+    defaults: Callable[[C], Mapping[str, Any]]
+    """Values by field for what the config leaves at None."""
+    environments: "Callable[[C, OpenSampler], RLDatasetBuilder]"
+    """Of a resolved config; the second argument opens a sampler of another model, once rollouts run."""
+    check: Callable[[C], None] = lambda _: None
+    """Refuses what only this recipe knows to be wrong."""
+
+    def resolve(self, config: C) -> C:
+        """The config with every default decided; one that is resolved already comes back as it is.
+
+        Raises:
+            InputError: a value is out of range, or does not go with the others.
+        """
+        decided = decide(config, self.name, **self.defaults(config))
+        _check(decided)
+        self.check(decided)
+        return decided
+
+    def workflow(self) -> "Workflow[ReinforcementState]":
+        """The stages of a reinforcement run."""
+        from cookhouse.workflows import REINFORCEMENT
+
+        return REINFORCEMENT
+
+    async def execute(
+        self,
+        config: C,
+        *,
+        connect: "Connect",
+        telemetry: "Telemetry",
+        interrupt: "Interrupt",
+        ask: Callable[[str], str] | None,
+    ) -> "RunResult":
+        """Run a resolved config. Raises as `cookhouse.recipes.run`."""
+        from cookhouse.workflows import (
+            REINFORCEMENT,
+            ReinforcementState,
+            choose_folder,
+            reinforcement_result,
+            run_workflow,
+        )
+
+        start = time.monotonic()
+        plan = self._plan(config, ask)
+        state = ReinforcementState(
+            telemetry=telemetry,
+            interrupt=interrupt,
+            service=connect,
+            plan=plan,
+            choice=choose_folder(plan.folder),
+        )
+        await run_workflow(REINFORCEMENT, state)
+        return reinforcement_result(state, num_samples=config.num_samples, seconds=time.monotonic() - start)
+
+    def dry_run(self, config: C) -> "DryRunReport":
+        """Read and count, by the stages that a run begins with."""
+        from cookhouse.workflows import dry_run_reinforcement
+
+        # Whether a folder that exists may be used is checked; what would be asked about it is left to the run.
+        return dry_run_reinforcement(self._plan(self.resolve(config), lambda _: "delete"))
+
+    def _plan(self, config: C, ask: Callable[[str], str] | None) -> "ReinforcementPlan":
+        return _make_plan(config, self.name, partial(self.environments, config), ask)
 
 
-async def execute_plan(
-    plan: "ReinforcementPlan",
-    *,
-    connect: "Connect",
-    telemetry: "Telemetry",
-    interrupt: "Interrupt",
-    num_samples: int,
-) -> "RunResult":
-    """Run a plan. Raises as `cookhouse.recipes.run`."""
-    from cookhouse.workflows import (
-        REINFORCEMENT,
-        ReinforcementState,
-        choose_folder,
-        reinforcement_result,
-        run_workflow,
-    )
-
-    start = time.monotonic()
-    state = ReinforcementState(
-        telemetry=telemetry,
-        interrupt=interrupt,
-        service=connect,
-        plan=plan,
-        choice=choose_folder(plan.folder),
-    )
-    await run_workflow(REINFORCEMENT, state)
-    return reinforcement_result(state, num_samples=num_samples, seconds=time.monotonic() - start)
-
-
-def dry_run_plan(plan: "ReinforcementPlan") -> "DryRunReport":
-    """What a plan would do, found without a service."""
-    from cookhouse.workflows import dry_run_reinforcement
-
-    return dry_run_reinforcement(plan)
-
-
-def make_plan(
+def _make_plan(
     config: ReinforcementConfig, recipe: str, make_data: "MakeData", ask: Callable[[str], str] | None
 ) -> "ReinforcementPlan":
-    """The plan of a decided config with a recipe's environments."""
     from cookhouse.rl import RolloutLimits, RolloutStrategy
     from cookhouse.training import AdvantageSpec, Sampling, StepPlan
     from cookhouse.workflows import ReinforcementPlan

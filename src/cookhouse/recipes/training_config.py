@@ -92,7 +92,7 @@ def decide(config: C, recipe: str, **otherwise: Any) -> C:
     """
     chosen = {name: value for name, value in otherwise.items() if getattr(config, name) is None}
     chosen.setdefault("renderer_name", config.renderer_name or default_renderer(config.model_name))
-    chosen.setdefault("log_path", config.log_path or _new_log_path(recipe))
+    chosen.setdefault("log_path", config.log_path or new_log_path(recipe))
     decided: C = chz.replace(config, **chosen)
     check_at_least(decided, _AT_LEAST)
     rate = decided.learning_rate
@@ -156,7 +156,8 @@ def _folder_spec(config: TrainingConfig, recipe: str, ask: Callable[[str], str] 
     )
 
 
-def _new_log_path(recipe: str) -> str:
+def new_log_path(recipe: str) -> str:
+    """A folder under runs/ that does not exist yet."""
     first = f"runs/{recipe}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     candidates = chain([first], (f"{first}-{number}" for number in count(2)))
     return next(path for path in candidates if not Path(path).exists())

@@ -1,0 +1,161 @@
+"""Reinforcement learning in one file, with nothing but the `tinker` SDK and a renderer: to be read, copied and changed.
+
+    problems ──one `sample` each──► answers ──grade──► rewards ──minus the group's mean──► advantages ──► datums
+        ▲                                                                                                 │
+        └───────── sampler with the new weights ◄───────── optim_step ◄───────── forward_backward ◄───────┘
+
+It is `rl_basic` without evaluation, checkpoints, resumption and overlap, and gives the same losses to the last bit.
+
+    python -m cookhouse.recipes.rl_loop max_steps=20 group_size=8
+"""
+
+import json
+import random
+import re
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import chz
+import numpy as np
+
+from cookhouse.assets import TINY_MODEL, data_file
+from cookhouse.catalog import default_renderer
+from cookhouse.recipes.flat import settle
+
+if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
+    import tinker
+
+    from cookhouse.chat import Renderer
+    from cookhouse.training import Connect
+
+
+@chz.chz
+class Config:
+    """Settings of the recipe; their defaults teach arithmetic to the embedded model."""
+
+    model_name: str = chz.field(default=TINY_MODEL, doc="Base model: a name or folder that the service knows.")
+    renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
+    dataset_path: str | None = chz.field(
+        default=None, doc="JSONL of question and answer, a whole number; default: bundled arithmetic."
+    )
+    batch_size: int = chz.field(default=16, doc="Problems per step.")
+    group_size: int = chz.field(default=16, doc="Answers sampled to each problem.")
+    max_tokens: int = chz.field(default=8, doc="Tokens of an answer at most.")
+    learning_rate: float = chz.field(default=2e-3, doc="Of the first step; from there linearly to 0.")
+    max_steps: int = chz.field(default=30, doc="Steps at most; there is one pass over the problems.")
+    lora_rank: int = chz.field(default=32, doc="Rank of the LoRA adapter.")
+    seed: int = chz.field(default=0, doc="Seed of the order, of the adapter and of sampling.")
+    log_path: str | None = chz.field(default=None, doc="Folder of the run; default: a new one under runs/.")
+    base_url: str | None = chz.field(
+        default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
+    )
+
+
+def resolve(config: Config) -> Config:
+    """The config with every default decided; `InputError` for one that cannot be used."""
+    is_tiny = config.model_name == TINY_MODEL
+    renderer_name = config.renderer_name or ("human_ai" if is_tiny else default_renderer(config.model_name))
+    return settle("rl_loop", chz.replace(config, renderer_name=renderer_name))
+
+
+def load(config: Config) -> "tuple[Renderer, list[list[tuple[str, str]]]]":
+    """The renderer, and of each step its questions with their answers."""
+    from cookhouse.data import build_renderer
+    from cookhouse.envs.rows import read_problems, text_field
+
+    path = config.dataset_path or data_file("arithmetic/train.jsonl")
+    problems = read_problems(path, lambda row: (text_field(row, "question"), text_field(row, "answer")))
+    random.Random(f"{config.seed}/0").shuffle(problems)  # of epoch 0: there is no other
+    num_steps = min(config.max_steps, len(problems) // config.batch_size)
+    batches = [problems[step * config.batch_size :][: config.batch_size] for step in range(num_steps)]
+    return build_renderer(config.model_name, config.renderer_name), batches
+
+
+def grade(renderer: "Renderer", tokens: Sequence[int], expected: str) -> float:
+    """1 for the right number; a tenth less for what is no number, or did not end by itself."""
+    from cookhouse.chat import Termination, text_of
+
+    message, termination = renderer.parse_response(tokens)
+    answer = text_of(message).strip()
+    is_number = re.fullmatch(r"-?\d{1,30}", answer) is not None
+    is_well_formed = is_number and termination != Termination.MALFORMED
+    return 0.1 * (float(is_well_formed) - 1.0) + float(is_number and int(answer) == int(expected))
+
+
+def make_datum(prompt: "tinker.ModelInput", answer: "tinker.types.SampledSequence", advantage: float) -> "tinker.Datum":
+    """Position t predicts token t + 1, so inputs drop the last token and targets the first; prompts have no advantage."""
+    import tinker
+
+    tokens = [*prompt.to_ints(), *answer.tokens]
+    unsampled = [0.0] * (prompt.length - 1)
+    targets = {
+        "target_tokens": np.array(tokens[1:], dtype=np.int64),
+        "logprobs": np.array([*unsampled, *(answer.logprobs or ())], dtype=np.float32),
+        "advantages": np.array([*unsampled, *[advantage] * len(answer.tokens)], dtype=np.float32),
+    }
+    return tinker.Datum(
+        model_input=tinker.ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={name: tinker.TensorData.from_numpy(values) for name, values in targets.items()},
+    )
+
+
+async def train(config: Config, connect: "Connect") -> str:
+    """Train, write metrics.jsonl, and return the tinker:// path of the trained weights."""
+    import tinker
+
+    from cookhouse.rl import derive_seed
+
+    assert config.log_path is not None
+    renderer, batches = load(config)
+    service = await connect()  # a `tinker.ServiceClient`
+    trainer = await service.create_lora_training_client(config.model_name, rank=config.lora_rank, seed=config.seed)
+    for step, batch in enumerate(batches):
+        start = time.perf_counter()
+
+        # Ask the present weights: one request for all answers to a problem, and no waiting yet.
+        sampler = await trainer.save_weights_and_get_sampling_client()
+        groups = []
+        for number, (question, expected) in enumerate(batch):
+            prompt = renderer.build_generation_prompt([{"role": "user", "content": question}])
+            group_seed = int(np.random.SeedSequence((config.seed, step, number, 0)).generate_state(1)[0])
+            params = tinker.SamplingParams(
+                max_tokens=config.max_tokens,
+                stop=renderer.get_stop_sequences(),
+                seed=derive_seed(group_seed, turn=0, member=0),
+            )
+            groups.append((prompt, expected, sampler.sample(prompt, config.group_size, params)))
+
+        # Reward the answers; the advantage of each is what it earned above the mean of its group.
+        rewards_PG, data_D = [], []
+        for prompt, expected, request in groups:
+            answers = (await request).sequences
+            rewards_G = np.array([grade(renderer, answer.tokens, expected) for answer in answers])
+            advantages_G = rewards_G - rewards_G.mean()
+            data_D += [make_datum(prompt, answers[i], advantages_G[i]) for i in range(len(answers))]
+            rewards_PG.append(rewards_G)
+
+        # One update: both requests are under way before either is answered.
+        learning_rate = config.learning_rate * (1.0 - step / len(batches))
+        forward_backward = trainer.forward_backward(data_D, "importance_sampling")
+        optim_step = trainer.optim_step(tinker.AdamParams(learning_rate=learning_rate, beta2=0.95, eps=1e-8))
+        output, _ = await forward_backward, await optim_step
+
+        metrics = {
+            "step": step,
+            "env/all/reward/total": float(np.mean(rewards_PG)),
+            "optim/loss": output.metrics["loss:sum"],
+            "optim/lr": learning_rate,
+            "time/step_seconds": time.perf_counter() - start,
+        }
+        with (Path(config.log_path) / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics) + "\n")
+        print(f"step {step + 1} of {len(batches)}: mean reward {np.mean(rewards_PG):.3f}", flush=True)  # noqa: T201
+    return (await trainer.save_weights_for_sampler("final")).path
+
+
+if __name__ == "__main__":
+    import_module("cookhouse.cli").main(["run", "rl_loop", *sys.argv[1:]])  # starts the embedded engine if need be
