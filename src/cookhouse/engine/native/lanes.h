@@ -146,8 +146,8 @@ inline void exponentials(const float* x, int64_t n, float scale, float shift, fl
 // Scratch memory of one thread, kept from call to call.
 class Scratch {
    public:
+    std::vector<float>& part(int64_t slot) { return parts_[slot]; }
     float* take(int64_t slot, int64_t n) {
-        if (int64_t(parts_.size()) <= slot) parts_.resize(slot + 1);
         if (int64_t(parts_[slot].size()) < n) parts_[slot].resize(n);
         return parts_[slot].data();
     }
@@ -158,7 +158,7 @@ class Scratch {
     }
 
    private:
-    std::vector<std::vector<float>> parts_;
+    std::vector<float> parts_[10];
 };
 
 inline Scratch& scratch() {
