@@ -91,6 +91,8 @@ class SampleRequest:
     base_model: str
     snapshot_id: str | None
     prompt_T: NDArray[np.int64]
+    owner: str = ""
+    """Requests of different owners share no cached prefix: how fast one is answered tells nothing of the others'."""
     num_samples: int = 1
     max_tokens: int | None = None
     """None: up to the model's context."""

@@ -141,6 +141,7 @@ class Sampling:
                 request_id=future.request_id,
                 base_model=sampler.base_model,
                 snapshot_id=None if snapshot is None else snapshot.snapshot_id,
+                owner=sampler.owner,
             )
         except InputError as error:
             self._futures.finish(future, Result.of_error(error))

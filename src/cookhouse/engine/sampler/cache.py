@@ -53,7 +53,7 @@ class _Group:
     rows_SC: Tensor
     positions_SC: Tensor
     slots_SL: Tensor
-    """Slots of each context; past its end, any slot: no query sees that far."""
+    """Slots of each context; past its end, its first: no query sees that far."""
 
 
 class PagedLayout:
@@ -149,8 +149,11 @@ def _make_group(
     pieces: Sequence[Piece], rows: Sequence[int], contexts: Sequence[Tensor], device: torch.device
 ) -> _Group:
     offsets_C = torch.arange(pieces[0].stop - pieces[0].start)
+    padded_SL = torch.nn.utils.rnn.pad_sequence(list(contexts), batch_first=True, padding_value=-1)
+    # A hidden key still takes part: what is not finite in another sequence's slot would spread.
+    slots_SL = torch.where(padded_SL < 0, padded_SL[:, :1], padded_SL)
     return _Group(
         (torch.tensor(rows).unsqueeze(1) + offsets_C).to(device),
         (torch.tensor([piece.start for piece in pieces]).unsqueeze(1) + offsets_C).to(device),
-        torch.nn.utils.rnn.pad_sequence(list(contexts), batch_first=True).to(device),
+        slots_SL.to(device),
     )

@@ -3,6 +3,7 @@
 Legend: B sequences whose next token is chosen.
 """
 
+import math
 import secrets
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class Sampler:
         )
         self._runner = Runner(base, num_blocks, _BLOCK_SIZE, is_native=is_native)
         self._requests: dict[str, _Request] = {}
+        self._base_roots: dict[str, int] = {}
+        """Root of what each owner computes under the bare base model: from 0 down, so that no serial is met."""
 
     @property
     def has_work(self) -> bool:
@@ -88,7 +91,9 @@ class Sampler:
             seed=seed,
             stop_tokens=stop_tokens,
             stop_strings=stop_strings,
-            root=0 if weights is None else weights.serial,
+            root=self._base_roots.setdefault(request.owner, -len(self._base_roots))
+            if weights is None
+            else weights.serial,
             num_forks=request.num_samples - 1,
         )
         state.live.append(sequence)
@@ -120,7 +125,8 @@ class Sampler:
             return []
         sequences, rows = self._fork(ready)
         self._choose(sequences, reading.logits_BV[rows])
-        return self._finish(sequences)
+        failed = self._fail(sequences)
+        return failed + self._finish([s for s in sequences if s.request.request_id in self._requests])
 
     def _fork(self, ready: Seq[Piece]) -> tuple[list[Sequence], list[int]]:
         """Sequences whose next token is due, with the row of its logits; a prompt just read gives all its samples."""
@@ -149,6 +155,21 @@ class Sampler:
             sequence.tokens.append(token)
             sequence.logprobs.append(logprob)
             sequence.is_stopped = token in sequence.stop_tokens or self._ends_in_stop_string(sequence)
+
+    def _fail(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
+        """Drop the requests of sequences whose logits were not finite; the error of each."""
+        outputs = []
+        for sequence in sequences:
+            request_id = sequence.request.request_id
+            if math.isfinite(sequence.logprobs[-1]) or request_id not in self._requests:
+                continue
+            self.cancel(request_id)
+            error = InputError(
+                f"the model's output after {len(sequence.tokens) - 1} tokens is not finite, so that no token can be "
+                "chosen: its weights have diverged; sample from an earlier checkpoint, and train at a lower learning rate"
+            )
+            outputs.append(SampleOutput(request_id=request_id, error=error))
+        return outputs
 
     def _ends_in_stop_string(self, sequence: Sequence) -> bool:
         if not sequence.stop_strings:

@@ -20,7 +20,7 @@ class Sequence:
     stop_tokens: frozenset[int]
     stop_strings: tuple[str, ...]
     root: int = 0
-    """Whose keys and values it computes: the serial of its weights, 0 for the bare base model."""
+    """Whose keys and values it computes: the serial of its weights; for the bare base model 0 or less, by owner."""
     num_cached: int = 0
     """Positions whose keys and values are in the cache."""
     blocks: list[int] = field(default_factory=list)

@@ -24,7 +24,7 @@ class SampleShape:
 
 
 def decode_sample(
-    request: types.SampleRequest, *, request_id: str, base_model: str, snapshot_id: str | None
+    request: types.SampleRequest, *, request_id: str, base_model: str, snapshot_id: str | None, owner: str = ""
 ) -> tuple[SampleRequest, SampleShape]:
     """The engine's request. Whether prompt and lengths fit the model is for the engine to say.
 
@@ -57,6 +57,7 @@ def decode_sample(
         base_model=base_model,
         snapshot_id=snapshot_id,
         prompt_T=prompt_T,
+        owner=owner,
         num_samples=request.num_samples,
         max_tokens=params.max_tokens,
         temperature=params.temperature,
