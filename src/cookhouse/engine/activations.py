@@ -72,7 +72,7 @@ class Activations:
 
         def pack(tensor: Tensor) -> Tensor:
             seen.update(_storages([tensor]))
-            return tensor
+            return tensor.detach()  # the tensor itself would be held by its own graph, for ever
 
         segments = [] if weights is None else [Segment(start=0, stop=_PROBE_TOKENS, weights=weights)]
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

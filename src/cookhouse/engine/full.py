@@ -58,6 +58,19 @@ class FullWeights:
         return cls(layout, flat, BaseModel(name, model, read_tokenizer(name), device))
 
 
+class _Collector:
+    """Adds what backward finds to the gradient of the request that is running, in fp32."""
+
+    # Parameters hold it through their hooks, where Python's collector does not look: it must not refer to them.
+    def __init__(self) -> None:
+        self.views: Mapping[str, Tensor] = {}
+
+    def add(self, name: str, parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        self.views[name].add_(parameter.grad)
+        parameter.grad = None
+
+
 class FullModel(Trained):
     """A run that trains every weight. `params` is fp32; passes compute in the precision of the engine."""
 
@@ -65,10 +78,10 @@ class FullModel(Trained):
         super().__init__(params=params)
         self.base = base
         self.layout = layout
-        self._request_gradient: Mapping[str, Tensor] = {}
+        self._collector = _Collector()
         for name, parameter in base.parameters.items():
             parameter.requires_grad_(True)
-            parameter.register_post_accumulate_grad_hook(partial(self._add, name))  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(partial(self._collector.add, name))  # type: ignore[no-untyped-call]
 
     @classmethod
     def load(cls, name: str, device: torch.device, dtype: torch.dtype) -> "FullModel":
@@ -120,16 +133,11 @@ class FullModel(Trained):
     def _collect(self, forward_only: bool) -> Iterator[Tensor | None]:
         """A flat fp32 gradient that backward adds to, None if there is no backward."""
         gradient = None if forward_only else torch.zeros_like(self.gradient)
-        self._request_gradient = {} if gradient is None else self.layout.views(gradient)
+        self._collector.views = {} if gradient is None else self.layout.views(gradient)
         try:
             yield gradient
         finally:
-            self._request_gradient = {}
-
-    def _add(self, name: str, parameter: Tensor) -> None:
-        assert parameter.grad is not None
-        self._request_gradient[name].add_(parameter.grad)
-        parameter.grad = None
+            self._collector.views = {}
 
 
 def read_flat(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, FullLayout, Tensor]:
