@@ -1,5 +1,6 @@
 """Catches a loss whose value or gradient differs from its formula, computed here position by position in float64."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from cookhouse.engine.contract import ForwardBackward, TrainingDatum
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.losses import LOSSES, loss_inputs
 
 LENGTHS = (4, 7, 1)
@@ -124,3 +126,34 @@ def test_defaults_are_the_published_ones() -> None:
         "dro": {"beta": 0.05},
         "gspo": {"clip_low_threshold": 0.9997, "clip_high_threshold": 1.0004},
     }
+
+
+def test_losses_and_options_that_share_a_pass_are_each_their_own(qwen3_folder: str) -> None:
+    """Would catch a loss, an option or an input of one request used for its neighbors in the pass."""
+    options: list[tuple[str, dict[str, float | str]]] = [
+        ("cross_entropy", {}),
+        ("ppo", {"clip_high_threshold": 1.05}),
+        ("ppo", {"clip_low_threshold": 0.5, "clip_high_threshold": 3.0}),
+        ("dro", {"beta": 0.05}),
+        ("dro", {"beta": 2.0}),
+        ("gspo", {"clip_low_threshold": 0.2, "clip_high_threshold": 5.0}),
+        ("cispo", {}),
+        ("importance_sampling", {}),
+    ]
+    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    requests = []
+    for index, (loss_fn, config) in enumerate(options):
+        engine.create_model(str(index), qwen3_folder, LoraSpec(rank=2 + index, seed=index))
+        requests.append(dataclasses.replace(_request(loss_fn, config), model_id=str(index)))
+    for pairs in ([(request,) for request in requests], [tuple(requests)]):
+        outputs = [output for group in pairs for output in engine.forward_backward(group)]
+        losses = [output.metrics["loss:sum"] for output in outputs if isinstance(output, ForwardBackwardOutput)]
+        gradients = [engine._adapter(str(index)).gradient.clone() for index in range(len(options))]
+        for index in range(len(options)):
+            engine._adapter(str(index)).gradient.zero_()
+        if len(pairs) > 1:
+            alone = losses, gradients
+    assert losses == pytest.approx(alone[0], rel=1e-5)
+    assert len({round(loss, 4) for loss in losses}) == len(options)
+    for together, separate in zip(gradients, alone[1], strict=True):
+        torch.testing.assert_close(together, separate, rtol=1e-4, atol=1e-5 * float(separate.abs().max()))

@@ -77,6 +77,21 @@ def test_a_batch_split_over_passes_and_calls_equals_one_call(qwen3_folder: str) 
     torch.testing.assert_close(gradients[2], gradients[0], rtol=1e-5, atol=scale)
 
 
+def test_a_sequence_longer_than_the_budget_still_trains(qwen3_folder: str) -> None:
+    """Would catch a budget that refuses, cuts or drops what cannot be split."""
+    data_D = random_datums([300, 9])
+    results = []
+    for budget in (4096, 32):
+        engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", budget_tokens=budget)
+        engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
+        (output,) = _run(engine, _request("m", data_D))
+        results.append((output, engine._adapter("m").gradient))
+    (whole, gradient), (split, split_gradient) = results
+    assert split.metrics["loss:sum"] == pytest.approx(whole.metrics["loss:sum"], rel=1e-6)
+    assert [len(logprobs) for logprobs in split.logprobs_D] == [300, 9]
+    torch.testing.assert_close(split_gradient, gradient, rtol=1e-5, atol=1e-6 * float(gradient.abs().max()))
+
+
 def test_tenants_of_unequal_rank_and_parts_in_one_call_equal_one_at_a_time(
     engine: TorchEngine, add_model: AddModel
 ) -> None:
