@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 
-def settle(recipe: str, config: C) -> C:
-    """The config with a run folder.
+def settle(recipe: str, config: C, **chosen: Any) -> C:
+    """The config with what was chosen, and with a run folder.
 
     Raises:
         InputError: a whole number is out of range.
@@ -35,7 +35,8 @@ def settle(recipe: str, config: C) -> C:
         least = 0 if name == "seed" else 1
         if isinstance(value, int) and value < least:
             raise InputError(f"{name} is {value}; it must be at least {least}")
-    return chz.replace(config, log_path=settings["log_path"] or new_log_path(recipe))
+    settled: C = chz.replace(config, **chosen, log_path=settings["log_path"] or new_log_path(recipe))
+    return settled
 
 
 async def execute(recipe: str, module: ModuleType, config: Any, *, connect: "Connect", **_: Any) -> "RunResult":
@@ -95,9 +96,7 @@ def _folder_spec(recipe: str, config: Any) -> "FolderSpec":
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"log_path {path} exists, and {recipe} never continues a run; choose another")
     settings = chz.asdict(config)
-    return FolderSpec(
-        path=path, recipe=recipe, config=settings, seed=config.seed, behavior="raise", free_fields=(), ask=None
-    )
+    return FolderSpec(path=path, recipe=recipe, config=settings, seed=config.seed, behavior="raise", free_fields=())
 
 
 def _result(spec: "FolderSpec", folder: "RunFolder", sampler_path: str, seconds: float) -> "RunResult":

@@ -20,8 +20,8 @@ class Recipe:
     aliases: tuple[str, ...]
     description: str
     module: str
-    """Holds `Config`, `resolve`, `workflow`, `execute` and `dry_run`, or what `cookhouse.recipes.flat` says; importing it
-    loads no SDK."""
+    """Holds `Config`, `resolve`, `workflow`, `execute` and `dry_run`, or what `cookhouse.recipes.flat` says. Importing
+    it loads no SDK."""
     is_flat: bool = False
     """Whether it is one file to be read, with training written out in it: there are no stages."""
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from cookhouse.assets import TINY_MODEL, data_file
 from cookhouse.catalog import default_renderer
+from cookhouse.errors import InputError
 from cookhouse.recipes.flat import settle
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
@@ -39,9 +40,7 @@ class Config:
 
     model_name: str = chz.field(default=TINY_MODEL, doc="Base model: a name or folder that the service knows.")
     renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
-    dataset_path: str | None = chz.field(
-        default=None, doc="JSONL of question and answer, a whole number; default: bundled arithmetic."
-    )
+    dataset_path: str | None = chz.field(default=None, doc="JSONL of question and answer; default: bundled arithmetic.")
     batch_size: int = chz.field(default=16, doc="Problems per step.")
     group_size: int = chz.field(default=16, doc="Answers sampled to each problem.")
     max_tokens: int = chz.field(default=8, doc="Tokens of an answer at most.")
@@ -50,16 +49,13 @@ class Config:
     lora_rank: int = chz.field(default=32, doc="Rank of the LoRA adapter.")
     seed: int = chz.field(default=0, doc="Seed of the order, of the adapter and of sampling.")
     log_path: str | None = chz.field(default=None, doc="Folder of the run; default: a new one under runs/.")
-    base_url: str | None = chz.field(
-        default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
-    )
+    base_url: str | None = chz.field(default=None, doc="Address of the service; default: see the README.")
 
 
 def resolve(config: Config) -> Config:
     """The config with every default decided; `InputError` for one that cannot be used."""
-    is_tiny = config.model_name == TINY_MODEL
-    renderer_name = config.renderer_name or ("human_ai" if is_tiny else default_renderer(config.model_name))
-    return settle("rl_loop", chz.replace(config, renderer_name=renderer_name))
+    own_renderer = "human_ai" if config.model_name == TINY_MODEL else default_renderer(config.model_name)
+    return settle("rl_loop", config, renderer_name=config.renderer_name or own_renderer)
 
 
 def load(config: Config) -> "tuple[Renderer, list[list[tuple[str, str]]]]":
@@ -71,6 +67,8 @@ def load(config: Config) -> "tuple[Renderer, list[list[tuple[str, str]]]]":
     problems = read_problems(path, lambda row: (text_field(row, "question"), text_field(row, "answer")))
     random.Random(f"{config.seed}/0").shuffle(problems)  # of epoch 0: there is no other
     num_steps = min(config.max_steps, len(problems) // config.batch_size)
+    if num_steps == 0:
+        raise InputError(f"batch_size is {config.batch_size} and there are only {len(problems)} problems; set it lower")
     batches = [problems[step * config.batch_size :][: config.batch_size] for step in range(num_steps)]
     return build_renderer(config.model_name, config.renderer_name), batches
 
@@ -87,19 +85,19 @@ def grade(renderer: "Renderer", tokens: Sequence[int], expected: str) -> float:
 
 
 def make_datum(prompt: "tinker.ModelInput", answer: "tinker.types.SampledSequence", advantage: float) -> "tinker.Datum":
-    """Position t predicts token t + 1, so inputs drop the last token and targets the first; prompts have no advantage."""
-    import tinker
+    """Position t predicts token t + 1: inputs drop the last token, targets the first. The prompt has no advantage."""
+    from tinker import Datum, ModelInput, TensorData
 
     tokens = [*prompt.to_ints(), *answer.tokens]
     unsampled = [0.0] * (prompt.length - 1)
-    targets = {
-        "target_tokens": np.array(tokens[1:], dtype=np.int64),
-        "logprobs": np.array([*unsampled, *(answer.logprobs or ())], dtype=np.float32),
-        "advantages": np.array([*unsampled, *[advantage] * len(answer.tokens)], dtype=np.float32),
-    }
-    return tinker.Datum(
-        model_input=tinker.ModelInput.from_ints(tokens[:-1]),
-        loss_fn_inputs={name: tinker.TensorData.from_numpy(values) for name, values in targets.items()},
+    advantages = [*unsampled, *[advantage] * len(answer.tokens)]
+    return Datum(
+        model_input=ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={
+            "target_tokens": TensorData.from_numpy(np.array(tokens[1:], dtype=np.int64)),
+            "logprobs": TensorData.from_numpy(np.array([*unsampled, *(answer.logprobs or ())], dtype=np.float32)),
+            "advantages": TensorData.from_numpy(np.array(advantages, dtype=np.float32)),
+        },
     )
 
 
