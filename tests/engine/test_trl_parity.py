@@ -49,7 +49,8 @@ def _ours(engine: TorchEngine, rows: list[dict[str, list[int]]]) -> list[float]:
                 tokens_T=np.array(row["input_ids"][:-1]),
                 loss_fn_inputs={
                     "target_tokens": np.array(row["input_ids"][1:]),
-                    "weights": np.array([label != -100 for label in row["labels"][1:]], np.float32) / num_trained,
+                    "weights": np.array([label != -100 for label in row["labels"][1:]], np.float32)
+                    / np.float32(num_trained),
                 },
             )
             for row in batch
