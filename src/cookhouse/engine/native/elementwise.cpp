@@ -9,15 +9,20 @@ namespace {
 // y = x · weight / rms(x); y may be x.
 inline void normalize(const float* x, const float* weight, float eps, int64_t n, float* y) {
     float factor = 1.0f / std::sqrt(dot(x, x, n) / float(n) + eps);
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor * weight[i];
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) store(y + i, load(x + i) * factor * load(weight + i));
+    for (; i < n; ++i) y[i] = x[i] * factor * weight[i];
 }
 
 // dx = f · (w dy) - x · f³ · mean(x w dy), f = 1 / rms(x). `dy` is overwritten with w dy; dx may be dy.
 inline void normalize_backward(const float* x, const float* weight, float eps, int64_t n, float* dy, float* dx) {
     float factor = 1.0f / std::sqrt(dot(x, x, n) / float(n) + eps);
-    for (int64_t i = 0; i < n; ++i) dy[i] *= weight[i];
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) store(dy + i, load(dy + i) * load(weight + i));
+    for (; i < n; ++i) dy[i] *= weight[i];
     float shared = dot(x, dy, n) / float(n) * factor * factor;
-    for (int64_t i = 0; i < n; ++i) dx[i] = factor * (dy[i] - x[i] * shared);
+    for (i = 0; i + kLanes <= n; i += kLanes) store(dx + i, (load(dy + i) - load(x + i) * shared) * factor);
+    for (; i < n; ++i) dx[i] = (dy[i] - x[i] * shared) * factor;
 }
 
 template <typename T>
@@ -43,25 +48,36 @@ void norm_backward(const T* x, const float* weight, float eps, int64_t rows, int
     }
 }
 
-// Heads of each row, normalized if there is a weight, with their halves rotated: x cos + rotate_half(x) sin.
+// out = x cos + rotate_half(x) sin, where rotating turns (a, b) into (-b, a); the other way round for the gradient.
+inline void turn(const float* x, const float* cos, const float* sin, int64_t dim, bool back, float* out) {
+    int64_t half = dim / 2, i = 0;
+    const float *b = x + half, *cos_b = cos + half, *sin_b = sin + half;
+    for (; i + kLanes <= half; i += kLanes) {
+        Vec xa = load(x + i), xb = load(b + i), sa = load(sin + i), sb = load(sin_b + i);
+        store(out + i, xa * load(cos + i) + (back ? xb * sb : -(xb * sa)));
+        store(out + half + i, xb * load(cos_b + i) + (back ? -(xa * sa) : xa * sb));
+    }
+    for (; i < half; ++i) {
+        float xa = x[i], xb = b[i], sa = sin[i], sb = sin_b[i];
+        out[i] = xa * cos[i] + (back ? xb * sb : -(xb * sa));
+        out[half + i] = xb * cos_b[i] + (back ? -(xa * sa) : xa * sb);
+    }
+}
+
+// Heads of each row, normalized if there is a weight, with their halves rotated.
 template <typename T>
 void rotate(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows, int64_t heads, int64_t dim, T* y) {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; ++r) {
-        float* buffer = scratch().take(0, 4 * dim);
+        float *buffer = scratch().take(0, 4 * dim), *normed = buffer + 2 * dim, *out = buffer + 3 * dim;
         const float *c = wide(cos + r * dim, dim, buffer), *s = wide(sin + r * dim, dim, buffer + dim);
-        for (int64_t h = 0; h < heads; ++h) {
-            int64_t at = (r * heads + h) * dim, half = dim / 2;
-            const float* in = wide(x + at, dim, buffer + 2 * dim);
+        for (int64_t at = r * heads * dim; at < (r + 1) * heads * dim; at += dim) {
+            const float* in = wide(x + at, dim, normed);
             if (weight) {
-                normalize(in, weight, eps, dim, buffer + 2 * dim);
-                in = buffer + 2 * dim;
+                normalize(in, weight, eps, dim, normed);
+                in = normed;
             }
-            float* out = buffer + 3 * dim;
-            for (int64_t i = 0; i < half; ++i) {
-                out[i] = in[i] * c[i] - in[i + half] * s[i];
-                out[i + half] = in[i + half] * c[i + half] + in[i] * s[i + half];
-            }
+            turn(in, c, s, dim, false, out);
             put(out, dim, y + at);
         }
     }
@@ -71,17 +87,11 @@ template <typename T>
 void rotate_backward(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows, int64_t heads, int64_t dim, const T* dy, T* dx) {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; ++r) {
-        float* buffer = scratch().take(0, 5 * dim);
+        float *buffer = scratch().take(0, 5 * dim), *out = buffer + 4 * dim;
         const float *c = wide(cos + r * dim, dim, buffer), *s = wide(sin + r * dim, dim, buffer + dim);
-        for (int64_t h = 0; h < heads; ++h) {
-            int64_t at = (r * heads + h) * dim, half = dim / 2;
-            const float* gradient = wide(dy + at, dim, buffer + 2 * dim);
-            float* out = buffer + 3 * dim;
-            for (int64_t i = 0; i < half; ++i) {
-                out[i] = gradient[i] * c[i] + gradient[i + half] * s[i + half];
-                out[i + half] = gradient[i + half] * c[i + half] - gradient[i] * s[i];
-            }
-            if (weight) normalize_backward(wide(x + at, dim, buffer + 4 * dim), weight, eps, dim, out, out);
+        for (int64_t at = r * heads * dim; at < (r + 1) * heads * dim; at += dim) {
+            turn(wide(dy + at, dim, buffer + 2 * dim), c, s, dim, true, out);
+            if (weight) normalize_backward(wide(x + at, dim, buffer + 3 * dim), weight, eps, dim, out, out);
             put(out, dim, dx + at);
         }
     }
@@ -124,14 +134,15 @@ void gate_backward(const T* gate, const T* up, int64_t size, const T* dy, T* dga
     }
 }
 
-// Logarithm of the sum of the exponentials of each row.
+// Logarithm of the sum of the exponentials of each row: in double, since a logit less this may be close to zero.
 template <typename T>
-void log_sum_exp(const T* logits, int64_t rows, int64_t n, float* sums) {
+void log_sum_exp(const T* logits, int64_t rows, int64_t n, double* sums) {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; ++r) {
         float* buffer = scratch().take(0, n);
         const float* row = wide(logits + r * n, n, buffer);
-        float most = largest(row, n), total = 0, powers[kChunk];
+        float most = largest(row, n), powers[kChunk];
+        double total = 0;
         for (int64_t start = 0; start < n; start += kChunk) {
             int64_t count = std::min(kChunk, n - start);
             exponentials(row + start, count, 1.0f, most, powers);
@@ -178,7 +189,7 @@ void softmax_backward(T* logits, int64_t rows, int64_t n, const int64_t* first, 
     extern "C" void gate_backward_##SUFFIX(const T* g, const T* up, int64_t size, const T* dy, T* dgate, T* dup) {                    \
         gate_backward(g, up, size, dy, dgate, dup);                                                                                   \
     }                                                                                                                                 \
-    extern "C" void log_sum_exp_##SUFFIX(const T* logits, int64_t rows, int64_t n, float* sums) {                                     \
+    extern "C" void log_sum_exp_##SUFFIX(const T* logits, int64_t rows, int64_t n, double* sums) {                                    \
         log_sum_exp(logits, rows, n, sums);                                                                                           \
     }                                                                                                                                 \
     extern "C" void softmax_backward_##SUFFIX(T* logits, int64_t rows, int64_t n, const int64_t* first, const int64_t* tokens,        \
