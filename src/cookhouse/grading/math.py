@@ -72,4 +72,4 @@ def _as_number(text: str) -> fractions.Fraction | None:
 @functools.cache
 def _sandbox() -> LocalSandbox:
     """Workers with `math-verify` loaded; apart from those for code, which have no use for it."""
-    return LocalSandbox(preload=("math_verify",))
+    return LocalSandbox(preload=("math_verify",), modules=harness_modules("mathematics"))

@@ -3,17 +3,21 @@
 from cookhouse.grading.sandbox.isolation import Isolation, Walls
 from cookhouse.grading.sandbox.limits import Limits
 from cookhouse.grading.sandbox.local import LocalSandbox, default_sandbox
+from cookhouse.grading.sandbox.modal import ModalSandbox
 from cookhouse.grading.sandbox.sandbox import Execution, Outcome, PairingSandbox, Program, Sandbox, standalone_source
+from cookhouse.grading.sandbox.sandbox_fusion import SandboxFusion
 
 __all__ = [
     "Execution",
     "Isolation",
     "Limits",
     "LocalSandbox",
+    "ModalSandbox",
     "Outcome",
     "PairingSandbox",
     "Program",
     "Sandbox",
+    "SandboxFusion",
     "Walls",
     "default_sandbox",
     "standalone_source",

@@ -9,7 +9,7 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
@@ -28,7 +28,8 @@ class LocalSandbox:
 
     Usable from any event loop and thread. Workers start with the first run that needs them. `walls` other than None
     are used as they are; None takes the best that this system allows, and logs a warning where those leave something
-    unprotected. `preload` names modules that programs import often, such as numpy.
+    unprotected. `preload` names modules that programs import often, such as numpy;
+    `modules` are those of `Program.modules` that workers load when they start, not with the first program.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class LocalSandbox:
         num_workers: int | None = None,
         walls: Walls | None = None,
         preload: Sequence[str] = (),
+        modules: Mapping[str, str] | None = None,
         disk_bytes: int = Limits.disk_bytes,
     ) -> None:
         count = num_workers if num_workers is not None else os.cpu_count() or 1
@@ -45,6 +47,7 @@ class LocalSandbox:
         self._walls = walls
         self._isolation: Isolation | None = None
         self._preload = tuple(preload)
+        self._modules = dict(modules or {})
         self._disk_bytes = disk_bytes
         self._lock = threading.Lock()
         self._closed = False
@@ -102,19 +105,19 @@ class LocalSandbox:
             if self._isolation is None:
                 return self._start_first()
             walls = self._isolation.walls
-        return WarmWorker(walls, self._disk_bytes, self._preload)
+        return WarmWorker(walls, self._disk_bytes, self._preload, self._modules)
 
     def _start_first(self) -> WarmWorker:
         """A worker with the best walls that stand; these are then used for all, and stated once."""
         *better, last = possible_walls() if self._walls is None else [self._walls]
         for walls in better:
             try:
-                worker = WarmWorker(walls, self._disk_bytes, self._preload)
+                worker = WarmWorker(walls, self._disk_bytes, self._preload, self._modules)
                 break
             except ServiceError as error:
                 _logger.info("%s", error)
         else:
-            worker = WarmWorker(last, self._disk_bytes, self._preload)
+            worker = WarmWorker(last, self._disk_bytes, self._preload, self._modules)
         self._isolation = worker.isolation
         _logger.log(logging.WARNING if worker.isolation.missing else logging.INFO, "code sandbox: %s", worker.isolation)
         return worker

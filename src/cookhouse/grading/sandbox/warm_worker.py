@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class WorkerEndedError(ServiceError):
 class WarmWorker:
     """Not for two threads at once, except `stop` and `kill`. Raises ServiceError where the process cannot start."""
 
-    def __init__(self, walls: Walls, disk_bytes: int, preload: Sequence[str]) -> None:
+    def __init__(self, walls: Walls, disk_bytes: int, preload: Sequence[str], modules: Mapping[str, str]) -> None:
         self._walls = walls
         self._folder = tempfile.mkdtemp(prefix="cookhouse-sandbox-")
         self._sending = threading.Lock()
@@ -41,6 +41,7 @@ class WarmWorker:
             "folder": self._folder,
             "disk_bytes": disk_bytes,
             "preload": list(preload),
+            "modules": dict(modules),
             "path": str(_PACKAGE.parent),
         }
         code = f"import sys; sys.path.insert(0, {settings['path']!r}); import worker.zygote; worker.zygote.main()"

@@ -69,6 +69,7 @@ class Zygote:
                 "LANG": "C.UTF-8",
             }
         )
+        self._load(settings["modules"])
         gc.disable()
         gc.freeze()
         self._baseline = resident_bytes(os.getpid())
@@ -81,9 +82,7 @@ class Zygote:
 
     def _run(self, header: dict[str, Any], blobs: list[bytes], peer: int | None) -> None:
         source, stdin = blobs
-        if header["modules"] != self._modules:  # the caller's own, run once and then shared by the forks
-            load_modules(header["modules"])
-            self._modules = header["modules"]
+        self._load(header["modules"])
         execution = Execution(header["run"], self._control)
         execution.start(
             source.decode(),
@@ -97,6 +96,12 @@ class Zygote:
         report, outputs = execution.collect()
         self._empty_folder()
         send_frame(self._control, report, outputs)
+
+    def _load(self, modules: dict[str, str]) -> None:
+        """Modules of the pool's owner: run once, and then part of every fork."""
+        changed = {name: text for name, text in modules.items() if self._modules.get(name) != text}
+        load_modules(changed)
+        self._modules.update(changed)
 
     def _raise_walls(self) -> Confinement:
         is_linux = sys.platform == "linux"

@@ -1,0 +1,149 @@
+"""What equals what a test expects, and in which time."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cookhouse.grading.comparison import is_same_text, is_same_value
+from cookhouse.grading.harness.plain import dumps, loads
+
+_LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(allow_nan=False)
+)
+_KEYS = st.integers() | st.text() | st.booleans() | st.tuples(st.integers(), st.text())
+_VALUES = st.recursive(
+    _LEAVES
+    | st.sets(_KEYS)
+    | st.frozensets(_KEYS)
+    | st.decimals(allow_nan=False)
+    | st.fractions()
+    | st.dates()
+    | st.times(),
+    lambda inner: st.lists(inner) | st.dictionaries(_KEYS, inner) | st.tuples(inner, inner),
+    max_leaves=20,
+)
+
+
+@given(_VALUES)
+def test_plain_values_survive(value: Any) -> None:
+    """Catches a value or type that changes on its way between judge and solution."""
+    result = loads(dumps(value))
+    assert result == value
+    assert type(result) is type(value)
+
+
+@given(_VALUES)
+def test_a_value_equals_itself(value: Any) -> None:
+    """Catches right answers that are refused, such as sets written in another order."""
+    assert is_same_value(dumps(value), value)
+
+
+@given(_VALUES, _VALUES)
+def test_equality_is_python_s(left: Any, right: Any) -> None:
+    """Catches a comparison that takes what differs for equal."""
+    if is_same_value(dumps(left), right):
+        assert _with_lists(left) == _with_lists(right)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ((1, 2), [1, 2]),
+        ([(1,)], [[1]]),
+        (1, 1.0),
+        (True, 1),
+        ({2: 1, 1.0: 2}, {1: 2, 2: 1}),
+        ({1, 2}, {2.0, 1.0}),
+        (range(2), range(2)),
+    ],
+)
+def test_equal_values(value: Any, expected: Any) -> None:
+    assert is_same_value(dumps(value), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([1, 2], {1, 2}),
+        (1, "1"),
+        (None, 0),
+        ([], None),
+        ({"a": 1}, {"a": 2}),
+        (float("nan"), 1.0),
+        ([1], [1, 2]),
+        ("set", {1}),
+    ],
+)
+def test_different_values(value: Any, expected: Any) -> None:
+    assert not is_same_value(dumps(value), expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null null",
+        '{"handle": 0}',
+        '{"a": 1, "b": 2}',
+        '{"set": 3}',
+        '{"dict": [[1]]}',
+        "[" * 100_000,
+        '{"int": []}',
+        "9" * 5000,
+    ],
+)
+def test_what_the_harness_never_writes_equals_nothing(text: str) -> None:
+    """Catches an exception in the process that trains, raised by what a solution printed."""
+    assert not is_same_value(text, [1])
+
+
+def test_numbers_of_one_hash_take_no_time() -> None:
+    """Catches a set or dictionary built from a solution's output: these would take minutes."""
+    many = "[" + ",".join(str(i * ((1 << 61) - 1)) for i in range(40_000)) + "]"
+    start = time.process_time()
+    assert not is_same_value('{"set": ' + many + "}", {1})
+    assert not is_same_text(many.replace(",", " "), "1")
+    assert time.process_time() - start < 5.0
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [("8", "8\n"), ("1 2 \n3", "1 2\n3\n\n"), ("1.0 2", "1 2.0"), ("a  b", "a b"), ("", "\n"), ("1e3", "1000")],
+)
+def test_same_text(printed: str, expected: str) -> None:
+    assert is_same_text(printed, expected)
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("8", "9"),
+        ("1\n2", "1 2"),
+        ("12", "1 2"),
+        ("a b", "ab"),
+        ("NaN", "1"),
+        ("A", "a"),
+        ("", "0"),
+        ("1e999999999999", "1"),
+    ],
+)
+def test_different_text(printed: str, expected: str) -> None:
+    assert not is_same_text(printed, expected)
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_with_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_lists(item) for key, item in value.items()}
+    return value

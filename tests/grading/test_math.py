@@ -1,0 +1,112 @@
+"""Mathematical answers: extraction, equality, and expressions that would never end."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from cookhouse.grading import extract_math_answer, grade_math
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("so \\boxed{42}.", "42"),
+        ("\\boxed{1} no, \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
+        ("He has 3.\n#### 1,234\n", "1,234"),
+        ("#### 5 apples\nthat is all", "5 apples"),
+        ("\\boxed{never closed", None),
+        ("the answer is 42", None),
+        ("####", None),
+        ("", None),
+    ],
+)
+def test_extraction(text: str, answer: str | None) -> None:
+    """Catches an answer cut at an inner brace, or a first attempt taken for the last."""
+    assert extract_math_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("\\boxed{42}", "42"),
+        ("#### 1234", "#### 1,234"),
+        ("1{,}000{,}000", "1000000"),
+        ("42.0", "42"),
+        ("1/2", "0.5"),
+        ("\\frac{1}{2}", "0.5"),
+        ("\\dfrac12", "\\frac{1}{2}"),
+        ("1 + x", "x+1"),
+        ("(x-1)(x+1)", "x^2-1"),
+        ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3,\\frac{\\pi}{2})"),
+        ("\\text{Evelyn}", "Evelyn"),
+        ("\\{2, 1\\}", "\\{1, 2\\}"),
+        ("$5$", "5"),
+    ],
+)
+async def test_equal_answers(answer: str, expected: str) -> None:
+    """Catches right answers that earn nothing."""
+    assert await grade_math(answer, expected)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("41", "42"),
+        ("1/0", "1"),
+        ("", "0"),
+        ("\\boxed{}", "0"),
+        ("x", "x+1"),
+        ("12", "1, 2"),
+        ("(1, 2)", "(2, 1)"),
+        ("42 or 43", "42"),
+        ("\\text{True}", "1"),
+        ("\\frac{", "1"),
+        ("9" * 5000, "9"),
+        ("import os", "1"),
+    ],
+)
+async def test_different_answers(answer: str, expected: str) -> None:
+    """Catches wrong or broken answers that earn a reward."""
+    assert not await grade_math(answer, expected)
+
+
+@pytest.mark.parametrize("answer", ["9^{9^{9^{9}}}", "(10^{10^{10}})!", "\\sum_{n=1}^{10^{12}} \\sin(n^n)"])
+async def test_an_endless_expression_is_given_up(answer: str) -> None:
+    """Catches a power tower that hangs the run: the event loop goes on, and the comparison ends in time."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.05)
+            ticks += 1
+
+    ticker = asyncio.create_task(tick())
+    start = time.monotonic()
+    assert not await grade_math(answer, "7^{7^{7^{7}}}", timeout_seconds=1.0)
+    seconds = time.monotonic() - start
+    ticker.cancel()
+    assert seconds < 15.0  # with the start of a worker on a busy machine
+    assert ticks >= 5 * min(seconds, 1.0) or seconds < 0.5
+    assert await grade_math("x+1", "1+x")
+
+
+async def test_reference_solutions_of_math_500(shared: Path) -> None:
+    """Catches an extraction or comparison that refuses the reference itself."""
+    rows = [json.loads(line) for line in (shared / "data/math/math500.jsonl").read_text().splitlines()]
+    assert [row["unique_id"] for row in rows if not await grade_math(row["solution"], row["answer"])] == []
+
+
+async def test_reference_solutions_of_gsm8k(shared: Path) -> None:
+    """The same for `####` and thousands separators; the number before the last line is not the answer."""
+    rows = [json.loads(line) for line in (shared / "data/gsm8k/test.jsonl").read_text().splitlines()]
+    for row in rows:
+        number = row["answer"].rpartition("####")[2].replace(",", "")
+        assert await grade_math(f"\\boxed{{{number}}}", row["answer"])
+        assert not await grade_math(str(int(number) + 1), row["answer"])
