@@ -72,7 +72,7 @@ class Head:
         for chunk in self._chunks(targets, segments):
             logits_CV = self.logits(hidden_NH[chunk.rows_C], chunk.segments)
             local_M, tokens_M = _local_targets(chunk, targets)
-            parts.append(logits_CV[local_M, tokens_M].float() - log_sum_exp(logits_CV)[local_M])
+            parts.append((logits_CV[local_M, tokens_M].double() - log_sum_exp(logits_CV)[local_M]).float())
         return torch.cat(parts)
 
     def rows(self, hidden_NH: Tensor, rows_B: Tensor, segments: Sequence[Segment]) -> Tensor:

@@ -10,11 +10,13 @@ from cookhouse.engine.native import kernels_for
 
 
 def log_sum_exp(logits_CV: Tensor) -> Tensor:
-    """Logarithm of the sum of the exponentials of each row (C,), fp32."""
+    """Logarithm of the sum of the exponentials of each row (C,), fp64: less it, the logit of a likely token is near zero,
+    and in fp32 would have the error of numbers of the logits' size.
+    """
     kernels = kernels_for(logits_CV)
     if kernels is None:
-        return torch.logsumexp(logits_CV.float(), -1)
-    sums_C = torch.empty(logits_CV.shape[0])
+        return torch.logsumexp(logits_CV.double(), -1)
+    sums_C = torch.empty(logits_CV.shape[0], dtype=torch.float64)
     kernels("log_sum_exp", logits_CV.dtype, logits_CV, *logits_CV.shape, sums_C)
     return sums_C
 

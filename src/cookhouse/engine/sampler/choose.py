@@ -12,6 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cookhouse.engine.softmax import log_sum_exp
+
 _PREFIX = 128
 """Candidates ranked first when filtering; rows that top-p leaves more are ranked whole."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -58,7 +60,9 @@ def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], lis
     """
     scales = [1.0 / choice.temperature if choice.temperature > 0 else 1.0 for choice in choices]
     scaled_BV = logits_BV * torch.tensor(scales, device=logits_BV.device).unsqueeze(1)
-    logprobs_BV = torch.log_softmax(scaled_BV, -1)
+    # As the trainer has it: torch's own log_softmax in fp32 is off by 3e-7 on the average, always to the same side.
+    normalizer_B1 = log_sum_exp(scaled_BV).unsqueeze(1)
+    logprobs_BV = scaled_BV - normalizer_B1.float()
     tokens = logits_BV.argmax(-1)
     greedy = [i for i, choice in enumerate(choices) if choice.temperature == 0]
     filtered = [i for i, c in enumerate(choices) if c.temperature > 0 and (c.top_k > 0 or c.top_p < 1)]
@@ -69,8 +73,8 @@ def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], lis
     for i in filtered:
         ranked_P, candidates_P = _candidates(logprobs_BV[i], choices[i])
         tokens[i] = candidates_P[_draw(ranked_P.unsqueeze(0), [choices[i]])[0]]
-    chosen = logprobs_BV.gather(1, tokens.unsqueeze(1)).squeeze(1)
-    return tokens.tolist(), chosen.tolist()
+    chosen = scaled_BV.gather(1, tokens.unsqueeze(1)).double() - normalizer_B1
+    return tokens.tolist(), chosen.squeeze(1).float().tolist()
 
 
 def _draw(weights_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
