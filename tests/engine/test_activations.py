@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cookhouse.engine import TorchEngine
-from cookhouse.engine.activations import Activations
+from cookhouse.engine import TorchEngine, activations
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.lora import Segment
 from tests.engine.conftest import random_datums
@@ -64,15 +63,29 @@ def _planned(engine: TorchEngine, folder: str, num_tokens: int) -> int:
 def test_only_as_many_layers_as_do_not_fit_compute_again(engine: TorchEngine, qwen3_folder: str) -> None:
     """Would catch a plan that ignores the size of the pass, or gives up all layers where one suffices."""
     engine.create_model("m", qwen3_folder, LoraSpec(rank=4))
-    activations: Activations = engine._bases[qwen3_folder].activations
+    kept = engine._bases[qwen3_folder].activations
     assert _planned(engine, qwen3_folder, 100) == 0  # of the machine's memory
-    (per_token,) = activations._bytes_per_token.values()
+    (per_token,) = kept._bytes_per_token.values()
     # Of each layer at least: inputs of attention, MLP and down projection, queries, keys, values, attention's output.
     assert per_token >= 2 * 4 * (2 * 64 + 96 + 2 * 64 + 2 * 32)
-    activations.max_bytes = int(100 * per_token)
+    kept.max_bytes = int(100 * per_token)
     assert [_planned(engine, qwen3_folder, n) for n in (50, 100, 101, 150, 250)] == [0, 0, 1, 1, 2]
-    activations.max_bytes = 0
+    kept.max_bytes = 0
     assert _planned(engine, qwen3_folder, 1) == 2
+
+
+def test_the_limit_is_half_of_what_is_free(
+    engine: TorchEngine, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a machine that swaps because it was not asked, and one that computes again with room to spare."""
+    engine.create_model("m", qwen3_folder, LoraSpec(rank=4))
+    assert _planned(engine, qwen3_folder, 100) == 0
+    (per_token,) = engine._bases[qwen3_folder].activations._bytes_per_token.values()
+    num_tokens = int(2**27 / per_token)
+    monkeypatch.setattr(activations, "free_bytes", lambda _: 2**28 + 2**20)
+    assert _planned(engine, qwen3_folder, num_tokens) == 0
+    monkeypatch.setattr(activations, "free_bytes", lambda _: 2**28 - 2**20)
+    assert _planned(engine, qwen3_folder, num_tokens) == 1
 
 
 _PEAK = """
