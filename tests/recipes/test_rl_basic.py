@@ -130,6 +130,23 @@ async def test_a_penalty_is_against_the_base_model(make_rl_config: MakeRLConfig)
     assert [call.kind for call in service.calls].count("create_sampling_client") == 2  # submitted, and finished
 
 
+async def test_the_divergence_after_a_step_is_of_the_weights_after_it(make_rl_config: MakeRLConfig) -> None:
+    # Catches a look back at the weights before the step, which have no divergence, or one that leaves a gradient.
+    runs = [
+        await run(
+            "rl_basic", make_rl_config(log_path=path, compute_post_kl=post), connect=FakeService(answer=pupil).connect
+        )
+        for path, post in (
+            (str(make_rl_config().log_path) + "-a", True),
+            (str(make_rl_config().log_path) + "-b", False),
+        )
+    ]
+    with_post, without = (read_metrics(result.summary.folder / "metrics.jsonl")[:6] for result in runs)
+    assert all(row["optim/kl_sample_train_v2"] < 1e-8 for row in with_post)
+    assert all(row["optim/kl_sample_train_v2_post"] > 1e-6 for row in with_post)
+    assert [row["optim/loss"] for row in with_post] == [row["optim/loss"] for row in without]
+
+
 def test_a_dry_run_counts_and_makes_nothing(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     report = dry_run("rl_basic", make_rl_config())

@@ -10,8 +10,8 @@ from cookhouse.engine.native import kernels_for
 
 
 def log_sum_exp(logits_CV: Tensor) -> Tensor:
-    """Logarithm of the sum of the exponentials of each row (C,), fp64: less it, the logit of a likely token is near zero,
-    and in fp32 would have the error of numbers of the logits' size.
+    """Logarithm of the sum of the exponentials of each row (C,), fp64: less it, the logit of a likely token is near
+    zero, and in fp32 would have the error of numbers of the logits' size.
     """
     kernels = kernels_for(logits_CV)
     if kernels is None:

@@ -54,6 +54,9 @@ class ReinforcementConfig(TrainingConfig):
     kl_reference: str | None = chz.field(
         default=None, doc="Reference of the penalty: a base model or tinker:// path; default: the base model."
     )
+    compute_post_kl: bool = chz.field(
+        default=False, doc="Report how far each step moved the weights from its sampler; costs a pass over the batch."
+    )
     num_substeps: int = chz.field(default=1, doc="Optimizer steps that a batch is divided among.")
     ppo_epochs: int = chz.field(default=1, doc="Times that a batch is trained on.")
     num_minibatches: int = chz.field(
@@ -243,6 +246,7 @@ def _make_plan(
         ),
         reference_model=(config.kl_reference or config.model_name) if config.kl_coef else None,
         loss=_loss(config),
+        computes_post_kl=config.compute_post_kl,
     )
 
 

@@ -15,7 +15,7 @@ from cookhouse.training.loop import Evaluation, FinishedStep, LoopOutcome, LoopS
 from cookhouse.training.objective import CrossEntropy, Objective
 from cookhouse.training.optimizer import AdamSchedule
 from cookhouse.training.policy import Policy, PolicySampler, Sampling
-from cookhouse.training.policy_loss import CLIPPED_LOSSES, PolicyLoss
+from cookhouse.training.policy_loss import CLIPPED_LOSSES, PolicyLoss, post_step_divergence
 from cookhouse.training.rollout_batch import AdvantageSpec, Batch, ComputeLogprobs, RolloutBatcher
 from cookhouse.training.rollout_log import GroupId, RolloutLog
 from cookhouse.training.rollout_pool import FinishedGroup, Rollout, RolloutPool
@@ -75,6 +75,7 @@ __all__ = [
     "Work",
     "connect_to",
     "open_session",
+    "post_step_divergence",
     "service_errors",
     "submit_checkpoint",
 ]

@@ -67,6 +67,8 @@ class LoopSlots:
     optim_step: AdamSchedule
     checkpoint: Callable[[TrainingClient, Cursor], PendingCheckpoint]
     log: Callable[[FinishedStep], None]
+    look_back: Callable[[TrainingClient, Sequence[Work]], Awaitable[Mapping[str, float]]] | None = None
+    """Asks the weights after a step about the work of that step; the metrics are the step's."""
     publish: Callable[[TrainingClient, int], None] | None = None
     """Requests a sampler with the weights after so many steps, before the first step and after each but the last."""
 
@@ -79,6 +81,7 @@ class SlotNames:
     get_work: str = "get_batch"
     forward_backward: str = "forward_backward"
     optim_step: str = "optim_step"
+    look_back: str = "look_back"
     checkpoint: str = "checkpoint"
     log: str = "log_step_metrics"
 
@@ -102,6 +105,7 @@ class _InFlight:
     start_seconds: float
     forward_backward: Awaitable[tinker.ForwardBackwardOutput]
     optim_step: Awaitable[tinker.OptimStepResponse] | None
+    look_back: Awaitable[Mapping[str, float]] | None
     evaluation: asyncio.Task[Mapping[str, float]] | None
     checkpoint: PendingCheckpoint | None
 
@@ -113,6 +117,7 @@ class _OpenStep:
     start_seconds: float
     parts: list[tuple[Work, tinker.ForwardBackwardOutput]] = field(default_factory=list)
     updates: list[Mapping[str, float]] = field(default_factory=list)
+    looked_back: Mapping[str, float] = field(default_factory=dict)
     evaluation: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -146,6 +151,7 @@ class TrainingLoop:
         self._in_flight: deque[_InFlight] = deque()
         self._evaluations: list[asyncio.Task[Mapping[str, float]]] = []  # every one ever started: a run has few
         self._cursor = slots.get_work.cursor  # the step of the next work not yet submitted
+        self._submitted: list[Work] = []  # of the step that is not all submitted
         self._is_within_step = False  # of the last work submitted: whether more of its step is to come
         self._has_half_updated = False  # whether the weights now are those of no step's end
         self._open_step: _OpenStep | None = None
@@ -223,6 +229,7 @@ class TrainingLoop:
         start_seconds = time.perf_counter()
         forward_backward = self._slots.forward_backward.submit(self._client, work)
         optim_step = self._client.optim_step(adam) if work.closes_update else None
+        look_back = self._look_back(work)
         self._cursor = self._slots.get_work.cursor
         self._is_within_step = not work.closes_step
         self._has_half_updated = self._is_within_step and (work.closes_update or self._has_half_updated)
@@ -235,9 +242,19 @@ class TrainingLoop:
             start_seconds=start_seconds,
             forward_backward=forward_backward,
             optim_step=optim_step,
+            look_back=look_back,
             evaluation=evaluation,
             checkpoint=self._slots.checkpoint(self._client, self._cursor) if is_save_due else None,
         )
+
+    def _look_back(self, work: Work) -> Awaitable[Mapping[str, float]] | None:
+        if self._slots.look_back is None:
+            return None
+        self._submitted.append(work)
+        if not work.closes_step:
+            return None
+        works, self._submitted = self._submitted, []
+        return self._slots.look_back(self._client, works)
 
     def _publish(self) -> None:
         if self._slots.publish is not None and self._cursor.step < self._total_steps:
@@ -259,6 +276,8 @@ class TrainingLoop:
         if flight.optim_step is not None:
             optim = await self._answer(flight.optim_step, names.optim_step, step, start)
             answered.updates.append(optim.metrics or {})
+        if flight.look_back is not None:
+            answered.looked_back = await self._answer(flight.look_back, names.look_back, step, start)
         if flight.evaluation is not None:
             answered.evaluation = await self._answer(flight.evaluation, names.evaluate, step, start)
         if flight.work.closes_step:
@@ -274,6 +293,7 @@ class TrainingLoop:
             **self._slots.forward_backward.finish(answered.parts),
             keys.LEARNING_RATE: last.learning_rate,
             **{f"optim/{name}": value for name, value in _means(answered.updates).items()},
+            **answered.looked_back,
             **answered.evaluation,
         }
         self._finished_at, self._metrics = time.perf_counter(), metrics

@@ -58,3 +58,30 @@ class PolicyLoss:
                 is_per_datum=self.loss_fn == "gspo",
             )
         return metrics
+
+
+def post_step_divergence(client: TrainingClient, works: Sequence[Work]) -> Awaitable[Mapping[str, float]]:
+    """Requests the divergence of the sampler from the weights after the step, on the step's own tokens: `_post` figures.
+
+    A pass over the step's datums by `forward`, which leaves no gradient.
+    """
+    # Work that is trained on several times is asked about once.
+    data_D = list({id(datum): datum for work in works for datum in work.data_D}.values())
+    targets_D = [
+        tinker.Datum(
+            model_input=datum.model_input,
+            loss_fn_inputs={
+                "target_tokens": datum.loss_fn_inputs["target_tokens"],
+                "weights": datum.loss_fn_inputs["mask"],
+            },
+        )
+        for datum in data_D
+    ]
+    return _post_metrics(data_D, client.forward(targets_D, "cross_entropy"))
+
+
+async def _post_metrics(
+    data_D: Sequence[tinker.Datum], pending: Awaitable[tinker.ForwardBackwardOutput]
+) -> Mapping[str, float]:
+    output = await pending
+    return kl_metrics(data_D, [fields["logprobs"].to_numpy() for fields in output.loss_fn_outputs], suffix="_post")

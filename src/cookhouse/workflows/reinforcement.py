@@ -33,6 +33,7 @@ from cookhouse.training import (
     SamplingClient,
     StepLog,
     StepPlan,
+    post_step_divergence,
     service_errors,
 )
 from cookhouse.workflows.rollout_evaluation import RolloutEvaluation
@@ -74,6 +75,8 @@ class ReinforcementPlan(TrainingPlan):
     reference_model: str | None
     """Base model or `tinker://` path that the KL penalty is against; None: there is no penalty."""
     loss: PolicyLoss
+    computes_post_kl: bool
+    """Whether each step's divergence is also measured after it."""
 
 
 @dataclass(kw_only=True)
@@ -232,6 +235,12 @@ REINFORCEMENT = Workflow(
             is_optional=True,
         ),
         evaluate=_slot("evaluate", lambda state: state.evaluation, reads=("evaluation",), is_optional=True),
+        look_back=_slot(
+            "post_kl",
+            lambda state: post_step_divergence if state.plan.computes_post_kl else None,
+            reads=("plan",),
+            is_optional=True,
+        ),
         publish=_slot("publish_weights", lambda state: state.policy.publish, reads=("policy",)),
     ),
     final=(save_final, evaluate),

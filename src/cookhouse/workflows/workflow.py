@@ -19,6 +19,7 @@ class LoopStages(Generic[S]):
     log: SlotStage[S]
     checkpoint: SlotStage[S]
     evaluate: SlotStage[S]
+    look_back: SlotStage[S] | None = None
     publish: SlotStage[S] | None = None
 
     def __iter__(self) -> Iterator[SlotStage[S]]:
