@@ -181,6 +181,9 @@ class FakeEngine:
         self.calls.append(("load_snapshot", snapshot_id))
         self._snapshots[snapshot_id] = np.array(json.loads((folder / "state.json").read_text())["bias"])
 
+    def snapshot_bytes(self, snapshot_id: str) -> int:
+        return self._snapshots[snapshot_id].nbytes
+
     def delete_snapshot(self, snapshot_id: str) -> None:
         self.calls.append(("delete_snapshot", snapshot_id))
         del self._snapshots[snapshot_id]

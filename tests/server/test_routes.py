@@ -171,6 +171,23 @@ def test_a_finished_session_frees_its_models(server: Server) -> None:
     _wait_until(lambda: {"delete_model", "delete_snapshot"} <= {name for name, _ in server.engine.calls})
 
 
+def test_a_sampler_number_is_given_once(server: Server) -> None:
+    """Would catch a snapshot that nothing leads to any more, and a client whose weights change under it."""
+    session_id = server.session()
+    model_id = server.model(session_id)
+    answers = []
+    for seq_id in (1, 2):
+        saved = server.post(
+            "/save_weights_for_sampler", model_id=model_id, seq_id=seq_id, sampling_session_seq_id=7, kind="snapshot"
+        )
+        answers.append(server.result(saved["request_id"]).json())
+    assert answers[0]["sampling_session_id"].endswith(":7")
+    assert "sampling_session_seq_id 7" in answers[1]["error"]
+    server.post(f"/sessions/{session_id}/finish", reason={"type": "success"})
+    _wait_until(lambda: "delete_snapshot" in {name for name, _ in server.engine.calls})
+    assert not server.engine._snapshots
+
+
 def test_a_silent_session_ends(server: Server) -> None:
     """Would catch memory held for a client that died, and a session that ends although it beats."""
     silent, beating = server.session(), server.session()

@@ -188,6 +188,9 @@ class Engine(Protocol):
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:
         """Read weights into a snapshot from a folder that `save_state` or `save_snapshot` wrote."""
 
+    def snapshot_bytes(self, snapshot_id: str) -> int:
+        """Memory that a snapshot takes."""
+
     def delete_snapshot(self, snapshot_id: str) -> None:
         """Free a snapshot once the samples that read it are done."""
 

@@ -188,6 +188,12 @@ class TorchEngine:
         flat = tensors["params"].to(self._device, self._dtype)
         self._put_snapshot(snapshot_id, base_model, Weights(layout, flat))
 
+    def snapshot_bytes(self, snapshot_id: str) -> int:
+        """See `Engine`."""
+        with self._snapshots_lock:
+            full = self._full_snapshots.get(snapshot_id)
+            return full.flat.nbytes if full else self._snapshot(snapshot_id)[1].flat.nbytes
+
     def delete_snapshot(self, snapshot_id: str) -> None:
         """See `Engine`."""
         with self._snapshots_lock:

@@ -17,6 +17,7 @@ from cookhouse.server.refusals import GoneError
 from cookhouse.server.sequencer import Sequencer
 from cookhouse.server.sessions import Sampler, Sessions, Snapshot
 from cookhouse.server.settings import Settings
+from cookhouse.server.snapshots import Snapshots
 from cookhouse.server.store import CheckpointRow, SamplerRow, Store
 from cookhouse.server.wire import decode_sample
 
@@ -34,6 +35,7 @@ class Sampling:
         sequencer: Sequencer,
         sessions: Sessions,
         settings: Settings,
+        snapshots: Snapshots,
         store: Store,
     ) -> None:
         self._base_models = base_models
@@ -42,6 +44,7 @@ class Sampling:
         self._sequencer = sequencer
         self._sessions = sessions
         self._settings = settings
+        self._snapshots = snapshots
         self._store = store
 
     async def create_sampler(self, owner: str, request: types.CreateSamplingSessionRequest) -> Sampler:
@@ -164,7 +167,7 @@ class Sampling:
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
     def _load_snapshot(self, checkpoint: CheckpointRow) -> Snapshot:
-        snapshot = Snapshot(snapshot_id=uuid.uuid4().hex)
+        snapshot = Snapshot(snapshot_id=uuid.uuid4().hex, base_model=checkpoint.base_model, lora=checkpoint.lora_spec)
         folder = self._checkpoints.folder_of(checkpoint)
 
         def load(engine: Engine) -> None:
@@ -172,7 +175,8 @@ class Sampling:
                 if not folder.exists():
                     raise InputError(f"{checkpoint.path} has been deleted")
                 engine.load_snapshot(snapshot.snapshot_id, checkpoint.base_model, checkpoint.lora_spec, folder)
-                snapshot.is_made = True
+                self._snapshots.add(engine, snapshot)
+                self._snapshots.trim(engine)
             except Exception as error:
                 snapshot.error = error  # each sample that wants these weights fails with it
 

@@ -23,6 +23,7 @@ from cookhouse.server.futures import Future, Futures, Result
 from cookhouse.server.intake import Intake
 from cookhouse.server.sequencer import Sequencer
 from cookhouse.server.sessions import Model, Sampler, Sessions, Snapshot
+from cookhouse.server.snapshots import Snapshots
 from cookhouse.server.store import CheckpointKind, SamplerRow, Store
 
 _log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Saving:
         intake: Intake,
         sequencer: Sequencer,
         sessions: Sessions,
+        snapshots: Snapshots,
         store: Store,
         writer: Executor,
     ) -> None:
@@ -49,6 +51,7 @@ class Saving:
         self._intake = intake
         self._sequencer = sequencer
         self._sessions = sessions
+        self._snapshots = snapshots
         self._store = store
         self._writer = writer
         self._copies = threading.BoundedSemaphore(_MAX_COPIES)
@@ -118,7 +121,12 @@ class Saving:
         known = self._intake.known(model, seq_id)
         if known is not None:
             return known
-        snapshot = Snapshot(snapshot_id=uuid.uuid4().hex)
+        if self._sessions.has_sampler(model.session_id, sampler_seq_id):
+            error = InputError(
+                f"sampling_session_seq_id {sampler_seq_id} of this session is in use; give each sampler its own"
+            )
+            return self._intake.refuse(model, seq_id, error)
+        snapshot = Snapshot(snapshot_id=uuid.uuid4().hex, base_model=model.base_model, lora=model.lora)
         sampler = Sampler(
             sampler_id=f"{model.session_id}:sample:{sampler_seq_id}",
             session_id=model.session_id,
@@ -137,7 +145,8 @@ class Saving:
 
         def run(engine: Engine, _future: Future) -> Result:
             engine.snapshot(model.model_id, snapshot.snapshot_id)
-            snapshot.is_made = True
+            self._snapshots.add(engine, snapshot)
+            self._sequencer.errand(self._snapshots.trim)  # after the answer, which need not wait for a disk
             self._store.add_sampler(row)
             return Result.of_json({"type": "save_weights_for_sampler", "sampling_session_id": sampler.sampler_id})
 

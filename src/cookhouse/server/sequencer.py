@@ -31,6 +31,7 @@ from cookhouse.server.futures import PROTOBUF, Future, Futures, Result
 from cookhouse.server.refusals import BusyError
 from cookhouse.server.sessions import Snapshot
 from cookhouse.server.settings import Settings
+from cookhouse.server.snapshots import Snapshots
 from cookhouse.server.turns import Job, TimeShare, TrainingQueues
 from cookhouse.server.wire import SampleShape, encode_pass, encode_sample
 
@@ -59,9 +60,10 @@ class _RunningSample:
 class Sequencer:
     """Feeds one engine, in an order that is fair and that each model's client expects."""
 
-    def __init__(self, futures: Futures, settings: Settings) -> None:
+    def __init__(self, futures: Futures, settings: Settings, snapshots: Snapshots) -> None:
         self._futures = futures
         self._settings = settings
+        self._snapshots = snapshots
         self._wake = threading.Condition()
         self._queues: TrainingQueues[EngineJob] = TrainingQueues(
             gap_seconds=settings.gap_seconds,
@@ -206,8 +208,11 @@ class Sequencer:
     def _start_sample(self, engine: Engine, request: SampleRequest, sample: _RunningSample) -> None:
         self._samples[request.request_id] = sample
         try:
-            if sample.snapshot is not None and sample.snapshot.error is not None:
-                raise sample.snapshot.error
+            if sample.snapshot is not None:
+                if sample.snapshot.error is not None:
+                    raise sample.snapshot.error
+                if sample.snapshot.is_made:
+                    self._snapshots.use(engine, sample.snapshot)
             engine.submit_sample(request)
         except Exception as error:
             self._end_sample(request.request_id)

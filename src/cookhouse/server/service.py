@@ -21,8 +21,9 @@ from cookhouse.server.refusals import GoneError
 from cookhouse.server.sampling import Sampling
 from cookhouse.server.saving import Saving
 from cookhouse.server.sequencer import Sequencer
-from cookhouse.server.sessions import Model, Sampler, Session, Sessions
+from cookhouse.server.sessions import Model, Session, Sessions
 from cookhouse.server.settings import Settings
+from cookhouse.server.snapshots import Snapshots
 from cookhouse.server.store import SessionRow, Store
 from cookhouse.server.training import Training
 
@@ -53,7 +54,8 @@ class Service:
         self.futures = Futures(
             result_seconds=settings.result_seconds, max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes
         )
-        self.sequencer = Sequencer(self.futures, settings)
+        self.snapshots = Snapshots(state_dir / "snapshots", settings.max_snapshot_bytes)
+        self.sequencer = Sequencer(self.futures, settings, self.snapshots)
         self.intake = Intake(self.futures, self.sequencer)
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
         self.training = Training(
@@ -70,6 +72,7 @@ class Service:
             intake=self.intake,
             sequencer=self.sequencer,
             sessions=self.sessions,
+            snapshots=self.snapshots,
             store=self.store,
             writer=self._writer,
         )
@@ -80,6 +83,7 @@ class Service:
             sequencer=self.sequencer,
             sessions=self.sessions,
             settings=settings,
+            snapshots=self.snapshots,
             store=self.store,
         )
         self._sweeper: asyncio.Task[None] | None = None
@@ -155,7 +159,8 @@ class Service:
                 unfinished = self.futures.peek(request_id)
                 if unfinished is not None and unfinished.result is None:
                     self.sequencer.cancel_sample(request_id)
-            self.sequencer.errand(partial(_free_snapshot, sampler))
+            if sampler.snapshot is not None:
+                self.sequencer.errand(partial(self.snapshots.free, snapshot=sampler.snapshot))
         self.futures.start_clock(session.session_id)
         await asyncio.to_thread(self.store.finish_session, session.session_id, time.time())
 
@@ -187,8 +192,3 @@ class Service:
 def _free_model(model: Model, engine: Engine) -> None:
     if model.is_made:
         engine.delete_model(model.model_id)
-
-
-def _free_snapshot(sampler: Sampler, engine: Engine) -> None:
-    if sampler.snapshot is not None and sampler.snapshot.is_made:
-        engine.delete_snapshot(sampler.snapshot.snapshot_id)

@@ -36,6 +36,8 @@ class Snapshot:
     """Weights that one sampler reads. Written to in the engine's thread only."""
 
     snapshot_id: str
+    base_model: str
+    lora: LoraSpec
     is_made: bool = False
     error: Exception | None = None
     """Why it could not be made."""
@@ -110,6 +112,10 @@ class Sessions:
     def add_sampler(self, sampler: Sampler, seq_id: int) -> None:
         self._sessions[sampler.session_id].samplers[seq_id] = sampler
         self._samplers[sampler.sampler_id] = sampler
+
+    def has_sampler(self, session_id: str, seq_id: int) -> bool:
+        """Whether a live session has given this number to a sampler."""
+        return seq_id in self._sessions[session_id].samplers
 
     def session(self, session_id: str, owner: str) -> Session:
         """A live session, which has now been heard of.

@@ -15,6 +15,9 @@ class Settings:
     """Requests waiting per model."""
     max_queued_samples: int = 8192
     """Sampling requests that a tenant may have waiting or running."""
+    max_snapshot_bytes: int = 256 * 2**20
+    """Weights of sampling clients held in memory, of all tenants together; the others wait in files until they are
+    used. Clients are never told to go, so that a run leaves one behind at every step."""
     max_pass_tokens: int = 32768
     """Tokens of several models that one engine turn takes together; a single request may be longer."""
     gap_seconds: float = 1.0

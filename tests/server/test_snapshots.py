@@ -1,0 +1,127 @@
+"""Weights of sampling clients: memory stays bounded, and every client keeps the weights it was made with."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.server.fake_engine import FakeEngine
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.contract import Engine, LoraSpec, SampleRequest
+from cookhouse.server.sessions import Snapshot
+from cookhouse.server.snapshots import Snapshots
+
+LORA = LoraSpec(rank=1)
+
+
+@pytest.fixture
+def engine() -> TorchEngine:
+    """An engine with one model, whose weights differ from the base model's."""
+    engine = TorchEngine(base_models=[TINY_MODEL], device="cpu", precision="float32")
+    engine.create_model("m", TINY_MODEL, LORA)
+    engine._adapter("m").params.add_(0.05)
+    return engine
+
+
+def _publish(engine: Engine, snapshots: Snapshots, name: str) -> Snapshot:
+    snapshot = Snapshot(snapshot_id=name, base_model=TINY_MODEL, lora=LORA)
+    engine.snapshot("m", name)
+    snapshots.add(engine, snapshot)
+    snapshots.trim(engine)
+    return snapshot
+
+
+def _sample(engine: TorchEngine, snapshots: Snapshots, snapshot: Snapshot) -> list[int]:
+    snapshots.use(engine, snapshot)
+    engine.submit_sample(
+        SampleRequest(
+            request_id="r",
+            base_model=TINY_MODEL,
+            snapshot_id=snapshot.snapshot_id,
+            prompt_T=np.arange(10),
+            max_tokens=20,
+            stop=[],
+            seed=1,
+        )
+    )
+    tokens: list[int] = []
+    while engine.has_samples():
+        for output in engine.step_samples():
+            tokens = output.sequences[0].tokens_T.tolist()
+    return tokens
+
+
+def test_a_thousand_publishes_stay_within_memory_and_disk(tmp_path: Path) -> None:
+    """Would catch one copy of the weights per training step in memory, or files that outlive their session."""
+    engine = FakeEngine()
+    engine.create_model("m", "cookhouse/tiny", LORA)
+    size = engine._model("m").bias_V.nbytes
+    snapshots = Snapshots(tmp_path / "snapshots", max_bytes=4 * size)
+    published = []
+    for step in range(1000):
+        engine._model("m").bias_V[:] = step
+        published.append(_publish(engine, snapshots, str(step)))
+        assert len(engine._snapshots) <= 4
+    for step in (0, 500, 998):
+        snapshots.use(engine, published[step])
+        assert (engine._snapshots[str(step)] == step).all()
+        assert len(engine._snapshots) <= 4
+    for snapshot in published:
+        snapshots.free(engine, snapshot)
+    assert not engine._snapshots
+    assert not any((tmp_path / "snapshots").iterdir())
+
+
+def test_the_oldest_client_samples_the_same_tokens(engine: TorchEngine, tmp_path: Path) -> None:
+    """Would catch weights that change on their way to a file and back, and an old client that reads newer weights."""
+    engine.snapshot("m", "measured")
+    size = engine.snapshot_bytes("measured")
+    engine.delete_snapshot("measured")
+    snapshots = Snapshots(tmp_path / "snapshots", max_bytes=4 * size)
+    oldest = _publish(engine, snapshots, "0")
+    expected = _sample(engine, snapshots, oldest)
+    engine._adapter("m").params.add_(0.1)
+    published = [oldest, *(_publish(engine, snapshots, str(step)) for step in range(1, 12))]
+    assert len(engine._snapshots) == 4
+    assert _sample(engine, snapshots, published[5]) != expected
+    assert _sample(engine, snapshots, oldest) == expected
+    assert len(engine._snapshots) == 4
+    for snapshot in published:
+        snapshots.free(engine, snapshot)
+
+
+def test_a_snapshot_put_away_while_it_is_sampled_from_is_sampled_to_the_end(
+    engine: TorchEngine, tmp_path: Path
+) -> None:
+    snapshots = Snapshots(tmp_path / "snapshots", max_bytes=0)
+    first = _publish(engine, snapshots, "first")
+    expected = _sample(engine, snapshots, first)
+    engine.submit_sample(
+        SampleRequest(
+            request_id="r",
+            base_model=TINY_MODEL,
+            snapshot_id="first",
+            prompt_T=np.arange(10),
+            max_tokens=20,
+            stop=[],
+            seed=1,
+        )
+    )
+    engine.step_samples()
+    second = _publish(engine, snapshots, "second")
+    assert list(engine._snapshots) == ["second"]
+    tokens: list[int] = []
+    while engine.has_samples():
+        for output in engine.step_samples():
+            tokens = output.sequences[0].tokens_T.tolist()
+    assert tokens == expected
+    for snapshot in (first, second):
+        snapshots.free(engine, snapshot)
+
+
+def test_files_of_an_earlier_process_are_deleted(tmp_path: Path) -> None:
+    """Would catch a disk that fills up with what crashed servers left."""
+    (tmp_path / "snapshots" / "stale").mkdir(parents=True)
+    Snapshots(tmp_path / "snapshots", max_bytes=0)
+    assert not (tmp_path / "snapshots").exists()
