@@ -132,16 +132,12 @@ async def test_a_penalty_is_against_the_base_model(make_rl_config: MakeRLConfig)
 
 async def test_the_divergence_after_a_step_is_of_the_weights_after_it(make_rl_config: MakeRLConfig) -> None:
     # Catches a look back at the weights before the step, which have no divergence, or one that leaves a gradient.
-    runs = [
-        await run(
-            "rl_basic", make_rl_config(log_path=path, compute_post_kl=post), connect=FakeService(answer=pupil).connect
-        )
-        for path, post in (
-            (str(make_rl_config().log_path) + "-a", True),
-            (str(make_rl_config().log_path) + "-b", False),
-        )
-    ]
-    with_post, without = (read_metrics(result.summary.folder / "metrics.jsonl")[:6] for result in runs)
+    found = []
+    for post in (True, False):
+        config = make_rl_config(compute_post_kl=post, behavior_if_log_dir_exists="delete")
+        result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+        found.append(read_metrics(result.summary.folder / "metrics.jsonl")[:6])
+    with_post, without = found
     assert all(row["optim/kl_sample_train_v2"] < 1e-8 for row in with_post)
     assert all(row["optim/kl_sample_train_v2_post"] > 1e-6 for row in with_post)
     assert [row["optim/loss"] for row in with_post] == [row["optim/loss"] for row in without]

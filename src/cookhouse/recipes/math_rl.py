@@ -56,7 +56,7 @@ def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuil
     }
     if config.env == "arithmetic":
         return ArithmeticConfig(**settings)
-    return MathConfig(**settings, dataset=config.env)
+    return MathConfig(**{**settings, "dataset": config.env})
 
 
 _RECIPE = ReinforcementRecipe(name="math_rl", defaults=_defaults, environments=_environments)

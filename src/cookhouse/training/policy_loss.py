@@ -61,23 +61,19 @@ class PolicyLoss:
 
 
 def post_step_divergence(client: TrainingClient, works: Sequence[Work]) -> Awaitable[Mapping[str, float]]:
-    """Requests the divergence of the sampler from the weights after the step, on the step's own tokens: `_post` figures.
+    """Requests the divergence of the sampler from the weights after a step, on its own tokens: the `_post` figures.
 
     A pass over the step's datums by `forward`, which leaves no gradient.
     """
     # Work that is trained on several times is asked about once.
     data_D = list({id(datum): datum for work in works for datum in work.data_D}.values())
-    targets_D = [
-        tinker.Datum(
-            model_input=datum.model_input,
-            loss_fn_inputs={
-                "target_tokens": datum.loss_fn_inputs["target_tokens"],
-                "weights": datum.loss_fn_inputs["mask"],
-            },
-        )
-        for datum in data_D
-    ]
-    return _post_metrics(data_D, client.forward(targets_D, "cross_entropy"))
+    return _post_metrics(data_D, client.forward([_asked(datum) for datum in data_D], "cross_entropy"))
+
+
+def _asked(datum: tinker.Datum) -> tinker.Datum:
+    inputs = datum.loss_fn_inputs
+    asked = {"target_tokens": inputs["target_tokens"], "weights": inputs["mask"]}
+    return tinker.Datum(model_input=datum.model_input, loss_fn_inputs=asked)
 
 
 async def _post_metrics(
