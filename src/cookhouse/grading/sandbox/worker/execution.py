@@ -3,7 +3,6 @@
 import contextlib
 import os
 import select
-import signal
 import socket
 import tempfile
 import time
@@ -177,8 +176,6 @@ def _take_descriptors(given: int, out: int, err: int, peer: int | None) -> None:
     for source, target in ((given, 0), (out, 1), (err, 2), (peer, PEER_FD)):
         if source is not None:
             os.dup2(source, target)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def _fail() -> NoReturn:
