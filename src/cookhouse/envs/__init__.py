@@ -4,11 +4,14 @@ from cookhouse.envs.arithmetic import ArithmeticConfig, ArithmeticEnv, Arithmeti
 from cookhouse.envs.code import CodeEnv, CodeGrading, CodeProblem
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.deepcoder import DeepCoderConfig
-from cookhouse.envs.math import MathConfig, MathEnv, MathProblem
+from cookhouse.envs.math import GSM8KConfig, MathConfig, MathEnv, MathProblem
 from cookhouse.envs.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.python_functions import PythonFunctionsConfig
+from cookhouse.envs.race import RaceGame
 from cookhouse.envs.rows import HubSplit, read_problems
+from cookhouse.envs.self_play import RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
+from cookhouse.envs.twenty_questions import Secret, TwentyQuestionsBuilder, TwentyQuestionsConfig, TwentyQuestionsEnv
 
 __all__ = [
     "ArithmeticConfig",
@@ -20,6 +23,7 @@ __all__ = [
     "DeepCoderConfig",
     "EnvConfig",
     "EnvFactoryGroupBuilder",
+    "GSM8KConfig",
     "GroupDataset",
     "HubSplit",
     "MathConfig",
@@ -29,5 +33,13 @@ __all__ = [
     "ProblemGroupBuilder",
     "Prompting",
     "PythonFunctionsConfig",
+    "RaceGame",
+    "RaceGroupBuilder",
+    "RacePlayerEnv",
+    "Secret",
+    "SelfPlayConfig",
+    "TwentyQuestionsBuilder",
+    "TwentyQuestionsConfig",
+    "TwentyQuestionsEnv",
     "read_problems",
 ]

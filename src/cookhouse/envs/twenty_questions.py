@@ -1,0 +1,192 @@
+"""Twenty questions: the model finds out a secret by asking, and another one answers.
+
+The secret is a word, and a second model answers; or, small enough for the embedded model to learn in minutes, one of a
+few two-digit numbers, and rules answer. Under the renderer `human_ai` the base model names one of the numbers in four
+of ten answers, and mostly the same one again.
+"""
+
+import random
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import chz
+
+from cookhouse.chat import Message, text_of
+from cookhouse.data import build_renderer
+from cookhouse.envs.answerer import Answerer, ModelAnswerer, NumberAnswerer
+from cookhouse.envs.dataset import EnvConfig, GroupDataset
+from cookhouse.envs.problem import EnvFactoryGroupBuilder
+from cookhouse.envs.prompting import Prompting
+from cookhouse.envs.rows import read_problems, text_field
+from cookhouse.envs.words import WORDS
+from cookhouse.errors import InputError
+from cookhouse.rl import (
+    ClientTokenCompleter,
+    EnvFromMessageEnv,
+    MessageStepResult,
+    RenderedMessageCompleter,
+    SamplingClient,
+)
+
+MAX_TURNS = 20
+_ANSWER_TOKENS = 64
+_TEST_PERIOD = 5
+"""One word in so many is kept for the test."""
+_NUM_GAMES = (800, 100)
+"""Games about numbers, to train and to test on."""
+
+_OPENING = (
+    "I am thinking of a thing. Find out what it is: ask me one question at a time that can be answered with yes or no. "
+    "As soon as you know it, write its name alone. You have {max_turns} turns."
+)
+_LEAD = re.compile(r"^(guess:|my guess is|is it|it is|it's)\s+", re.IGNORECASE)
+_ARTICLE = re.compile(r"^(an?|the)\s+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """What is to be found out; `candidates` are named at the start, if there are any."""
+
+    word: str
+    candidates: Sequence[str] = ()
+
+    def opening(self, max_turns: int) -> str:
+        """What the model is told first."""
+        if not self.candidates:
+            return _OPENING.format(max_turns=max_turns)
+        return _which(self.candidates)
+
+    def is_named_by(self, text: str) -> bool:
+        """Whether a message is a right guess: the word alone, or after `Is it`, `Guess:` and the like."""
+        guess = _ARTICLE.sub("", _LEAD.sub("", text.strip())).strip(" \t\"'*.?!")
+        return guess.casefold() == self.word.casefold()
+
+
+def _which(candidates: Sequence[str]) -> str:
+    *others, last = candidates
+    return f"Which number is it: {', '.join(others)} or {last}?" if others else f"Is it {last}?"
+
+
+class TwentyQuestionsEnv:
+    """One game, an environment of messages: reward 1 for naming the secret in one of `max_turns` turns, else 0.
+
+    Where there are candidates, every answer names those that are left.
+    """
+
+    def __init__(self, secret: Secret, answerer: Answerer, prompting: Prompting, *, max_turns: int = MAX_TURNS) -> None:
+        self.secret = secret
+        self._answerer = answerer
+        self._messages = prompting.ask(secret.opening(max_turns))
+        self._candidates = list(secret.candidates)
+        self._turns_left = max_turns
+
+    async def initial_observation(self) -> Sequence[Message]:
+        return self._messages
+
+    async def step(self, message: Message) -> MessageStepResult:
+        said = text_of(message)
+        self._turns_left -= 1
+        is_found = self.secret.is_named_by(said)
+        if is_found or not self._turns_left:
+            return MessageStepResult(
+                reward=float(is_found),
+                episode_done=True,
+                logs={"said": said, "secret": self.secret.word},
+            )
+        answer = await self._answerer(self.secret.word, said)
+        self._candidates = [word for word in self._candidates if await self._is_possible(word, said, answer)]
+        reply = f"{answer} {_which(self._candidates)}" if self._candidates else answer
+        self._messages = [*self._messages, message, {"role": "user", "content": reply}]
+        logs = {"said": said, "answer": answer}
+        return MessageStepResult(reward=0.0, episode_done=False, next_messages=self._messages, logs=logs)
+
+    async def _is_possible(self, word: str, said: str, answer: str) -> bool:
+        """Whether the same would have been answered if `word` were the secret."""
+        return not Secret(word=word).is_named_by(said) and await self._answerer(word, said) == answer
+
+
+OpenSampler = Callable[[str], Awaitable[SamplingClient]]
+"""A client that samples from the model of that name."""
+
+
+@chz.chz
+class TwentyQuestionsConfig(EnvConfig):
+    """Games about words that a second model answers, or, with `num_candidates`, about numbers that rules answer."""
+
+    answerer_model: str | None = chz.field(default=None, doc="Model that answers; None: numbers, answered by rules.")
+    answerer_renderer: str | None = chz.field(default=None, doc="Its chat format; default: the model's own.")
+    words_path: str | None = chz.field(default=None, doc='JSONL of {"word": ...}; default: a list of things.')
+    num_candidates: int = chz.field(default=4, doc="Numbers that the secret is one of, where rules answer.")
+    max_turns: int = chz.field(default=MAX_TURNS, doc="Turns to find the secret in.")
+
+    async def build(self, open_sampler: OpenSampler | None = None) -> tuple[GroupDataset[Secret], GroupDataset[Secret]]:
+        """Games to train and to test on, of different secrets or different candidates.
+
+        Raises:
+            InputError: a setting is unusable, or a model is to answer and there is nothing to sample from it with.
+        """
+        if self.max_turns < 1:
+            raise InputError(f"max_turns is {self.max_turns}; it must be at least 1")
+        if self.answerer_model is None:
+            train, test = number_games(self.num_candidates, self.seed)
+            answerer: Answerer = NumberAnswerer()
+        else:
+            train, test = self._word_games()
+            answerer = await self._model_answerer(self.answerer_model, open_sampler)
+        return (
+            self.train_set(train, partial(self._group, answerer, self.group_size)),
+            self.test_set(test, partial(self._group, answerer, 1)),
+        )
+
+    def _group(self, answerer: Answerer, group_size: int, secret: Secret) -> EnvFactoryGroupBuilder:
+        make_env = partial(_make_env, secret, answerer, self.prompting, self.max_turns)
+        return EnvFactoryGroupBuilder(make_env=make_env, group_size=group_size, tags=("twenty_questions",))
+
+    def _word_games(self) -> tuple[list[Secret], list[Secret]]:
+        words = list(WORDS)
+        if self.words_path is not None:
+            words = read_problems(self.words_path, lambda row: text_field(row, "word").strip() or None)
+        secrets = [Secret(word=word) for word in dict.fromkeys(words)]
+        if len(secrets) < 2:
+            raise InputError(f"{self.words_path} holds one word; some are kept for the test, so there must be more")
+        test = secrets[_TEST_PERIOD - 1 :: _TEST_PERIOD] or secrets[-1:]
+        return [secret for secret in secrets if secret not in test], test
+
+    async def _model_answerer(self, model: str, open_sampler: OpenSampler | None) -> ModelAnswerer:
+        if open_sampler is None:
+            raise InputError(f"answerer_model is {model!r}, and there is no service to sample from it")
+        completer = ClientTokenCompleter(await open_sampler(model), max_tokens=_ANSWER_TOKENS, temperature=0.0)
+        renderer = build_renderer(model, self.answerer_renderer)
+        return ModelAnswerer(completer=RenderedMessageCompleter(completer, renderer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwentyQuestionsBuilder:
+    """A config and the service that its answerer is sampled from."""
+
+    config: TwentyQuestionsConfig
+    open_sampler: OpenSampler
+
+    async def build(self) -> tuple[GroupDataset[Secret], GroupDataset[Secret]]:
+        """As `TwentyQuestionsConfig.build`."""
+        return await self.config.build(self.open_sampler)
+
+
+def number_games(num_candidates: int, seed: int) -> tuple[list[Secret], list[Secret]]:
+    """Games to train and to test on; no set of candidates is in both. Raises `InputError` unless 2 to 20 are asked."""
+    if not 2 <= num_candidates <= 20:
+        raise InputError(f"num_candidates is {num_candidates}; it must be from 2 to 20")
+    rng = random.Random(f"twenty questions {seed}")
+    games: dict[frozenset[str], Secret] = {}
+    while len(games) < sum(_NUM_GAMES):
+        candidates = tuple(map(str, rng.sample(range(10, 100), num_candidates)))
+        games.setdefault(frozenset(candidates), Secret(word=rng.choice(candidates), candidates=candidates))
+    secrets = list(games.values())
+    return secrets[: _NUM_GAMES[0]], secrets[_NUM_GAMES[0] :]
+
+
+def _make_env(secret: Secret, answerer: Answerer, prompting: Prompting, max_turns: int) -> EnvFromMessageEnv:
+    env = TwentyQuestionsEnv(secret, answerer, prompting, max_turns=max_turns)
+    return EnvFromMessageEnv(env, prompting.renderer)
