@@ -157,7 +157,6 @@ import os, socket
 for action in (
     lambda: socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), 1),
     lambda: os.kill({victim.pid}, 9),
-    lambda: os.kill(os.getppid(), 9),
 ):
     try:
         action()
@@ -165,10 +164,24 @@ for action in (
     except OSError as error:
         print("could not")
 """
-        assert (await _run(each, source)).stdout == b"could not\n" * 3
+        assert (await _run(each, source)).stdout == b"could not\n" * 2
         with pytest.raises(BlockingIOError):
             server.accept()
         assert victim.poll() is None
+
+
+async def test_the_worker_survives_its_programs(each: LocalSandbox, caplog: pytest.LogCaptureFixture) -> None:
+    """Catches a program that ends its worker, by a signal or through its limits, and costs the pool a new one."""
+    for action in (
+        "os.kill(os.getppid(), 9)",
+        "os.kill(1, 9)",
+        "os.killpg(0, 9)",
+        "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0, 0))",
+        "os.sched_setaffinity(os.getppid(), [0])",
+    ):
+        await _run(each, f"import os, resource\n{action}")
+    assert (await _run(each, "print(1)")).stdout == b"1\n"
+    assert "starting another" not in caplog.text
 
 
 async def test_a_cancelled_run_is_killed(sandbox: LocalSandbox) -> None:

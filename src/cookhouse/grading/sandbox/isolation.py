@@ -56,4 +56,6 @@ def describe(walls: Walls, *, has_own_user: bool, has_filter: bool) -> Isolation
             missing += ["processes of this user can be signaled"]
         if os.getuid() == 0 and not has_own_user:
             missing += ["programs run as root"]
+    elif not has_filter:
+        missing += ["every system call that the kernel offers can be tried"]
     return Isolation(walls=walls, missing=tuple(missing))

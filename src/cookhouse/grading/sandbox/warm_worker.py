@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -39,6 +40,7 @@ class WarmWorker:
         settings = {
             "walls": walls,
             "folder": self._folder,
+            "is_root": os.getuid() == 0,
             "disk_bytes": disk_bytes,
             "preload": list(preload),
             "modules": dict(modules),

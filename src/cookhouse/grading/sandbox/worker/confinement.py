@@ -22,6 +22,7 @@ class Confinement:
 
     user: int | None  # None: programs run as the worker does
     has_process_namespace: bool
+    are_processes_counted: bool  # apart from those of the host
     is_linux: bool = sys.platform == "linux"
     has_filter: bool = dataclasses.field(init=False)
 
@@ -39,7 +40,7 @@ class Confinement:
     def apply(self, limits: dict[str, Any], *, keep: Iterable[int]) -> None:
         """Confine this process, a fork; descriptors other than 0, 1, 2 and those in `keep` are closed."""
         _close_from_3(keep)
-        _limit(limits, counts_processes=self.has_process_namespace or self.user is not None or not self.has_filter)
+        _limit(limits, counts_processes=self.are_processes_counted or not self.has_filter)
         if self.user is not None:  # capabilities go with the user
             os.setgroups([])
             os.setresgid(self.user, self.user, self.user)
@@ -48,8 +49,10 @@ class Confinement:
             kernel.drop_capabilities()
         if self.is_linux:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the worker's is off; a program may read its own /proc/self
-        if not self.has_process_namespace and self.has_filter:
-            seccomp.install(seccomp.build_host_filter(may_fork=self.user is not None))
+        if self.has_filter and not self.are_processes_counted:
+            seccomp.install(seccomp.build_fork_filter())
+        if self.has_filter and not self.has_process_namespace:
+            seccomp.install(seccomp.build_host_filter())
 
 
 def _close_from_3(keep: Iterable[int]) -> None:
@@ -61,7 +64,7 @@ def _close_from_3(keep: Iterable[int]) -> None:
 
 
 def _limit(limits: dict[str, Any], *, counts_processes: bool) -> None:
-    """Without a user of their own, the processes counted would be all of the host's user: then none may be made."""
+    """Processes that are not counted apart are forbidden by a filter: the limit would count all of the host's user."""
     cpu_seconds = int(limits["cpu_seconds"])
     values = (
         *(cpu_seconds, limits["memory_bytes"], limits["disk_bytes"], limits["open_files"], limits["processes"]),

@@ -99,21 +99,24 @@ def build_filter() -> bytes | None:
     return b"".join([*program, _step(_RETURN, _ALLOW)])
 
 
-def build_host_filter(*, may_fork: bool) -> bytes:
-    """Keeps a process from signaling others and from sockets of the host: for workers without namespaces.
-
-    `may_fork=False` leaves it threads only, where its processes could be neither counted nor surely found again.
-    """
+def build_host_filter() -> bytes:
+    """Keeps a process from signaling others and from sockets of the host: for workers without namespaces."""
     machine = _MACHINES[platform.machine()]
     program = _opening(machine) + _when(_JUMP_EQUAL, machine.socket, _error(errno.EACCES))
-    if not may_fork:
-        for number in machine.forks:
-            program += _when(_JUMP_EQUAL, number, _error(errno.EAGAIN))
-        is_thread = [_step(_JUMP_ANY_BIT, _CLONE_THREAD, 1, 0), _step(_RETURN, _error(errno.EAGAIN))]
-        program += _on_call(machine.clone, is_thread)
     for number in machine.signals:
         allowed = [_step(_JUMP_EQUAL, 0, 2, 0), *_unless(_JUMP_EQUAL, os.getpid(), _error(errno.EPERM))]
         program += _on_call(number, allowed)
+    return b"".join([*program, _step(_RETURN, _ALLOW)])
+
+
+def build_fork_filter() -> bytes:
+    """Leaves a process only threads: where the system would not count its processes."""
+    machine = _MACHINES[platform.machine()]
+    program = _opening(machine)
+    for number in machine.forks:
+        program += _when(_JUMP_EQUAL, number, _error(errno.EAGAIN))
+    is_thread = [_step(_JUMP_ANY_BIT, _CLONE_THREAD, 1, 0), _step(_RETURN, _error(errno.EAGAIN))]
+    program += _on_call(machine.clone, is_thread)
     return b"".join([*program, _step(_RETURN, _ALLOW)])
 
 

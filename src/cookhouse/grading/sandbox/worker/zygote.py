@@ -56,6 +56,7 @@ class Zygote:
         self._modules: dict[str, str] = {}
         self._disk_bytes = settings["disk_bytes"]
         self._folder = settings["folder"]
+        self._is_host_root = settings["is_root"]
         for name in (*_PRELOADED, *settings["preload"]):
             importlib.import_module(name)
         own = [str(Path(path)) for path in namespaces.python_paths()]
@@ -119,7 +120,8 @@ class Zygote:
                 os.chown(self._folder, user, user)
         if is_linux:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # programs of the same user may not look into this process
-        return Confinement(user=user, has_process_namespace=self._walls != "process")
+        is_counted = user is not None or (self._walls != "process" and not self._is_host_root)  # root has no such limit
+        return Confinement(user=user, has_process_namespace=self._walls != "process", are_processes_counted=is_counted)
 
     def _memory_in_use(self) -> int:
         return memory_above(self._baseline) if self.confinement.has_process_namespace else 0
