@@ -56,6 +56,13 @@ def peak_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process and its threads have used."""
+    # The second field, the name, may hold spaces; what is counted here begins behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def isolated(function: Callable[..., _T], *arguments: Any) -> _T:
     """Run one side in a fresh process, so that neither's libraries, threads or memory meet the other's."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

@@ -1,0 +1,383 @@
+"""Seconds per GRPO step: cookhouse over the wire against TRL's GRPOTrainer with PEFT, and the share of each phase.
+
+Same model, prompts, reward, group and batch size, rank, adapted layers and precision, one after the other in one run,
+each in a process of its own; the first steps are left out. Every answer has the same number of tokens: nothing stops
+one early on either side. Ours is the reinforcement workflow with all that it writes, and its server is a second
+process, whose processor time counts. Sampling includes grading; assembly is advantages, datums, pages and logs.
+
+    python -m bench.rl                              # cookhouse/tiny in fp32
+    python -m bench.rl --precision bfloat16 --rounds 2
+"""
+
+import argparse
+import asyncio
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from bench.harness import cpu_seconds, isolated, model_folder, save_record
+
+if TYPE_CHECKING:
+    import tinker
+
+    from cookhouse.rl import StepResult, StopCondition
+
+LORA_ALPHA = 32
+ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+PHASES = ("publishing", "sampling", "assembly", "training")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One measurement's settings; `prompts` are tokens, `batch_size` of them for each step."""
+
+    model: str
+    prompts: list[list[int]]
+    batch_size: int
+    group_size: int
+    max_tokens: int
+    rank: int
+    learning_rate: float
+    num_warmup: int
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of both sides, those of the warm-up included."""
+        return len(self.prompts) // self.batch_size
+
+
+@dataclass(kw_only=True)
+class Measurement:
+    """Of each timed step: seconds, processor time of all processes, and seconds by phase where they are known."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    phases: list[dict[str, float]] = field(default_factory=list)
+    tokens_per_answer: float = 0.0
+    rewards: list[float] = field(default_factory=list)
+
+
+def make_case(options: argparse.Namespace, folder: Path) -> Case:
+    """The bundled arithmetic, worded as `rl_basic` words it."""
+    from cookhouse.assets import data_file
+    from cookhouse.chat import get_renderer
+    from cookhouse.envs.rows import read_problems, text_field
+    from cookhouse.tokenizers import get_tokenizer
+
+    model = model_folder(options.model, folder)
+    renderer = get_renderer("human_ai", get_tokenizer(model))
+    questions = read_problems(data_file("arithmetic/train.jsonl"), lambda row: text_field(row, "question"))
+    count = (options.warmup + options.steps) * options.batch_size
+    return Case(
+        model=model,
+        prompts=[
+            renderer.build_generation_prompt([{"role": "user", "content": question}]).to_ints()
+            for question in itertools.islice(itertools.cycle(questions), count)
+        ],
+        batch_size=options.batch_size,
+        group_size=options.group_size,
+        max_tokens=options.max_tokens,
+        rank=options.rank,
+        learning_rate=options.learning_rate,
+        num_warmup=options.warmup,
+    )
+
+
+def digit_share(text: str) -> float:
+    """The reward: share of characters that are digits."""
+    return sum(character.isdigit() for character in text) / max(1, len(text))
+
+
+# ---------------------------------------------------------------------- cookhouse
+
+
+@dataclass(frozen=True)
+class Marks:
+    """When the rollouts of each step began and ended, in seconds of `time.perf_counter`, by the tokens of a prompt."""
+
+    begun: list[float] = field(default_factory=list)
+    ended: list[float] = field(default_factory=list)
+
+
+class FixedLengthEnv:
+    """One turn that only the token limit ends."""
+
+    def __init__(self, prompt: list[int], tokenizer: Any, marks: Marks) -> None:
+        self._prompt = prompt
+        self._tokenizer = tokenizer
+        self._marks = marks
+
+    async def initial_observation(self) -> "tuple[tinker.ModelInput, StopCondition]":
+        """The prompt, and no stop condition."""
+        import tinker
+
+        self._marks.begun.append(time.perf_counter())
+        return tinker.ModelInput.from_ints(self._prompt), []
+
+    async def step(self, action: Sequence[int]) -> "StepResult":
+        """Reward the answer."""
+        import tinker
+
+        from cookhouse.rl import StepResult
+
+        reward = digit_share(self._tokenizer.decode(list(action), skip_special_tokens=True))
+        self._marks.ended.append(time.perf_counter())
+        return StepResult(
+            reward=reward, episode_done=True, next_observation=tinker.ModelInput.empty(), next_stop_condition=[]
+        )
+
+
+class Prompts:
+    """The data set, and its own builder."""
+
+    def __init__(self, case: Case, marks: Marks) -> None:
+        from cookhouse.tokenizers import get_tokenizer
+
+        self._case = case
+        self._marks = marks
+        self._tokenizer = get_tokenizer(case.model)
+
+    async def build(self) -> tuple["Prompts", None]:
+        """Nothing is held out."""
+        return self, None
+
+    def __len__(self) -> int:
+        return self._case.num_steps
+
+    def get_batch(self, index: int) -> list[Any]:
+        """One group for each prompt of a step."""
+        from functools import partial
+
+        from cookhouse.envs import EnvFactoryGroupBuilder
+
+        size = self._case.batch_size
+        return [
+            EnvFactoryGroupBuilder(
+                make_env=partial(FixedLengthEnv, prompt, self._tokenizer, self._marks), group_size=self._case.group_size
+            )
+            for prompt in self._case.prompts[index * size :][:size]
+        ]
+
+
+class StepSpans:
+    """A telemetry sink that keeps when each step was submitted and answered, and its metrics."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
+        self.submitted: list[float] = []
+        self.answered: list[float] = []
+        self.cpu_seconds: list[float] = []
+        """Of all processes until each answer."""
+        self.rows: list[dict[str, float]] = []
+
+    def write(self, record: Any) -> None:
+        """Take a span of an optimizer step, or a row of metrics."""
+        from cookhouse.telemetry import MetricsRow, Span
+
+        if isinstance(record, Span) and record.name == "optim_step":
+            self.submitted.append(record.start_seconds)
+            self.answered.append(record.end_seconds)
+            self.cpu_seconds.append(sum(map(cpu_seconds, self._pids)))
+        if isinstance(record, MetricsRow) and "optim/loss" in record.metrics:
+            self.rows.append(dict(record.metrics))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def run_cookhouse(case: Case, precision: str) -> Measurement:
+    """Train by the reinforcement workflow against a server in its own process."""
+    os.environ["TINKER_TELEMETRY"] = "0"
+    return asyncio.run(_train(case, precision))
+
+
+async def _train(case: Case, precision: str) -> Measurement:
+    import tinker
+
+    from cookhouse.local import SERVER_COMMAND, local_server
+    from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Interrupt, Service
+
+    class WithoutUnembed(tinker.ServiceClient):
+        """Adapts the layers that TRL is told to adapt."""
+
+        def create_lora_training_client(self, base_model: str, rank: int = 32, seed: int | None = None) -> Any:  # type: ignore[override]
+            return super().create_lora_training_client(base_model, rank=rank, seed=seed, train_unembed=False)
+
+    marks = Marks()
+    recipe = ReinforcementRecipe[ReinforcementConfig](
+        name="bench", defaults=lambda _: {}, environments=lambda _, __: Prompts(case, marks)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "model_name": case.model,
+            "renderer_name": "human_ai",
+            "batch_size": case.batch_size,
+            "group_size": case.group_size,
+            "max_tokens": case.max_tokens,
+            "lora_rank": case.rank,
+            "learning_rate": case.learning_rate,
+            "lr_schedule": "constant",
+            "advantage": "normalized",
+            "save_every": 0,
+            "num_samples": 0,
+            "log_path": f"{folder}/run",
+        }
+        config = recipe.resolve(ReinforcementConfig(**settings))
+        command = (*SERVER_COMMAND, "--precision", precision)
+        async with local_server(Path(folder) / "service", base_model=case.model, command=command) as server:
+
+            async def connect() -> Service:
+                return WithoutUnembed(base_url=server.url, api_key=server.api_key)
+
+            spans = StepSpans([os.getpid(), server.process.pid])
+            telemetry = Telemetry([spans])
+            await recipe.execute(config, connect=connect, telemetry=telemetry, interrupt=Interrupt(), ask=None)
+    return _measurement(case, marks, spans)
+
+
+def _measurement(case: Case, marks: Marks, spans: StepSpans) -> Measurement:
+    """A step lasts from the answer to the one before it to its own."""
+    result = Measurement()
+    num_rollouts = case.batch_size * case.group_size
+    for step in range(case.num_warmup, case.num_steps):
+        begun, ended = (sorted(times)[step * num_rollouts :][:num_rollouts] for times in (marks.begun, marks.ended))
+        edges = (spans.answered[step - 1], begun[0], ended[-1], spans.submitted[step], spans.answered[step])
+        result.phases.append(dict(zip(PHASES, (b - a for a, b in itertools.pairwise(edges)), strict=True)))
+        result.seconds.append(edges[-1] - edges[0])
+        result.cpu_seconds.append(spans.cpu_seconds[step] - spans.cpu_seconds[step - 1])
+    result.tokens_per_answer = median(row["env/all/ac_tokens_per_turn"] for row in spans.rows)
+    result.rewards = [row["env/all/reward/total"] for row in spans.rows]
+    return result
+
+
+# ---------------------------------------------------------------------- TRL
+
+
+def run_trl(case: Case, precision: str) -> Measurement:
+    """Train with GRPOTrainer, whose own generation stands for the sampler."""
+    import datasets
+    import torch
+    from peft import LoraConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    tokenizer = AutoTokenizer.from_pretrained(case.model)
+    texts = [tokenizer.decode(prompt) for prompt in case.prompts]
+    assert tokenizer(texts)["input_ids"] == case.prompts, "TRL would not see the same prompts"
+    result = Measurement()
+    ends: list[float] = []
+    cpu_ends: list[float] = []
+
+    class StepClock(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            ends.append(time.perf_counter())
+            cpu_ends.append(time.process_time())
+
+    def reward(completions: list[str], **_: Any) -> list[float]:
+        return [digit_share(text) for text in completions]
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = GRPOTrainer(
+            # Weights in the precision, as ours: with autocast, generation converts all of them for every token.
+            model=AutoModelForCausalLM.from_pretrained(case.model, dtype=getattr(torch, precision)),
+            reward_funcs=reward,
+            args=GRPOConfig(
+                output_dir=folder,
+                per_device_train_batch_size=case.batch_size * case.group_size,
+                num_generations=case.group_size,
+                max_completion_length=case.max_tokens,
+                generation_kwargs={"min_new_tokens": case.max_tokens},
+                temperature=1.0,
+                beta=0.0,
+                max_steps=case.num_steps,
+                learning_rate=case.learning_rate,
+                lr_scheduler_type="constant",
+                adam_beta2=0.95,
+                weight_decay=0.0,
+                max_grad_norm=0.0,
+                bf16=False,
+                use_cpu=True,
+                gradient_checkpointing=False,
+                shuffle_dataset=False,
+                logging_steps=1,
+                save_strategy="no",
+                report_to=[],
+                disable_tqdm=True,
+                dataloader_pin_memory=False,
+            ),
+            train_dataset=datasets.Dataset.from_dict({"prompt": texts}),
+            processing_class=tokenizer,
+            peft_config=LoraConfig(r=case.rank, lora_alpha=LORA_ALPHA, target_modules=ADAPTED),
+            callbacks=[StepClock()],
+        )
+        trainer.train()
+    logs = [entry for entry in trainer.state.log_history if "reward" in entry]
+    result.seconds, result.cpu_seconds = (
+        [b - a for a, b in itertools.pairwise(times)][case.num_warmup - 1 :] for times in (ends, cpu_ends)
+    )
+    result.tokens_per_answer = median(float(entry["completions/mean_length"]) for entry in logs)
+    result.rewards = [float(entry["reward"]) for entry in logs]
+    return result
+
+
+def main() -> None:
+    """Measure both sides in turn and print the ratio."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
+    parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--batch-size", type=int, default=16, help="groups per step")
+    parser.add_argument("--group-size", type=int, default=8)
+    parser.add_argument("--max-tokens", type=int, default=64, help="tokens of every answer")
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--steps", type=int, default=4, help="timed steps of each side in each round")
+    parser.add_argument("--warmup", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1, help="repeat both sides in turn")
+    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        case = make_case(options, Path(folder) / "model")
+        ours, peer = Measurement(), Measurement()
+        for _ in range(options.rounds):
+            for side, run in ((ours, run_cookhouse), (peer, run_trl)):
+                measured = isolated(run, case, options.precision)
+                side.seconds += measured.seconds
+                side.cpu_seconds += measured.cpu_seconds
+                side.phases += measured.phases
+                side.tokens_per_answer, side.rewards = measured.tokens_per_answer, measured.rewards
+    report(options, ours, peer)
+
+
+def report(options: argparse.Namespace, ours: Measurement, peer: Measurement) -> None:
+    """Print medians of a step's seconds, their ratio, and where ours go."""
+    figures: dict[str, float] = {}
+    for name, side in (("cookhouse", ours), ("trl", peer)):
+        figures |= {name: median(side.seconds), f"{name}_cpu": median(side.cpu_seconds)}
+        print(
+            f"{name:10} {options.precision:9} {figures[name]:6.2f} s per step of {options.batch_size} × "
+            f"{options.group_size} × {side.tokens_per_answer:.0f} tokens ({min(side.seconds):.2f} to "
+            f"{max(side.seconds):.2f}), {figures[f'{name}_cpu']:.2f} s of processor; mean reward "
+            f"{side.rewards[0]:.3f} -> {side.rewards[-1]:.3f}"
+        )
+    figures["ratio"] = figures["trl"] / figures["cookhouse"]
+    figures["cpu_ratio"] = figures["trl_cpu"] / figures["cookhouse_cpu"]
+    total = sum(ours.seconds)
+    shares = {phase: sum(phases[phase] for phases in ours.phases) / total for phase in PHASES}
+    print(f"ratio {figures['ratio']:.2f}, of processor time {figures['cpu_ratio']:.2f}")
+    print("ours: " + ", ".join(f"{phase} {share:.0%}" for phase, share in shares.items()))
+    if options.save:
+        model = options.model.replace("/", "-").replace(":", "-")
+        figures |= {f"share_{phase}": share for phase, share in shares.items()}
+        save_record(f"rl-{model}-{options.precision}", vars(options), figures)
+
+
+if __name__ == "__main__":
+    main()
