@@ -33,6 +33,9 @@ def _train(
     for model_id in ("a", "b"):
         engine._adapter(model_id).params.add_(0.01)
     outputs = engine.forward_backward(requests)
+    layers = engine._bases[folder].activations._layers
+    assert layers
+    assert not any(layer.training for layer in layers)  # sampling keeps nothing anyway
     losses = [output.metrics["loss:sum"] for output in outputs if isinstance(output, ForwardBackwardOutput)]
     assert len(losses) == len(ids)
     return losses, torch.cat([engine._model(model_id).gradient for model_id in ids])

@@ -5,7 +5,8 @@ Legend: N packed positions of a pass.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -42,17 +43,24 @@ class Activations:
             # What `activation_checkpointing_enable` of transformers sets; its name differs between versions.
             layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 
-    def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
-        """Choose for the pass that comes which layers compute again; return how many, the first ones.
+    @contextmanager
+    def planned(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> Iterator[None]:
+        """Let the forward of one pass keep what fits; for the arguments see `plan`."""
+        num_recomputed = self.plan(num_tokens, input_bytes, segments)
+        if num_recomputed:
+            self._recompute(num_recomputed)
+        try:
+            yield
+        finally:
+            if num_recomputed:
+                self._recompute(0)
 
-        `input_bytes` is what one token takes at the input of a layer.
-        """
+    def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
+        """How many layers, the first ones, compute again. `input_bytes` is what one token takes before a layer."""
         needed = num_tokens * self._measured(segments)
         excess = needed - self._limit(needed)
         saving = max(needed / max(len(self._layers), 1) - num_tokens * input_bytes, 1)
-        num_recomputed = min(max(math.ceil(excess / saving), 0), len(self._layers))
-        self._recompute(num_recomputed)
-        return num_recomputed
+        return min(max(math.ceil(excess / saving), 0), len(self._layers))
 
     def _limit(self, needed_bytes: float) -> float:
         if self.max_bytes is not None:
@@ -60,6 +68,7 @@ class Activations:
         return _SMALL_BYTES if needed_bytes <= _SMALL_BYTES else free_bytes(self._device) * _FREE_SHARE
 
     def _recompute(self, num_layers: int) -> None:
+        """Have the first layers compute again in passes until the next call."""
         for index, layer in enumerate(self._layers):
             # Its own flag only: no module inside behaves as in training.
             layer.gradient_checkpointing = layer.training = index < num_layers
@@ -74,7 +83,6 @@ class Activations:
         return self._bytes_per_token[bucket]
 
     def _measure(self, weights: Weights | None) -> float:
-        self._recompute(0)
         seen: dict[int, int] = {}
 
         def pack(tensor: Tensor) -> Tensor:

@@ -121,9 +121,10 @@ class BaseModel:
         Inside `torch.enable_grad` the embeddings carry gradient, so that backward reaches every adapter; run it inside
         `routing` then, since a layer may compute its forward again.
         """
-        if torch.is_grad_enabled():
-            self.activations.plan(len(tokens_N), self._hidden_bytes, segments)
-        return self._decode(tokens_N, positions_N, layout, segments)
+        if not torch.is_grad_enabled():
+            return self._decode(tokens_N, positions_N, layout, segments)
+        with self.activations.planned(len(tokens_N), self._hidden_bytes, segments):
+            return self._decode(tokens_N, positions_N, layout, segments)
 
     def _decode(
         self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
