@@ -333,6 +333,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--peer-precision", choices=["float32", "bfloat16"], help="default: the same")
     parser.add_argument("--batch-size", type=int, default=16, help="groups per step")
     parser.add_argument("--group-size", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=64, help="tokens of every answer")
@@ -343,26 +344,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="repeat both sides in turn")
     parser.add_argument("--save", action="store_true", help="write its record under bench/results")
     options = parser.parse_args()
+    peer_precision = options.peer_precision or options.precision
     with tempfile.TemporaryDirectory() as folder:
         case = make_case(options, Path(folder) / "model")
         ours, peer = Measurement(), Measurement()
         for _ in range(options.rounds):
-            for side, run in ((ours, run_cookhouse), (peer, run_trl)):
-                measured = isolated(run, case, options.precision)
+            for side, run, precision in ((ours, run_cookhouse, options.precision), (peer, run_trl, peer_precision)):
+                measured = isolated(run, case, precision)
                 side.seconds += measured.seconds
                 side.cpu_seconds += measured.cpu_seconds
                 side.phases += measured.phases
                 side.tokens_per_answer, side.rewards = measured.tokens_per_answer, measured.rewards
-    report(options, ours, peer)
+    report(options, peer_precision, ours, peer)
 
 
-def report(options: argparse.Namespace, ours: Measurement, peer: Measurement) -> None:
+def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, peer: Measurement) -> None:
     """Print medians of a step's seconds, their ratio, and where ours go."""
     figures: dict[str, float] = {}
-    for name, side in (("cookhouse", ours), ("trl", peer)):
+    for name, precision, side in (("cookhouse", options.precision, ours), ("trl", peer_precision, peer)):
         figures |= {name: median(side.seconds), f"{name}_cpu": median(side.cpu_seconds)}
         print(
-            f"{name:10} {options.precision:9} {figures[name]:6.2f} s per step of {options.batch_size} × "
+            f"{name:10} {precision:9} {figures[name]:6.2f} s per step of {options.batch_size} × "
             f"{options.group_size} × {side.tokens_per_answer:.0f} tokens ({min(side.seconds):.2f} to "
             f"{max(side.seconds):.2f}), {figures[f'{name}_cpu']:.2f} s of processor; mean reward "
             f"{side.rewards[0]:.3f} -> {side.rewards[-1]:.3f}"
@@ -376,7 +378,7 @@ def report(options: argparse.Namespace, ours: Measurement, peer: Measurement) ->
     if options.save:
         model = options.model.replace("/", "-").replace(":", "-")
         figures |= {f"share_{phase}": share for phase, share in shares.items()}
-        save_record(f"rl-{model}-{options.precision}", vars(options), figures)
+        save_record(f"rl-{model}-{options.precision}-{peer_precision}", vars(options), figures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,164 @@
+"""What overlap of rollouts and training is worth: `rl_basic` in step, streamed in minibatches, and two steps ahead.
+
+Modes differ in their settings alone. On the embedded engine both sides of the overlap share the cores, so little can be
+gained. On a service that samples elsewhere, simulated here on a clock of its own, rollouts take 1 to 30 seconds with a
+heavy tail (Pareto, exponent 1.2, seeded) and training six. A mode is timed from its start to its last answer.
+
+    python -m bench.overlap
+"""
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from bench.harness import save_record
+
+if TYPE_CHECKING:
+    from cookhouse.training import Connect
+
+MODES: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {"sync": {}, "stream": {"num_minibatches": 8}, "lag 2": {"max_steps_off_policy": 2}}
+)
+TRAIN_SECONDS = 6.0
+NUM_SIMULATED_STEPS = 24
+NUM_SIMULATED_GROUPS = 8
+
+
+class Stopwatch:
+    """A telemetry sink: from the start of a run to the last answer of an optimizer step."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._start: float | None = None
+        self._end = 0.0
+        self.num_steps = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per step."""
+        assert self._start is not None
+        return (self._end - self._start) / self.num_steps
+
+    def write(self, record: Any) -> None:
+        """Take what the run reports."""
+        from cookhouse.telemetry import Event, Span
+
+        if self._start is None and isinstance(record, Event) and record.name == "run.start":
+            self._start = self._now()
+        if isinstance(record, Span) and record.name == "optim_step":
+            self._end = self._now()
+            self.num_steps += 1
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+async def seconds_per_step(
+    folder: Path, connect: "Connect", now: Callable[[], float], settings: Mapping[str, Any]
+) -> float:
+    """Run the recipe in a folder of its own."""
+    from cookhouse.recipes import run
+    from cookhouse.recipes.rl_basic import Config
+
+    watch = Stopwatch(now)
+    fixed = {"num_eval": 0, "save_every": 0, "num_samples": 0, "log_path": tempfile.mkdtemp(dir=folder)}
+    await run("rl_basic", Config(**{**fixed, **settings}), connect=connect, sinks=[watch])
+    return watch.seconds
+
+
+async def measure_embedded(folder: Path, num_steps: int, num_rounds: int) -> dict[str, float]:
+    """Seconds per step by mode on one embedded server, medians over rounds in which the modes take turns."""
+    from cookhouse.local import local_server
+    from cookhouse.training import connect_to
+
+    rounds = []
+    async with local_server(folder / "service", base_model="cookhouse/tiny") as server:
+        connect = connect_to(server.url, server.api_key)
+        await seconds_per_step(folder, connect, time.perf_counter, {"max_steps": 1})
+        for _ in range(num_rounds):
+            rounds.append(
+                {
+                    mode: await seconds_per_step(
+                        folder, connect, time.perf_counter, {"max_steps": num_steps, **settings}
+                    )
+                    for mode, settings in MODES.items()
+                }
+            )
+    return {mode: median(one[mode] for one in rounds) for mode in MODES}
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs timers at once, in order: `time` says what a clock would have shown."""
+
+    _now = 0.0
+
+    def time(self) -> float:
+        """Seconds since the start."""
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+def measure_simulated(folder: Path) -> dict[str, float]:
+    """Seconds per step by mode, on the clock of the simulation."""
+
+    async def one(settings: Mapping[str, int]) -> float:
+        from cookhouse.training import FakeService
+
+        chance = np.random.default_rng(0)
+        rollout_seconds = np.minimum(1.0 + chance.pareto(1.2, size=10_000), 30.0)
+        num_pieces = settings.get("num_minibatches", 1)
+
+        async def gate(kind: str, number: int) -> None:
+            if kind == "sample":
+                await asyncio.sleep(float(rollout_seconds[number]))
+            if kind == "forward_backward":
+                await asyncio.sleep(TRAIN_SECONDS / num_pieces)
+
+        sizes = {"batch_size": NUM_SIMULATED_GROUPS, "group_size": 4, "max_steps": NUM_SIMULATED_STEPS}
+        now = asyncio.get_running_loop().time
+        return await seconds_per_step(folder, FakeService(gate=gate).connect, now, {**sizes, **settings})
+
+    found = {}
+    for mode, settings in MODES.items():
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            found[mode] = runner.run(one(settings))
+    return found
+
+
+def main() -> None:
+    """Measure both services and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=8, help="steps of each mode on the embedded engine, in each round")
+    parser.add_argument("--rounds", type=int, default=2, help="times that the modes take turns there")
+    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
+    options = parser.parse_args()
+    os.environ["TINKER_TELEMETRY"] = "0"
+    with tempfile.TemporaryDirectory() as folder:
+        found = {
+            "simulated": measure_simulated(Path(folder)),
+            "embedded": asyncio.run(measure_embedded(Path(folder), options.steps, options.rounds)),
+        }
+    figures: dict[str, float] = {}
+    for service, seconds in found.items():
+        for mode in MODES:
+            ratio = seconds["sync"] / seconds[mode]
+            print(f"{service:9} {mode:7} {seconds[mode]:6.2f} s per step, {ratio:.2f} × sync")
+            figures |= {f"{service} {mode}": seconds[mode], f"{service} {mode} ratio": ratio}
+    if options.save:
+        save_record("overlap", vars(options), figures)
+
+
+if __name__ == "__main__":
+    main()
