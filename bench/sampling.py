@@ -1,15 +1,18 @@
 """Sampled tokens per second: cookhouse's sampler against `transformers`, on the same weights and prompts.
 
-(a) 64 prompts of mixed prompt and output length, against `generate` in static batches and against its continuous
-batching; (b) a group of samples of one long prompt against as many separate requests, both ours. Each side runs in a
-process of its own, fp32 or bf16, sampling at temperature 1 without filters; ours keeps log-probabilities of every token
-as it always does.
+(a) 64 prompts of mixed prompt and output length, against `generate` in static batches, and if asked against its
+continuous batching and against llama.cpp; (b) a group of samples of one long prompt against as many separate requests,
+both ours. Each side runs in a process of its own, fp32 or bf16, sampling at temperature 1 without filters; ours keeps
+log-probabilities of every token as it always does.
 
     python -m bench.sampling
-    python -m bench.sampling --model random:512x8 --precision bfloat16
+    python -m bench.sampling --model random:512x8 --precision bfloat16 --continuous --llama PYTHON
 """
 
 import argparse
+import json
+import os
+import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
@@ -130,27 +133,48 @@ def run_generate(model: str, precision: str, load: Load) -> float:
 
 
 def run_continuous(model: str, precision: str, load: Load) -> float:
-    """Seconds of the continuous batching of `transformers`; one limit on new tokens for all, so each stops alone."""
+    """Seconds of the continuous batching of `transformers`, each request with its own limit.
+
+    Its cache and passes get the sizes of the load: those that it chooses by itself on a CPU are several times slower.
+    """
     import torch
-    from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
 
     peer = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision)).eval()
-    seconds = 0.0
-    # It takes one limit a call, so the load goes in four calls of like lengths.
-    order = sorted(range(len(load.prompts)), key=lambda i: load.num_new[i])
-    for first in range(0, len(order), STATIC_BATCH):
-        members = order[first : first + STATIC_BATCH]
-        config = GenerationConfig(
-            max_new_tokens=max(load.num_new[i] for i in members),
-            do_sample=True,
-            top_k=0,
-            eos_token_id=-1,
-            pad_token_id=0,
-        )
-        start = time.perf_counter()
-        peer.generate_batch(inputs=[load.prompts[i] for i in members], generation_config=config, progress_bar=False)
-        seconds += time.perf_counter() - start
-    return seconds
+    config = GenerationConfig(do_sample=True, top_k=0, eos_token_id=-1, pad_token_id=0)
+    sizes = ContinuousBatchingConfig(num_blocks=2 * len(load.prompts), max_batch_tokens=512)
+    with peer.continuous_batching_context_manager(
+        generation_config=config, continuous_batching_config=sizes
+    ) as manager:
+
+        def run(part: Load) -> float:
+            start = time.perf_counter()
+            for prompt, num_new in zip(part.prompts, part.num_new, strict=True):
+                manager.add_request(prompt, max_new_tokens=num_new)
+            left = len(part.prompts)
+            while left:
+                result = manager.get_result(timeout=600)
+                if result is None or result.error:
+                    raise RuntimeError(f"continuous batching failed: {result and result.error}")
+                left -= result.is_finished()
+            return time.perf_counter() - start
+
+        run(make_load(4, seed=1))
+        return run(load)
+
+
+def run_llama(python: str, model: str, precision: str, load: Load) -> float | None:
+    """Seconds of `llama-cpp-python` under another Python; None, and a line that says why, if it cannot be had."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "load.json"
+        path.write_text(json.dumps({"prompts": load.prompts, "num_new": load.num_new}), encoding="utf-8")
+        threads = os.environ.get("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+        command = [python, str(Path(__file__).with_name("llama.py")), model, str(path), precision, threads]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"llama-cpp-python was left out: {done.stderr.strip().splitlines()[-1]}")
+        return None
+    return float(done.stdout)
 
 
 def main() -> None:
@@ -160,6 +184,9 @@ def main() -> None:
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--continuous", action="store_true", help="measure the peer's continuous batching as well")
+    parser.add_argument(
+        "--llama", metavar="PYTHON", help="a Python that has llama-cpp-python and gguf, to measure it too"
+    )
     parser.add_argument("--save", action="store_true", help="write its record under bench/results")
     options = parser.parse_args()
     load = make_load(options.prompts, seed=0)
@@ -169,6 +196,10 @@ def main() -> None:
         seconds["generate"] = isolated(run_generate, model, options.precision, load)
         if options.continuous:
             seconds["continuous"] = isolated(run_continuous, model, options.precision, load)
+        if options.llama:
+            llama_seconds = run_llama(options.llama, model, options.precision, load)
+            if llama_seconds is not None:
+                seconds["llama"] = llama_seconds
         grouped, separate = (isolated(run_group, model, options.precision, flag) for flag in (True, False))
     figures = {f"{name}_tokens_per_second": load.num_sampled / value for name, value in seconds.items()}
     figures |= {
