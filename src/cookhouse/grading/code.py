@@ -4,6 +4,10 @@ What a test expects never enters the process that runs the solution: standard ou
 process as bytes and plain data, and are compared here; test code with assertions runs in a process of its own, which
 calls the solution in another. A solution that exits early, prints an answer, patches built-ins or returns objects with
 an `__eq__` of their own can therefore only produce results, not a verdict.
+
+What remains: a test that computes what it expects with the solution's own functions can be satisfied by wrong ones
+(give the right ones as `setup`), and a test that passes for any value, such as `assert f(1) is not None`, passes for
+any value. A solution can also read the arguments of a test, and guess.
 """
 
 import dataclasses
@@ -46,7 +50,8 @@ class FunctionTest:
 class AssertTest:
     """Test code that passes if nothing is raised, after `setup`, which is the test's own code as well.
 
-    `names` are taken from the solution even where `setup` or Python defines them. Names that nobody else defines are
+    Calls reach the solution by value: a test cannot see that an argument was changed in place. `names` are taken from
+    the solution even where `setup` or Python defines them. Names that nobody else defines are
     the solution's too, so tests of the form `assert f(1) == 2` need none.
     """
 

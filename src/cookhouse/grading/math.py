@@ -10,6 +10,7 @@ from cookhouse.grading.sandbox import Limits, LocalSandbox, Outcome, Program
 _NUMBER = re.compile(r"[-+]?(\d{1,30}(\.\d{0,30})?|\.\d{1,30})(/\d{1,30})?")
 _DIGIT_GROUPS = re.compile(r"(?<=\d)(,|\\,|\{,\}|\\!)+(?=\d{3}(?!\d))")
 _NOISE = re.compile(r"\\left|\\right|\\[,;:! ]|\$|\s")
+_NUM_WORKERS = 4  # about 80 MB each
 _MAX_CHARACTERS = 2000  # longer answers are not answers; parsing them would only use up the time
 
 
@@ -72,4 +73,4 @@ def _as_number(text: str) -> fractions.Fraction | None:
 @functools.cache
 def _sandbox() -> LocalSandbox:
     """Workers with `math-verify` loaded; apart from those for code, which have no use for it."""
-    return LocalSandbox(preload=("math_verify",), modules=harness_modules("mathematics"))
+    return LocalSandbox(num_workers=_NUM_WORKERS, preload=("math_verify",), modules=harness_modules("mathematics"))

@@ -113,6 +113,14 @@ async def test_every_run_starts_afresh(each: LocalSandbox) -> None:
     assert (await _run(each, source)).stdout == b"[] False False\n"
 
 
+async def test_any_folder_is_emptied(each: LocalSandbox, caplog: pytest.LogCaptureFixture) -> None:
+    """Catches folders that cannot be removed, which would cost the pool a worker each time."""
+    await _run(each, "import os\nfor _ in range(1500):\n    os.mkdir('folder')\n    os.chdir('folder')")
+    await _run(each, "import os\nos.makedirs('a/b')\nos.symlink('/', 'a/b/c')\nos.chmod('a/b', 0)\nos.chmod('a', 0)")
+    assert (await _run(each, "import os; print(os.listdir('.'))")).stdout == b"[]\n"
+    assert "starting another" not in caplog.text
+
+
 async def test_random_numbers_differ_between_runs(each: LocalSandbox) -> None:
     """Catches forks that share the worker's random state."""
     drawn = {(await _run(each, "import random; print(random.random())")).stdout for _ in range(3)}

@@ -50,6 +50,8 @@ def describe(walls: Walls, *, has_own_user: bool, has_filter: bool) -> Isolation
             else "files of this user can be read and changed"
         ]
         missing += ["memory and disk are limited for each process and file, not for all of a run together"]
+        if sys.platform != "linux":
+            missing += ["processes that leave their session are not found again"]
         if not has_filter:
             missing += ["the network can be reached"]
         if not has_filter and not has_own_user:

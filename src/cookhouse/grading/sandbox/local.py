@@ -20,16 +20,19 @@ from cookhouse.grading.sandbox.warm_worker import WarmWorker, WorkerEndedError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_MAX_DEFAULT_WORKERS = 32
 _LOST = Execution(outcome=Outcome.KILLED, status=None, stdout=b"", stderr=b"", seconds=0.0)
 
 
 class LocalSandbox:
     """Up to `num_workers` programs at a time, each in a forked child of a worker that has Python loaded.
 
-    Usable from any event loop and thread. Workers start with the first run that needs them. `walls` other than None
-    are used as they are; None takes the best that this system allows, and logs a warning where those leave something
-    unprotected. `preload` names modules that programs import often, such as numpy;
-    `modules` are those of `Program.modules` that workers load when they start, not with the first program.
+    `num_workers=None` is one for each core this process may use, up to 32; a worker takes about 15 MB, and as much again
+    once it runs pairs. Workers start with the first run that needs them. Usable from any event loop and thread.
+
+    `walls` other than None are used as they are; None takes the best that this system allows, and logs a warning where
+    those leave something unprotected. `preload` names modules that programs import often, such as numpy; `modules` are
+    those of `Program.modules` that workers load when they start, not with the first program.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class LocalSandbox:
         modules: Mapping[str, str] | None = None,
         disk_bytes: int = Limits.disk_bytes,
     ) -> None:
-        count = num_workers if num_workers is not None else os.cpu_count() or 1
+        count = num_workers if num_workers is not None else min(_num_cores(), _MAX_DEFAULT_WORKERS)
         if count < 1:
             raise InputError(f"num_workers is {count}; a sandbox needs at least 1")
         self._walls = walls
@@ -216,6 +219,10 @@ class _Run(Generic[_T]):
             self._cancelled = True
             if self._slot is not None:
                 self._slot.stop()
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

@@ -6,6 +6,7 @@
     seccomp      system calls that no program may make
     confinement  what a forked child gives up before it runs a program
     program      a program as the main module of a forked child
+    modules      modules made from texts
     execution    one run: fork, watch, kill, collect
     zygote       the process that forks, and its life
 

@@ -33,8 +33,11 @@ class Confinement:
         program = seccomp.build_filter() if self.is_linux else None
         if program is None:
             return False
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        seccomp.install(program)
+        try:
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+            seccomp.install(program)
+        except OSError:  # a kernel without filters; the pool says so
+            return False
         return True
 
     def apply(self, limits: dict[str, Any], *, keep: Iterable[int]) -> None:

@@ -9,10 +9,9 @@ import gc
 import importlib
 import json
 import os
-import shutil
 import signal
 import socket
-import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -147,11 +146,13 @@ class Zygote:
         if self._walls == "namespaces":
             namespaces.renew_scratch(self._disk_bytes)
             return
+        folders = [entry.path for entry in os.scandir(self._folder) if entry.is_dir(follow_symlinks=False)]
         for entry in os.scandir(self._folder):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, onerror=_open_and_retry)
-            else:
+            if entry.path not in folders:
                 Path(entry.path).unlink()
+        if folders:  # these commands manage folders nested thousands deep, or without rights
+            subprocess.run(["/bin/chmod", "-R", "u+rwx", *folders], check=False, stdout=subprocess.DEVNULL)
+            subprocess.run(["/bin/rm", "-rf", *folders], check=True, stdout=subprocess.DEVNULL)
 
 
 def _unused_user() -> int | None:
@@ -195,11 +196,3 @@ def _descendants(pid: int) -> list[int]:
             for child in (task / "children").read_text().split():
                 found += [int(child), *_descendants(int(child))]
     return found
-
-
-def _open_and_retry(function: Any, path: str, _: Any) -> None:
-    """A program may have taken the rights from its own folders."""
-    for folder in (Path(path).parent, Path(path)):
-        with contextlib.suppress(OSError):
-            folder.chmod(stat.S_IRWXU)
-    function(path)
