@@ -90,6 +90,18 @@ _ALL = (
         description="Reinforcement learning on programs, rewarded by running their tests in a sandbox.",
         module="cookhouse.recipes.code_rl",
     ),
+    Recipe(
+        name="twenty_questions",
+        aliases=(),
+        description="Reinforcement learning by a game of questions that a second model answers.",
+        module="cookhouse.recipes.twenty_questions",
+    ),
+    Recipe(
+        name="self_play",
+        aliases=(),
+        description="Reinforcement learning by playing a game of two against itself.",
+        module="cookhouse.recipes.self_play",
+    ),
 )
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _ALL})

@@ -34,10 +34,10 @@ from cookhouse.training import (
     StepLog,
     StepPlan,
     post_step_divergence,
-    service_errors,
 )
 from cookhouse.workflows.rollout_evaluation import RolloutEvaluation
 from cookhouse.workflows.rollout_report import RolloutReport
+from cookhouse.workflows.second_model import SecondModel, open_sampler
 from cookhouse.workflows.stage import SlotStage, stage
 from cookhouse.workflows.training_run import (
     TrainingPlan,
@@ -52,7 +52,7 @@ from cookhouse.workflows.training_run import (
 from cookhouse.workflows.workflow import LoopStages, Workflow
 
 OpenSampler = Callable[[str], Awaitable[SamplingClient]]
-"""A sampling client of a base model, or of a `tinker://` path; to be called once rollouts run."""
+"""A sampling client of a base model, or of a `tinker://` path; it answers once the session is open."""
 MakeData = Callable[[OpenSampler], RLDatasetBuilder]
 """The environments of a recipe."""
 
@@ -88,6 +88,8 @@ class ReinforcementState(TrainingState):
     train: RLDataset = field(init=False)
     test: Sequence[EnvGroupBuilder] = field(init=False)
     """Groups to evaluate on; empty: nothing is evaluated."""
+    second_models: list[SecondModel] = field(init=False, default_factory=list)
+    """Those that environments asked for, besides the one that is trained."""
     policy: Policy = field(init=False)
     reference: ComputeLogprobs | None = field(init=False)
     report: RolloutReport = field(init=False)
@@ -102,10 +104,10 @@ async def init_tokenizer(state: ReinforcementState) -> None:
     )
 
 
-@stage(reads=("plan",), writes=("train", "test", "total_steps", "cadence", "adam"))
+@stage(reads=("plan",), writes=("train", "test", "second_models", "total_steps", "cadence", "adam"))
 async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
-    train, test = await state.plan.make_data(partial(_open_sampler, state)).build()
+    train, test = await state.plan.make_data(partial(_name_second_model, state)).build()
     if not len(train):
         raise InputError("there are no groups to train on; see batch_size and what the data holds")
     state.train = train
@@ -122,26 +124,26 @@ def _first_groups(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
     return groups[:count]
 
 
-async def _open_sampler(state: ReinforcementState, name: str) -> SamplingClient:
-    is_path = name.startswith("tinker://")
-    place = {"model_path": name} if is_path else {"base_model": name}
-    with service_errors(f"opening a sampler of {name}"):
-        return await state.session.service.create_sampling_client(**place)
+async def _name_second_model(state: ReinforcementState, name: str) -> SamplingClient:
+    state.second_models.append(SecondModel(name))
+    return state.second_models[-1]
 
 
 @stage(
-    reads=("plan", "choice", "test", "renderer", "total_steps"),
+    reads=("plan", "choice", "test", "renderer", "second_models", "total_steps"),
     writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "report", "evaluation"),
     needs=("service",),
 )
 async def init_session(state: ReinforcementState) -> None:
-    """Open the run folder and then the session, and the reference that a KL penalty needs."""
+    """Open the run folder and then the session, and the other models that rollouts and a KL penalty need."""
     await open_run(state)
     plan = state.plan
     state.policy = Policy(plan.sampling)
     state.reference = None
     if plan.reference_model is not None:
-        state.reference = (await _open_sampler(state, plan.reference_model)).compute_logprobs
+        state.reference = (await open_sampler(state.session.service, plan.reference_model)).compute_logprobs
+    for model in state.second_models:
+        await model.open(state.session.service)
     state.report = RolloutReport(
         folder=state.folder.rollouts,
         tokenizer=get_tokenizer(plan.model_name),
