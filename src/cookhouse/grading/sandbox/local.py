@@ -27,8 +27,8 @@ _LOST = Execution(outcome=Outcome.KILLED, status=None, stdout=b"", stderr=b"", s
 class LocalSandbox:
     """Up to `num_workers` programs at a time, each in a forked child of a worker that has Python loaded.
 
-    `num_workers=None` is one for each core this process may use, up to 32; a worker takes about 15 MB, and as much again
-    once it runs pairs. Workers start with the first run that needs them. Usable from any event loop and thread.
+    `num_workers=None` is one for each core this process may use, up to 32; a worker takes about 15 MB, and as much
+    again once it runs pairs. Workers start with the first run that needs them. Usable from any event loop and thread.
 
     `walls` other than None are used as they are; None takes the best that this system allows, and logs a warning where
     those leave something unprotected. `preload` names modules that programs import often, such as numpy; `modules` are
