@@ -11,7 +11,9 @@ from cookhouse.envs.python_functions import PythonFunctionsConfig
 from cookhouse.envs.race import RaceGame
 from cookhouse.envs.rows import HubSplit, read_problems
 from cookhouse.envs.self_play import RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
+from cookhouse.envs.textarena import TextArenaConfig, TextArenaGroupBuilder
 from cookhouse.envs.twenty_questions import Secret, TwentyQuestionsBuilder, TwentyQuestionsConfig, TwentyQuestionsEnv
+from cookhouse.envs.verifiers import VerifiersConfig
 
 __all__ = [
     "ArithmeticConfig",
@@ -38,8 +40,11 @@ __all__ = [
     "RacePlayerEnv",
     "Secret",
     "SelfPlayConfig",
+    "TextArenaConfig",
+    "TextArenaGroupBuilder",
     "TwentyQuestionsBuilder",
     "TwentyQuestionsConfig",
     "TwentyQuestionsEnv",
+    "VerifiersConfig",
     "read_problems",
 ]

@@ -1,0 +1,173 @@
+"""Any environment of the library `verifiers` (0.1): its own rollout runs here, and asks the model through this adapter.
+
+    rollout of the library (a task)                         rollout of cookhouse
+    client.get_response(prompt)  ── conversation ─►  next observation
+                                 ◄─ message ───────  step(action)
+    returns reward and metrics   ── end ──────────►  StepResult with the reward
+
+One side waits while the other works. The task belongs to its environment, whose `close` cancels it.
+"""
+
+import asyncio
+import functools
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import chz
+
+from cookhouse.chat import Message, text_of
+from cookhouse.envs.dataset import EnvConfig, GroupDataset
+from cookhouse.envs.problem import EnvFactoryGroupBuilder
+from cookhouse.envs.prompting import Prompting
+from cookhouse.envs.verifiers_client import Turn, make_client
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.rl import EnvFromMessageEnv, MessageStepResult
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@functools.cache
+def load_verifiers_environment(env_id: str, env_args: str = "{}") -> Any:
+    """An environment that is installed, by its id and its arguments as JSON; loaded once in each process.
+
+    Raises:
+        InputError: the library or the environment is missing, or the arguments are not a JSON object.
+    """
+    try:
+        import verifiers
+    except ImportError as error:
+        raise InputError("verifiers environments need the library verifiers; install cookhouse[verifiers]") from error
+    if not hasattr(verifiers, "load_environment"):
+        raise InputError("this version of verifiers has no load_environment; install cookhouse[verifiers]")
+    arguments = _object(env_args)
+    # The library takes the handlers of these signals for itself; Ctrl-C is the run's.
+    handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
+    try:
+        return verifiers.load_environment(env_id, **arguments)
+    except (ImportError, ValueError, AttributeError, RuntimeError) as error:
+        raise InputError(f"the verifiers environment {env_id!r} cannot be loaded: {error}") from error
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+
+
+class VerifiersEnv:
+    """One rollout, an environment of messages. All reward is given at the end, as the environment's rubric says."""
+
+    def __init__(self, environment: Any, row: Mapping[str, Any], model_name: str) -> None:
+        self._environment = environment
+        self._row = row
+        self._model_name = model_name
+        self._turn = Turn()
+        self._rollout: asyncio.Task[Mapping[str, Any]] | None = None
+
+    async def initial_observation(self) -> Sequence[Message]:
+        self._rollout = asyncio.get_running_loop().create_task(self._run())
+        messages = await self._next_messages(self._rollout)
+        if messages is None:
+            raise ServiceError(
+                f"the environment ended before it asked the model: {self._rollout.result().get('error')}"
+            )
+        return messages
+
+    async def step(self, message: Message) -> MessageStepResult:
+        assert self._rollout is not None
+        logs = {"said": text_of(message)}
+        self._turn.answer(message)
+        messages = await self._next_messages(self._rollout)
+        if messages is not None:
+            num_calls = len(message.get("tool_calls", ()))
+            return MessageStepResult(
+                reward=0.0, episode_done=False, next_messages=messages, logs=logs, num_tool_calls=num_calls
+            )
+        output = self._rollout.result()
+        if output.get("error"):
+            raise ServiceError(f"the environment failed: {output['error']}")
+        metrics = {name: float(value) for name, value in (output.get("metrics") or {}).items() if value is not None}
+        return MessageStepResult(reward=float(output["reward"]), episode_done=True, metrics=metrics, logs=logs)
+
+    async def close(self) -> None:
+        """Cancel a rollout that was not played to its end."""
+        if self._rollout is not None and not self._rollout.done():
+            self._rollout.cancel()
+            await asyncio.wait((self._rollout,))
+
+    async def _run(self) -> Mapping[str, Any]:
+        output = await self._environment.run_rollout(dict(self._row), make_client(self._turn), self._model_name, {})
+        return dict(output)
+
+    async def _next_messages(self, rollout: "asyncio.Task[Mapping[str, Any]]") -> Sequence[Message] | None:
+        """The conversation that the model is asked to go on with; None once the rollout has ended.
+
+        Raises:
+            Exception: of the environment.
+        """
+        asked = asyncio.ensure_future(self._turn.asked())
+        try:
+            await asyncio.wait((asked, rollout), return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return asked.result()
+            rollout.result()
+            return None
+        finally:
+            asked.cancel()
+            await asyncio.wait((asked,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MakeEnv:
+    """Picklable: the environment is loaded where it is used."""
+
+    env_id: str
+    env_args: str
+    row: Mapping[str, Any]
+    prompting: Prompting
+
+    def __call__(self) -> EnvFromMessageEnv:
+        environment = load_verifiers_environment(self.env_id, self.env_args)
+        return EnvFromMessageEnv(
+            VerifiersEnv(environment, self.row, self.prompting.model_name), self.prompting.renderer
+        )
+
+
+@chz.chz
+class VerifiersConfig(EnvConfig):
+    """An installed environment, with the data that it brings."""
+
+    env_id: str = chz.field(doc="The environment, as `verifiers.load_environment` names it.")
+    env_args: str = chz.field(default="{}", doc="Its arguments, as a JSON object.")
+
+    async def build(self) -> tuple[GroupDataset[Mapping[str, Any]], GroupDataset[Mapping[str, Any]]]:
+        """The environment's rows to train and to evaluate on; one without the latter evaluates on the former.
+
+        Raises:
+            InputError: the library or the environment is missing, or it has no data.
+        """
+        environment = load_verifiers_environment(self.env_id, self.env_args)
+        try:
+            train, test = (
+                [dict(row) for row in rows] for rows in (environment.get_dataset(), environment.get_eval_dataset())
+            )
+        except ValueError as error:
+            raise InputError(f"the verifiers environment {self.env_id!r} has no data to train on: {error}") from error
+        return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
+            test, partial(self._group, 1)
+        )
+
+    def _group(self, group_size: int, row: Mapping[str, Any]) -> EnvFactoryGroupBuilder:
+        make_env = _MakeEnv(env_id=self.env_id, env_args=self.env_args, row=row, prompting=self.prompting)
+        return EnvFactoryGroupBuilder(make_env=make_env, group_size=group_size, tags=(self.env_id,))
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"env_args is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"env_args must be a JSON object, not {type(value).__name__}")
+    return value
