@@ -166,7 +166,7 @@ class Sampler:
             self.cancel(request_id)
             error = InputError(
                 f"the model's output after {len(sequence.tokens) - 1} tokens is not finite, so that no token can be "
-                "chosen: its weights have diverged; sample from an earlier checkpoint, or train at a lower learning rate"
+                "chosen: its weights have diverged; sample from an earlier checkpoint, or lower the learning rate"
             )
             outputs.append(SampleOutput(request_id=request_id, error=error))
         return outputs
