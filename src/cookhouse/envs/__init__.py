@@ -4,7 +4,7 @@ from cookhouse.envs.arithmetic import ArithmeticConfig, ArithmeticEnv, Arithmeti
 from cookhouse.envs.code import CodeEnv, CodeGrading, CodeProblem
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.deepcoder import DeepCoderConfig
-from cookhouse.envs.math import GSM8KConfig, MathConfig, MathEnv, MathProblem
+from cookhouse.envs.math import MathConfig, MathEnv, MathProblem
 from cookhouse.envs.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.python_functions import PythonFunctionsConfig
@@ -25,7 +25,6 @@ __all__ = [
     "DeepCoderConfig",
     "EnvConfig",
     "EnvFactoryGroupBuilder",
-    "GSM8KConfig",
     "GroupDataset",
     "HubSplit",
     "MathConfig",

@@ -140,8 +140,3 @@ class MathConfig(EnvConfig):
     def _group(self, group_size: int, problem: MathProblem) -> ProblemGroupBuilder:
         make_env = partial(MathEnv, problem, self.prompting, format_coef=self.format_coef)
         return ProblemGroupBuilder(make_env=make_env, group_size=group_size, tags=(problem.source,))
-
-
-@chz.chz
-class GSM8KConfig(MathConfig):
-    """GSM8K, which is what `MathConfig` reads unless told otherwise."""

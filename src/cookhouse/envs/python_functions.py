@@ -1,7 +1,7 @@
 """One-line Python functions: the programming problems that the embedded model can learn.
 
 Each is a description in a wording that no pretraining text has, and three calls with what they must return. Under the
-renderer `human_ai` the base model passes the tests of 21 % of the held-out problems at temperature 1.
+renderer `human_ai` the base model passes the tests of about one held-out problem in five at temperature 1.
 """
 
 from collections.abc import Mapping
