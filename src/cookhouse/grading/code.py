@@ -159,7 +159,8 @@ def parse_code_test(row: Mapping[str, Any]) -> CodeTest:
         return StdinTest(input=str(row["input"]), output=str(row["output"]))
     if kind != "functional":
         raise InputError(f"a test has testtype {kind!r}; stdin and functional are known")
-    name = (row.get("metadata") or {}).get("func_name")
+    metadata = row.get("metadata") or {}
+    name = (json.loads(metadata) if isinstance(metadata, str) else metadata).get("func_name")
     if not name:
         raise InputError("a functional test names no function; its metadata must have func_name")
     try:
@@ -172,7 +173,9 @@ def parse_code_test(row: Mapping[str, Any]) -> CodeTest:
 async def _run_test(code: str, test: CodeTest, limits: Limits, sandbox: Sandbox) -> TestResult:
     match test:
         case StdinTest():
-            execution = await sandbox.run(Program(source=code, stdin=test.input.encode(), limits=limits))
+            execution = await sandbox.run(
+                Program(source=code, stdin=test.input.encode(errors="surrogatepass"), limits=limits)
+            )
             return _failure(execution) or _compared(is_same_text(execution.text, test.output), execution)
         case FunctionTest():
             execution = await sandbox.run(_call(code, test, limits))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -115,6 +116,31 @@ async def test_every_run_starts_afresh(each: LocalSandbox) -> None:
     )
     source = "import builtins, json, os\nprint(os.listdir('.'), hasattr(builtins, 'x'), hasattr(json, 'x'))"
     assert (await _run(each, source)).stdout == b"[] False False\n"
+
+
+async def test_nothing_of_a_run_is_left_in_the_worker_s_memory(each: LocalSandbox) -> None:
+    """Catches a program that finds an earlier one's source, input or output in its own memory: a solution to copy."""
+    secret = f" needle-{secrets.token_hex(16)}" * 5000  # small pieces would be overwritten
+    await _run(each, f"x = {secret!r}\nprint(x, input())", stdin=secret.encode())
+    source = """
+import re
+with open("/proc/self/mem", "rb") as memory:
+    for line in open("/proc/self/maps"):
+        start, end = (int(number, 16) for number in line.split()[0].split("-"))
+        if " rw" in line:
+            memory.seek(start)
+            print(len(re.findall(rb"needle-[0-9a-f]{32}", memory.read(end - start))))
+print("searched")
+"""
+    found = (await _run(each, source)).text.split()
+    assert found[-1] == "searched"
+    assert set(found[:-1]) == {"0"}
+
+
+async def test_text_that_is_no_unicode_is_the_program_s_fault(each: LocalSandbox) -> None:
+    """Catches a worker that dies of a lone surrogate, which a model can write."""
+    assert (await _run(each, "x = '\ud800'")).outcome is Outcome.NONZERO_EXIT
+    assert (await _run(each, "print('\\ud800')")).outcome is Outcome.NONZERO_EXIT
 
 
 async def test_any_folder_is_emptied(each: LocalSandbox, caplog: pytest.LogCaptureFixture) -> None:

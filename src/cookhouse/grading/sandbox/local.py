@@ -80,7 +80,7 @@ class LocalSandbox:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Kill every worker and whatever it runs; runs in progress raise ServiceError. Safe to call twice."""
+        """Kill every worker; runs in progress end as stopped, those that wait are cancelled. Safe to call twice."""
         with self._lock:
             if self._closed:
                 return

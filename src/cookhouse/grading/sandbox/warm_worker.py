@@ -18,6 +18,7 @@ from cookhouse.errors import ServiceError
 from cookhouse.grading.sandbox.bubblewrap import bubblewrap_command
 from cookhouse.grading.sandbox.isolation import Walls, describe
 from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
+from cookhouse.grading.sandbox.streams import Streams, holding
 from cookhouse.grading.sandbox.worker.frames import receive_frame, send_frame
 
 _PACKAGE = Path(__file__).parent / "worker"
@@ -69,7 +70,7 @@ class WarmWorker:
     def _wait_until_ready(self, walls: Walls) -> None:
         self._control.settimeout(_START_SECONDS)
         try:
-            ready, _, _ = receive_frame(self._control)
+            ready, _ = receive_frame(self._control)
         except (OSError, EOFError) as error:
             raise ServiceError(f"a sandbox worker with {walls} walls did not start: {error}") from error
         if not ready["ready"]:
@@ -82,29 +83,40 @@ class WarmWorker:
 
     def start(self, program: Program, peer: socket.socket | None = None) -> None:
         """Begin a run; `peer` becomes the program's descriptor 3. WorkerEndedError if the worker died: close it."""
+        self._streams = Streams(program.limits.output_bytes)
         header: dict[str, Any] = {"run": dataclasses.asdict(program.limits), "modules": dict(program.modules)}
+        given = [holding(program.source.encode(errors="surrogatepass")), holding(program.stdin)]
+        fds = [*given, *self._streams.writers, *([] if peer is None else [peer.fileno()])]
         self._control.settimeout(_GRACE_SECONDS)
-        source = program.source.encode(errors="surrogatepass")
         try:
             with self._sending:
-                send_frame(self._control, header, (source, program.stdin), () if peer is None else (peer.fileno(),))
+                send_frame(self._control, header, fds)
         except OSError as error:
+            self._streams.close()
             raise WorkerEndedError(f"a sandbox worker ended: {error}") from error
+        finally:
+            for fd in (*given, *self._streams.writers):
+                os.close(fd)
 
     def finish(self, program: Program) -> Execution:
         """Wait for the run's end. Raises WorkerEndedError if the worker dies; then close it."""
-        self._control.settimeout(program.limits.wall_seconds + _GRACE_SECONDS)
+        self._control.settimeout(_GRACE_SECONDS)
         try:
-            report, (stdout, stderr), _ = receive_frame(self._control)
+            self._streams.read_until(self._control, program.limits.wall_seconds + _GRACE_SECONDS, self.stop)
+            report, _ = receive_frame(self._control)
+            stdout, stderr = self._streams.read_rest()
         except (OSError, EOFError) as error:
             raise WorkerEndedError(f"a sandbox worker ended during a run: {error}") from error
+        finally:
+            self._streams.close()
+        end = "output" if self._streams.is_over else report["end"]
         return Execution(
-            outcome=_outcome(report["end"], report["status"], stderr),
-            status=report["status"] if report["end"] is None else None,
+            outcome=_outcome(end, report["status"], stderr),
+            status=report["status"] if end is None else None,
             stdout=stdout,
             stderr=stderr,
             seconds=report["seconds"],
-            is_truncated=any(report["truncated"]),
+            is_truncated=self._streams.is_over,
         )
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages over a stream socket: a JSON header, byte strings, and possibly a file descriptor.
+"""Messages over a stream socket: JSON, and possibly file descriptors.
 
 Both ends are cookhouse's own; no program ever holds this socket.
 """
@@ -10,27 +10,26 @@ from collections.abc import Sequence
 from typing import Any
 
 _LENGTH = struct.Struct("!I")
+_MAX_FDS = 8
 
 
-def send_frame(
-    sock: socket.socket, header: dict[str, Any], blobs: Sequence[bytes] = (), fds: Sequence[int] = ()
-) -> None:
-    head = json.dumps({**header, "sizes": [len(blob) for blob in blobs]}).encode()
-    message = b"".join((_LENGTH.pack(len(head)), head, *blobs))
+def send_frame(sock: socket.socket, header: dict[str, Any], fds: Sequence[int] = ()) -> None:
+    data = json.dumps(header).encode()
+    message = _LENGTH.pack(len(data)) + data
     if fds:
         sent = socket.send_fds(sock, [message], list(fds))
         message = message[sent:]
     sock.sendall(message)
 
 
-def receive_frame(sock: socket.socket) -> tuple[dict[str, Any], list[bytes], list[int]]:
+def receive_frame(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """One message and the descriptors it brought; EOFError where the other end is gone."""
-    first, fds, _, _ = socket.recv_fds(sock, _LENGTH.size, 1)
+    first, fds, _, _ = socket.recv_fds(sock, _LENGTH.size, _MAX_FDS)
     if not first:
         raise EOFError("the other end closed")
     first += _exactly(sock, _LENGTH.size - len(first))
     header: dict[str, Any] = json.loads(_exactly(sock, _LENGTH.unpack(first)[0]))
-    return header, [_exactly(sock, size) for size in header["sizes"]], fds
+    return header, fds
 
 
 def _exactly(sock: socket.socket, num_bytes: int) -> bytes:

@@ -76,26 +76,18 @@ class Zygote:
 
     def serve(self) -> NoReturn:
         while True:
-            header, blobs, fds = receive_frame(self._control)
+            header, fds = receive_frame(self._control)
             if "run" in header:  # anything else is a request to stop what has already ended
-                self._run(header, blobs, fds[0] if fds else None)
+                self._run(header, fds)
 
-    def _run(self, header: dict[str, Any], blobs: list[bytes], peer: int | None) -> None:
-        source, stdin = blobs
+    def _run(self, header: dict[str, Any], fds: list[int]) -> None:
         self._load(header["modules"])
         execution = Execution(header["run"], self._control)
-        execution.start(
-            source.decode(),
-            stdin,
-            peer,
-            confinement=self.confinement,
-            folder=self._folder,
-        )
+        execution.start(fds, confinement=self.confinement, folder=self._folder)
         execution.watch(self._memory_in_use)
         self._end_all(execution)
-        report, outputs = execution.collect()
         self._empty_folder()
-        send_frame(self._control, report, outputs)
+        send_frame(self._control, execution.report())
 
     def _load(self, modules: dict[str, str]) -> None:
         """Modules of the pool's owner: run once, and then part of every fork."""
