@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 _READ_BYTES = 1 << 16
+_SHORT_MILLISECONDS = 5
 
 
 def holding(data: bytes) -> int:
@@ -37,10 +38,13 @@ class Streams:
 
     def read_until(self, control: socket.socket, timeout_seconds: float, stop: Callable[[], None]) -> None:
         """Read until `control` has something to say; `stop` is called once there is too much. TimeoutError."""
-        poll = select.poll()
-        for fd in (*self._data, control.fileno()):
-            poll.register(fd, select.POLLIN)
         deadline = time.monotonic() + timeout_seconds
+        poll = select.poll()
+        poll.register(control.fileno(), select.POLLIN)
+        if poll.poll(_SHORT_MILLISECONDS):  # most runs end before pipes fill; waking up for each piece costs more
+            return
+        for fd in self._data:
+            poll.register(fd, select.POLLIN)
         while (remaining := deadline - time.monotonic()) > 0:
             ready = [fd for fd, _ in poll.poll(remaining * 1000)]
             for fd in ready:

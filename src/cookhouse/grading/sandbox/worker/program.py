@@ -4,7 +4,6 @@ import atexit
 import gc
 import os
 import sys
-import threading
 import traceback
 import types
 from typing import Any, NoReturn
@@ -52,7 +51,8 @@ def _ending(source: str, namespace: dict[str, Any]) -> int:
         traceback.print_exception(type(error), error, frames)
         status = 1
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()  # waits for threads that are no daemons
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
