@@ -12,7 +12,7 @@ import tinker
 from tests.envs.answers import TINY, answer_with, configured
 
 from cookhouse.chat import Message
-from cookhouse.envs import Prompting, Secret, TwentyQuestionsBuilder, TwentyQuestionsConfig, TwentyQuestionsEnv
+from cookhouse.envs import GroupDataset, Prompting, Secret, TwentyQuestionsConfig, TwentyQuestionsEnv, TwoModelBuilder
 from cookhouse.envs.answerer import ModelAnswerer, NumberAnswerer
 from cookhouse.errors import InputError
 
@@ -148,7 +148,9 @@ async def test_a_second_model_answers_about_words(tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps({"word": word}) for word in ("a", "b", "c", "d", "e", "f")))
     settings = {"renderer_name": "human_ai", "answerer_model": TINY, "answerer_renderer": "human_ai", "batch_size": 1}
     config = configured(TwentyQuestionsConfig, words_path=str(path), **settings)
-    train, test = await TwentyQuestionsBuilder(config=config, open_sampler=open_sampler).build()
+    train, test = await TwoModelBuilder(config=config, open_sampler=open_sampler).build()
+    assert isinstance(train, GroupDataset)
+    assert isinstance(test, GroupDataset)
     assert opened == [TINY]
     assert ([s.word for s in train.problems], [s.word for s in test.problems]) == (["a", "b", "c", "d", "f"], ["e"])
     [env] = await test.get_batch(0)[0].make_envs()

@@ -10,9 +10,10 @@ from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.python_functions import PythonFunctionsConfig
 from cookhouse.envs.race import RaceGame
 from cookhouse.envs.rows import HubSplit, read_problems
+from cookhouse.envs.second_model import TwoModelBuilder
 from cookhouse.envs.self_play import RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
 from cookhouse.envs.textarena import TextArenaConfig, TextArenaGroupBuilder
-from cookhouse.envs.twenty_questions import Secret, TwentyQuestionsBuilder, TwentyQuestionsConfig, TwentyQuestionsEnv
+from cookhouse.envs.twenty_questions import Secret, TwentyQuestionsConfig, TwentyQuestionsEnv
 from cookhouse.envs.verifiers import VerifiersConfig
 
 __all__ = [
@@ -41,9 +42,9 @@ __all__ = [
     "SelfPlayConfig",
     "TextArenaConfig",
     "TextArenaGroupBuilder",
-    "TwentyQuestionsBuilder",
     "TwentyQuestionsConfig",
     "TwentyQuestionsEnv",
+    "TwoModelBuilder",
     "VerifiersConfig",
     "read_problems",
 ]

@@ -1,6 +1,6 @@
 """Any game of the library `textarena`: the model plays one seat, and a second model or a script the others."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from cookhouse.data import build_renderer
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problem import no_group_rewards
 from cookhouse.envs.prompting import Prompting
+from cookhouse.envs.second_model import OpenSampler
 from cookhouse.errors import InputError
 from cookhouse.rl import (
     ClientTokenCompleter,
@@ -21,11 +22,9 @@ from cookhouse.rl import (
     MessageStepResult,
     Metrics,
     RenderedMessageCompleter,
-    SamplingClient,
     Trajectory,
 )
 
-OpenSampler = Callable[[str], Awaitable[SamplingClient]]
 MakeGame = Callable[[str], Any]
 """As `textarena.make`."""
 

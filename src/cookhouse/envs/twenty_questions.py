@@ -7,7 +7,7 @@ of ten answers, and mostly the same one again.
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +20,7 @@ from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.rows import read_problems, text_field
+from cookhouse.envs.second_model import OpenSampler
 from cookhouse.envs.words import WORDS
 from cookhouse.errors import InputError
 from cookhouse.rl import (
@@ -27,7 +28,6 @@ from cookhouse.rl import (
     EnvFromMessageEnv,
     MessageStepResult,
     RenderedMessageCompleter,
-    SamplingClient,
 )
 
 MAX_TURNS = 20
@@ -107,10 +107,6 @@ class TwentyQuestionsEnv:
         return not Secret(word=word).is_named_by(said) and await self._answerer(word, said) == answer
 
 
-OpenSampler = Callable[[str], Awaitable[SamplingClient]]
-"""A client that samples from the model of that name."""
-
-
 @chz.chz
 class TwentyQuestionsConfig(EnvConfig):
     """Games about words that a second model answers, or, with `num_candidates`, about numbers that rules answer."""
@@ -160,18 +156,6 @@ class TwentyQuestionsConfig(EnvConfig):
         completer = ClientTokenCompleter(await open_sampler(model), max_tokens=_ANSWER_TOKENS, temperature=0.0)
         renderer = build_renderer(model, self.answerer_renderer)
         return ModelAnswerer(completer=RenderedMessageCompleter(completer, renderer))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TwentyQuestionsBuilder:
-    """A config and the service that its answerer is sampled from."""
-
-    config: TwentyQuestionsConfig
-    open_sampler: OpenSampler
-
-    async def build(self) -> tuple[GroupDataset[Secret], GroupDataset[Secret]]:
-        """As `TwentyQuestionsConfig.build`."""
-        return await self.config.build(self.open_sampler)
 
 
 def number_games(num_candidates: int, seed: int) -> tuple[list[Secret], list[Secret]]:

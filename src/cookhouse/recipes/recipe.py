@@ -102,6 +102,18 @@ _ALL = (
         description="Reinforcement learning by playing a game of two against itself.",
         module="cookhouse.recipes.self_play",
     ),
+    Recipe(
+        name="verifiers_rl",
+        aliases=(),
+        description="Reinforcement learning in any environment of the library verifiers.",
+        module="cookhouse.recipes.verifiers_rl",
+    ),
+    Recipe(
+        name="textarena_rl",
+        aliases=(),
+        description="Reinforcement learning in any game of the library textarena.",
+        module="cookhouse.recipes.textarena_rl",
+    ),
 )
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _ALL})

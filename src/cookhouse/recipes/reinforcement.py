@@ -153,8 +153,6 @@ class ReinforcementRecipe(Generic[C]):
     """Values by field for what the config leaves at None."""
     environments: "Callable[[C, OpenSampler], RLDatasetBuilder]"
     """Of a resolved config; the second argument opens a sampler of another model, once rollouts run."""
-    check: Callable[[C], None] = lambda _: None
-    """Refuses what only this recipe knows to be wrong."""
 
     def resolve(self, config: C) -> C:
         """The config with every default decided; one that is resolved already comes back as it is.
@@ -164,7 +162,6 @@ class ReinforcementRecipe(Generic[C]):
         """
         decided = decide(config, self.name, **self.defaults(config))
         _check(decided)
-        self.check(decided)
         return decided
 
     def workflow(self) -> "Workflow[ReinforcementState]":

@@ -29,11 +29,11 @@ def _defaults(config: Config) -> Mapping[str, Any]:
         return {"batch_size": 32, "group_size": 8, "max_tokens": 64, "learning_rate": 3e-5}
     return {
         "renderer_name": "human_ai",
-        "batch_size": 16,
-        "group_size": 16,
+        "batch_size": 8,
+        "group_size": 8,
         "max_tokens": 8,
-        "learning_rate": 2e-3,
-        "max_steps": 30,
+        "learning_rate": 1e-3,
+        "max_steps": 40,
     }
 
 

@@ -40,16 +40,16 @@ def _defaults(config: Config) -> Mapping[str, Any]:
     return {
         "renderer_name": "human_ai",
         "batch_size": 16,
-        "group_size": 16,
+        "group_size": 8,
         "max_tokens": 8,
-        "learning_rate": 2e-3,
+        "learning_rate": 1e-3,
         "max_steps": 30,
-        "num_turns": 3,
+        "num_turns": 4,
     }
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
-    from cookhouse.envs import TwentyQuestionsBuilder, TwentyQuestionsConfig
+    from cookhouse.envs import TwentyQuestionsConfig, TwoModelBuilder
 
     settings = {
         **config.env_settings,
@@ -58,7 +58,7 @@ def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuil
         "num_candidates": config.num_candidates,
         "max_turns": config.num_turns,
     }
-    return TwentyQuestionsBuilder(config=TwentyQuestionsConfig(**settings), open_sampler=open_sampler)
+    return TwoModelBuilder(config=TwentyQuestionsConfig(**settings), open_sampler=open_sampler)
 
 
 _RECIPE = ReinforcementRecipe(name="twenty_questions", defaults=_defaults, environments=_environments)
