@@ -34,7 +34,9 @@ class TrainingConfig:
     warmup_steps: int = chz.field(default=0, doc="Steps of warm-up, for the two schedules that have it.")
     num_epochs: int = chz.field(default=1, doc="Passes over the data, reshuffled each time.")
     max_steps: int | None = chz.field(default=None, doc="Stop after this many steps; default: all epochs.")
-    lora_rank: int = chz.field(default=32, doc="Rank of the LoRA adapter.")
+    lora_rank: int = chz.field(
+        default=32, doc="Rank of the LoRA adapter; 0 trains all weights, on cookhouse's own engine."
+    )
     seed: int = chz.field(default=0, doc="Seed of the data order, of the adapter and of sampling.")
     save_every: int = chz.field(default=20, doc="Steps between checkpoints; 0: only the last.")
     eval_every: int = chz.field(default=0, doc="Steps between evaluations; 0: only before and after.")
@@ -73,7 +75,7 @@ FREE_ON_RESUME = frozenset(
 _AT_LEAST = {
     "num_epochs": 1,
     "max_steps": 1,
-    "lora_rank": 1,
+    "lora_rank": 0,
     "warmup_steps": 0,
     "seed": 0,
     "save_every": 0,

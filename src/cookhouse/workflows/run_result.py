@@ -98,6 +98,8 @@ async def no_service() -> Service:
 
 def adapter_size(model_name: str, lora_rank: int) -> str:
     """Parameters of an adapter, and the memory that it takes at the service."""
+    if lora_rank == 0:
+        return "none: all weights of the model are trained"
     try:
         parameters = lora_parameter_count(model_name, lora_rank)
     except InputError:  # the weights are elsewhere, with the service
