@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,6 +135,20 @@ def losses(run_folder: Path) -> dict[int, float]:
             if "train/loss" in row:
                 found[row["step"]] = row["train/loss"]
     return found
+
+
+def exported_by(server: subprocess.Popen[str]) -> dict[str, str]:
+    """The two variables that a starting `cookhouse serve` tells one to export."""
+    assert server.stdout is not None
+    found: dict[str, str] = {}
+    printed = []
+    for line in server.stdout:
+        printed.append(line)
+        if match := re.match(r"  export (TINKER_\w+)=(\S+)$", line):
+            found[match[1]] = match[2]
+        if len(found) == 2:
+            return found
+    raise AssertionError("".join(printed))
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:

@@ -1,12 +1,11 @@
 """The same recipe against `cookhouse serve`, as it would run against the hosted service: another address and key."""
 
-import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 
 import pytest
-from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, Reference, losses
+from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, Reference, exported_by, losses
 
 pytestmark = pytest.mark.slow
 
@@ -25,17 +24,7 @@ def server(terminal: Cookhouse) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def exports(server: subprocess.Popen[str]) -> Mapping[str, str]:
-    """The two variables that `cookhouse serve` tells one to export."""
-    assert server.stdout is not None
-    found: dict[str, str] = {}
-    printed = []
-    for line in server.stdout:
-        printed.append(line)
-        if match := re.match(r"  export (TINKER_\w+)=(\S+)$", line):
-            found[match[1]] = match[2]
-        if len(found) == 2:
-            return found
-    raise AssertionError("".join(printed))
+    return exported_by(server)
 
 
 def test_the_same_recipe_gives_the_same_losses(
