@@ -82,7 +82,7 @@ class RolloutLog:
         return RestoredRollouts(left=left, next_step=next_step, finished=finished)
 
     def _cut(self, path: Path, planned_for: int, step: int) -> dict[GroupId, TrajectoryGroup]:
-        """The groups of a file that weights of at most `step` steps sampled; the others are removed from it."""
+        """The groups of a file that weights of at most `step` steps sampled; the rest of it is removed, torn or whole."""
         rows = self._rows(path)
         try:
             ids = [GroupId(planned_for, int(row["number"])) for row in rows]
@@ -90,8 +90,8 @@ class RolloutLog:
         except (ValueError, KeyError, TypeError) as error:
             raise _unreadable(path, error) from error
         kept = [found for found in zip(rows, ids, groups, strict=True) if found[2].version <= step]
-        if len(kept) < len(rows):
-            write_whole(path, "".join(json.dumps(row) + "\n" for row, _, _ in kept))
+        # Also if nothing but a torn line goes: the next group would be appended to that.
+        write_whole(path, "".join(json.dumps(row) + "\n" for row, _, _ in kept))
         return {group_id: group for _, group_id, group in kept}
 
     def _rows(self, path: Path) -> list[dict[str, Any]]:
