@@ -1,6 +1,7 @@
 """Catches kernels that compute something else than torch does, forward or backward, at any size and precision."""
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.lora import AdapterLayout, LoraSite, Segment, SiteAdapters, Weights
 from cookhouse.engine.native import RmsNorm, RotateHeads, SiluGate, build, kernels, kernels_for
+from cookhouse.engine.sampler.native.build import library
 from cookhouse.engine.softmax import log_sum_exp, logits_gradient
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
@@ -167,6 +169,42 @@ def test_training_does_not_depend_on_the_kernels(
     plain_loss, plain_gradient = run()
     assert loss == pytest.approx(plain_loss, rel=1e-6)
     torch.testing.assert_close(gradient, plain_gradient, rtol=1e-4, atol=2e-6 * float(plain_gradient.abs().max()))
+
+
+_SOURCE = 'extern "C" int answer() { return 42; }'
+
+
+@pytest.mark.parametrize("case", ["a file", "another's"])
+def test_kernels_are_built_where_none_can_be_kept(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch kernels lost to a read-only home, and code loaded from a folder that another user may write to."""
+    (tmp_path / "answer.cpp").write_text(_SOURCE, encoding="utf-8")
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    if case == "a file":
+        cache.write_bytes(b"")
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: cache.parent.stat().st_uid + 1)
+    compiled = build("answer", tmp_path, (), "")
+    assert compiled is not None
+    assert compiled.answer() == 42
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_kernels_are_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "answer.cpp").write_text(_SOURCE, encoding="utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):
+        assert build("answer", tmp_path, (), "") is not None
+    assert len(list(tmp_path.rglob("*.so"))) == 1
+
+
+def test_numbers_near_zero_stay_what_they_are() -> None:
+    """Would catch a library whose loading changes the arithmetic of the process, so that results depend on when it is.
+
+    GCC does that for -ffast-math.
+    """
+    assert library() is not None
+    assert float(torch.tensor([1e-39]) * 0.5) > 0
 
 
 def test_sources_that_do_not_compile_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

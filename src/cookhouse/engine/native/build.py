@@ -1,10 +1,12 @@
 """Compiles C++ kernels for this machine at first use, and keeps them for the next."""
 
+import atexit
 import ctypes
 import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -21,8 +23,9 @@ def build(name: str, folder: Path, flags: Sequence[str], consequence: str) -> ct
 
     The log then says why, and what comes of it: `consequence`, as in "decoding goes through torch, which is slower".
     """
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
+    found = shutil.which("g++") or shutil.which("c++")
+    compiler = shlex.split(os.environ.get("CXX", "")) or ([found] if found else [])
+    if not compiler:
         _log.info("no C++ compiler: %s", consequence)
         return None
     try:
@@ -33,24 +36,40 @@ def build(name: str, folder: Path, flags: Sequence[str], consequence: str) -> ct
         return None
 
 
-def _compiled(compiler: str, name: str, sources: Path, flags: Sequence[str]) -> Path:
+def _compiled(compiler: Sequence[str], name: str, sources: Path, flags: Sequence[str]) -> Path:
     """Path of the library for these sources, compiler and processor, built unless it is there."""
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
     units = sorted(sources.glob("*.cpp"))
     texts = [path.read_text(encoding="utf-8") for path in (*units, *sorted(sources.glob("*.h")))]
     identity = "\0".join((*texts, version, *flags, _processor()))
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cookhouse"
+    folder = _folder()
     target = folder / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if target.exists():
         return target
-    folder.mkdir(parents=True, exist_ok=True)
     # Built beside its place and renamed: another process never sees half a file.
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         built = Path(temporary) / target.name
-        command = [compiler, *flags, *(str(path) for path in units), "-o", str(built)]
+        command = [*compiler, *flags, *(str(path) for path in units), "-o", str(built)]
         subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE_SECONDS)
         built.rename(target)
     return target
+
+
+def _folder() -> Path:
+    """Where libraries are kept; one for this process alone where that folder is not ours, or cannot be written."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cookhouse"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Whoever else may write there could have us load any code.
+        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+            return folder
+        reason = "it belongs to another user, or cannot be written"
+    except OSError as error:
+        reason = str(error)
+    _log.info("compiled kernels are not kept in %s: %s", folder, reason)
+    own = tempfile.mkdtemp(prefix="cookhouse-")
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return Path(own)
 
 
 def _processor() -> str:

@@ -42,6 +42,7 @@ class RotateHeads(torch.autograd.Function):
     def forward(
         ctx: Any, x_NHD: Tensor, weight_D: Tensor | None, eps: float, cos_ND: Tensor, sin_ND: Tensor, kernels: Kernels
     ) -> Tensor:
+        assert cos_ND.shape == sin_ND.shape == (x_NHD.shape[0], x_NHD.shape[2])
         x_NHD, cos_ND, sin_ND = x_NHD.contiguous(), cos_ND.contiguous(), sin_ND.contiguous()
         weight_D = None if weight_D is None else weight_D.float()
         y_NHD = torch.empty_like(x_NHD)

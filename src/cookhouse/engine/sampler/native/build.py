@@ -6,8 +6,15 @@ from pathlib import Path
 
 from cookhouse.engine.native import build
 
-# Infinities stand for "no score yet"; everything else of -ffast-math is wanted.
-_FLAGS = ("-ffast-math", "-fno-finite-math-only")
+# Not -ffast-math: infinities stand for "no score yet", and its start-up code would have the whole process take numbers
+# near zero for zero.
+_FLAGS = (
+    "-fassociative-math",
+    "-fno-math-errno",
+    "-fno-signed-zeros",
+    "-fno-trapping-math",
+    "-freciprocal-math",
+)
 
 
 @functools.cache
