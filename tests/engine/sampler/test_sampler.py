@@ -269,6 +269,7 @@ def test_a_snapshot_keeps_its_weights_while_training_goes_on(engine: TorchEngine
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"temperature": -0.1}, "temperature is -0.1"),
+        ({"temperature": 1e-38}, "use 0"),
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"stop": [""]}, "stop holds ''"),
         ({"stop": [VOCAB_SIZE]}, "stop holds"),

@@ -15,7 +15,7 @@ from torch import Tensor
 from cookhouse.engine.softmax import log_sum_exp
 
 _PREFIX = 128
-"""Candidates ranked first when filtering; rows that top-p leaves more are ranked whole."""
+"""Candidates ranked first for top-p alone; rows that it leaves more are ranked whole."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -92,13 +92,15 @@ def _candidates(logprobs_V: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
     Top-p keeps the fewest tokens whose share of the probability is at least p (https://arxiv.org/abs/1904.09751).
     """
     size = len(logprobs_V)
-    limit = min(choice.top_k, size) if choice.top_k > 0 else size
-    prefix = min(limit, _PREFIX)
-    ranked_P, tokens_P = torch.topk(logprobs_V, prefix)
-    if prefix < limit and float(ranked_P.exp().sum()) < choice.top_p:
-        ranked_P, tokens_P = torch.topk(logprobs_V, limit)
+    if 0 < choice.top_k < size:
+        ranked_P, tokens_P = torch.topk(logprobs_V, choice.top_k)
+        total = float(ranked_P.exp().sum())
+    else:
+        ranked_P, tokens_P = torch.topk(logprobs_V, min(size, _PREFIX))
+        if float(ranked_P.exp().sum()) < choice.top_p:
+            ranked_P, tokens_P = torch.topk(logprobs_V, size)
+        total = 1.0
     probs_P = ranked_P.exp()
-    total = float(probs_P.sum()) if limit < size else 1.0
     before_P = probs_P.double().cumsum(0) - probs_P
     keep = max(1, int((before_P < choice.top_p * total).sum()))
     return probs_P[:keep], tokens_P[:keep]

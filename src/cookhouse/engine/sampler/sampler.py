@@ -28,6 +28,8 @@ _BLOCK_SIZE = 16
 _MAX_RUNNING = 256
 _BUDGET_TOKENS = 2048
 _MAX_SAMPLES = 1024
+_MIN_TEMPERATURE = 1e-6
+"""Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
 
 
 @dataclass
@@ -236,6 +238,8 @@ def _check(request: SampleRequest, vocab_size: int, capacity: int) -> None:
     for name, (value, low, high) in ranges.items():
         if not low <= value <= high:
             raise InputError(f"{name} is {value}; it must be from {low:g} to {high:g}")
+    if 0 < request.temperature < _MIN_TEMPERATURE:
+        raise InputError(f"temperature is {request.temperature}; use 0 (greedy), or at least {_MIN_TEMPERATURE:g}")
     for stop in request.stop or ():
         if stop == "" or (isinstance(stop, int) and not 0 <= stop < vocab_size):
             raise InputError(f"stop holds {stop!r}; give non-empty strings, or token ids below {vocab_size}")
