@@ -26,7 +26,7 @@ def test_last_state_is_the_newest_that_can_be_continued(tmp_path: Path) -> None:
     assert file.last_state() == checkpoint(4)
 
 
-@pytest.mark.parametrize("torn", ['{"name": "0000', '{"name": "000004", "epoch": 0}', "\x00\x00"])
+@pytest.mark.parametrize("torn", ['{"name": "0000', '{"name": "000004", "epoch": 0}', "\x00\x00", "x" * 9000])
 def test_torn_last_line_is_left_out_and_then_replaced(tmp_path: Path, torn: str) -> None:
     # Catches an append after a crash that glues two lines together, which loses the new one too.
     path = tmp_path / "checkpoints.jsonl"

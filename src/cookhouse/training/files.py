@@ -5,9 +5,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from cookhouse.errors import InputError
 
+_BLOCK_BYTES = 4096
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {
     errno.EACCES,
@@ -49,8 +51,7 @@ def write_whole(path: Path, text: str) -> None:
 def append_line(path: Path, line: str) -> None:
     """Add one line that is on disk when this returns; a torn line that a crash left at the end is removed first."""
     with file_errors(path), path.open("a+b") as file:
-        file.seek(0)
-        whole = file.read().rfind(b"\n") + 1
+        whole = _whole_size(file)
         file.truncate(whole)
         try:
             file.write(line.encode() + b"\n")
@@ -59,6 +60,19 @@ def append_line(path: Path, line: str) -> None:
         except OSError:
             os.truncate(path, whole)
             raise
+
+
+def _whole_size(file: BinaryIO) -> int:
+    """Bytes up to the last newline, found from the end: a file of many lines is not read for each line more."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - _BLOCK_BYTES)
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
 
 
 def whole_lines(path: Path) -> list[str]:

@@ -82,7 +82,7 @@ class RolloutLog:
         return RestoredRollouts(left=left, next_step=next_step, finished=finished)
 
     def _cut(self, path: Path, planned_for: int, step: int) -> dict[GroupId, TrajectoryGroup]:
-        """The groups of a file that weights of at most `step` steps sampled; the rest of it is removed, torn or whole."""
+        """The groups of a file that weights of at most `step` steps sampled; the rest is removed, torn or whole."""
         rows = self._rows(path)
         try:
             ids = [GroupId(planned_for, int(row["number"])) for row in rows]
