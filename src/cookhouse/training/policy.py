@@ -78,7 +78,9 @@ class Policy:
         return self._current
 
     async def compute_logprobs(self, sequence: tinker.ModelInput) -> Sequence[float | None]:
-        """As `PolicySampler.compute_logprobs`, of the newest version; there has to be one."""
+        """As `PolicySampler.compute_logprobs`, of the weights published last; there have to be some."""
+        if self._swaps:
+            await asyncio.wait(self._swaps)
         current = self.current
         assert current is not None
         return await current.compute_logprobs(sequence)

@@ -17,6 +17,7 @@ from cookhouse.rl import (
     remove_constant_reward_groups,
 )
 from cookhouse.telemetry import Telemetry
+from cookhouse.training.session import service_errors
 
 ComputeLogprobs = Callable[[tinker.ModelInput], Awaitable[Sequence[float | None]]]
 """Logprob of each token of a sequence given those before it; None for the first."""
@@ -92,14 +93,20 @@ class RolloutBatcher:
 
 
 async def _target_logprobs(compute: ComputeLogprobs, data_D: Sequence[tinker.Datum]) -> list[NDArray[np.float32]]:
-    """Logprob of each target of each datum."""
+    """Logprob of each target of each datum. The first that fails ends the others."""
 
     async def of(datum: tinker.Datum) -> NDArray[np.float32]:
         targets_T = datum.loss_fn_inputs["target_tokens"].to_numpy()
         sequence = tinker.ModelInput.from_ints([*datum.model_input.to_ints(), int(targets_T[-1])])
-        return np.asarray((await compute(sequence))[1:], dtype=np.float32)
+        with service_errors("computing logprobs of rollouts"):
+            return np.asarray((await compute(sequence))[1:], dtype=np.float32)
 
-    return list(await asyncio.gather(*(of(datum) for datum in data_D)))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            computing = [tasks.create_task(of(datum)) for datum in data_D]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    return [task.result() for task in computing]
 
 
 def _fill(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[np.float32]]) -> list[tinker.Datum]:
