@@ -119,12 +119,16 @@ def measure_simulated(folder: Path) -> dict[str, float]:
         chance = np.random.default_rng(0)
         rollout_seconds = np.minimum(1.0 + chance.pareto(1.2, size=10_000), 30.0)
         num_pieces = settings.get("num_minibatches", 1)
+        trained = [asyncio.Event() for _ in range(NUM_SIMULATED_STEPS * num_pieces)]
 
         async def gate(kind: str, number: int) -> None:
             if kind == "sample":
                 await asyncio.sleep(float(rollout_seconds[number]))
             if kind == "forward_backward":
                 await asyncio.sleep(TRAIN_SECONDS / num_pieces)
+                trained[number].set()
+            if kind == "snapshot" and number > 0:  # of the weights after so many steps: not there before them
+                await trained[number * num_pieces - 1].wait()
 
         sizes = {"batch_size": NUM_SIMULATED_GROUPS, "group_size": 4, "max_steps": NUM_SIMULATED_STEPS}
         now = asyncio.get_running_loop().time

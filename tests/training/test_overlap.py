@@ -35,10 +35,14 @@ async def _seconds(folder: Path, max_lag: int, plan: StepPlan) -> float:
     async def delay(number: int) -> None:
         await asyncio.sleep(float(seconds_by_group[number]))
 
+    trained = [asyncio.Event() for _ in range(NUM_STEPS * plan.num_minibatches)]
+
     async def gate(kind: str, number: int) -> None:
-        del number
         if kind == "forward_backward":
             await asyncio.sleep(TRAIN_SECONDS / plan.num_minibatches)
+            trained[number].set()
+        if kind == "snapshot" and number > 0:  # of the weights after so many steps: not there before them
+            await trained[number * plan.num_minibatches - 1].wait()
 
     kit = RLKit(folder)
     dataset = GuessDataset(num_batches=NUM_STEPS, batch_size=8, delay=delay)

@@ -8,12 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from tests.training.rl_kit import GuessDataset, RLKit, guess, settle
+from tests.training.rl_kit import GuessDataset, GuessGroup, RLKit, guess, settle
 
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.rl import RolloutStrategy
-from cookhouse.telemetry import read_metrics
-from cookhouse.training import FakeService, Interrupt, StepPlan
+from cookhouse.rl import RolloutStrategy, do_group_rollout
+from cookhouse.telemetry import Telemetry, read_metrics
+from cookhouse.training import (
+    AdvantageSpec,
+    FakeService,
+    Interrupt,
+    PolicySampler,
+    RolloutBatcher,
+    Sampling,
+    SessionSpec,
+    StepPlan,
+    open_session,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -293,6 +303,85 @@ async def test_an_interrupt_within_a_step_of_several_updates_brings_it_to_its_en
     assert outcome.cursor.step == 1
     assert outcome.checkpoint is not None
     assert len(rows(kit)) == 1
+
+
+@pytest.mark.parametrize("plan", [StepPlan(num_substeps=4), StepPlan(num_minibatches=4), StepPlan(num_minibatches=2)])
+@pytest.mark.parametrize("failing", [(0,), (3,), (0, 1), (2, 3), (0, 1, 2), (1, 2, 3)])
+async def test_a_step_goes_without_a_piece_whose_groups_all_failed(
+    kit: RLKit, plan: StepPlan, failing: Sequence[int]
+) -> None:
+    # Catches an empty request, an optimizer step on no gradient, and the end of a run that was told to go on.
+    async def delay(number: int) -> None:
+        for _ in range(3 * number):  # pieces of a stream then come in the order of the data
+            await asyncio.sleep(0)
+        if number in failing:
+            raise RuntimeError("no such table")
+
+    service = FakeService(answer=guess)
+    dataset = GuessDataset(delay=delay)
+    await (await kit.loop(service, dataset=dataset, plan=plan, fails_with_group=False, total_steps=2)).run()
+    kit.telemetry.close()
+    found = read_metrics(kit.folder / "metrics.jsonl")
+    assert [row["rollouts/groups_failed"] for row in found] == [len(failing), 0]
+    assert [row["env/all/total_episodes"] for row in found] == [4.0 * (4 - len(failing)), 16.0]
+    assert all(row["optim/grad_norm"] > 0 for row in found)
+    updates = [call.kind for call in service.calls if call.phase == "submit"].count("optim_step")
+    assert updates == (4 - len(failing) + 4 if plan.num_substeps == 4 else 2)
+
+
+async def test_rollouts_go_on_while_a_step_is_trained(kit: RLKit) -> None:
+    # Catches places under `max_concurrent` that stay empty until the loop asks for the next step.
+    has_come = asyncio.Event()
+
+    async def delay(number: int) -> None:
+        if number == 7:
+            has_come.set()
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward_backward", 0):
+            await has_come.wait()
+
+    service = FakeService(gate=gate, answer=guess)
+    dataset = GuessDataset(delay=delay)
+    loop = await kit.loop(service, total_steps=3, max_lag=1, max_concurrent=1, dataset=dataset)
+    await asyncio.wait_for(loop.run(), timeout=5)
+
+
+async def test_whoever_waits_long_is_told_how_many_groups_are_done(kit: RLKit) -> None:
+    release = asyncio.Event()
+
+    async def delay(number: int) -> None:
+        if number == 3:
+            await release.wait()
+
+    loop = await kit.loop(FakeService(answer=guess), total_steps=1, dataset=GuessDataset(delay=delay))
+    running = asyncio.create_task(loop.run())
+    await settle()
+    assert loop._slots.get_work.progress == "3 of 4 groups are done"
+    release.set()
+    await running
+
+
+@pytest.mark.parametrize("kind", ["reference", "observations"])
+async def test_a_failing_reference_ends_with_its_cause_and_no_task(kind: str) -> None:
+    # Catches requests that go on after the first of them has failed.
+    async def compute(sequence: tinker.ModelInput) -> Sequence[float | None]:
+        if sequence.to_ints()[0] == 2:
+            raise tinker.RequestFailedError("out of memory", "r", tinker.types.RequestErrorCategory.Server)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    session = await open_session(FakeService(answer=guess).connect, SessionSpec(model_name="fake", lora_rank=4, seed=0))
+    client = await session.client.save_weights_and_get_sampling_client()
+    sampler = PolicySampler(client, 0, Sampling(max_tokens=8))
+    builders = [GuessGroup(number=number, delay=jitter(0)) for number in range(4)]
+    groups = [await do_group_rollout(builder, sampler, seed=0) for builder in builders]
+    asked = {"reference": compute} if kind == "reference" else {"observation_logprobs": compute}
+    batcher = RolloutBatcher(AdvantageSpec(kl_coef=0.1), Telemetry(), **asked)
+    before = asyncio.all_tasks()
+    with pytest.raises(ServiceError, match="out of memory"):
+        await asyncio.wait_for(batcher(groups), timeout=5)
+    assert asyncio.all_tasks() == before
 
 
 async def test_concurrency_is_bounded(kit: RLKit) -> None:

@@ -103,7 +103,7 @@ class _InFlight:
     work: Work
     learning_rate: float
     start_seconds: float
-    forward_backward: Awaitable[tinker.ForwardBackwardOutput]
+    forward_backward: Awaitable[tinker.ForwardBackwardOutput] | None
     optim_step: Awaitable[tinker.OptimStepResponse] | None
     look_back: Awaitable[Mapping[str, float]] | None
     evaluation: asyncio.Task[Mapping[str, float]] | None
@@ -115,6 +115,7 @@ class _OpenStep:
     """What has been answered of a step that is not over."""
 
     start_seconds: float
+    reports: list[Mapping[str, float]] = field(default_factory=list)
     parts: list[tuple[Work, tinker.ForwardBackwardOutput]] = field(default_factory=list)
     updates: list[Mapping[str, float]] = field(default_factory=list)
     looked_back: Mapping[str, float] = field(default_factory=dict)
@@ -202,8 +203,7 @@ class TrainingLoop:
         """The next piece; None if there is no more, or if the run is interrupted while it is being made."""
         name, step = self._names.get_work, self._cursor.step
         with self._telemetry.span(name, step=step):
-            next_work = self._patience.wait(self._slots.get_work.next_work(), f"{name} of step {step}", step=step)
-            making = asyncio.create_task(next_work, name=name)
+            making = asyncio.create_task(self._next_work(f"{name} of step {step}"), name=name)
             stopping = asyncio.create_task(self._interrupt.requested(), name="interrupt")
             try:
                 awaited = {making} if self._has_half_updated else {making, stopping}
@@ -213,6 +213,11 @@ class TrainingLoop:
                 making.cancel()
                 stopping.cancel()
                 await asyncio.gather(making, stopping, return_exceptions=True)
+
+    async def _next_work(self, what: str) -> Work | None:
+        source = self._slots.get_work
+        step = self._cursor.step
+        return await self._patience.wait(source.next_work(), what, step=step, progress=lambda: source.progress)
 
     async def _begin_evaluation(self, step: int) -> asyncio.Task[Mapping[str, float]] | None:
         if self._slots.evaluate is None or not self._cadence.is_eval_due(step):
@@ -227,7 +232,7 @@ class TrainingLoop:
     def _submit(self, work: Work, evaluation: asyncio.Task[Mapping[str, float]] | None) -> _InFlight:
         adam = self._slots.optim_step.params(work.cursor.step)
         start_seconds = time.perf_counter()
-        forward_backward = self._slots.forward_backward.submit(self._client, work)
+        forward_backward = self._slots.forward_backward.submit(self._client, work) if work.data_D else None
         optim_step = self._client.optim_step(adam) if work.closes_update else None
         look_back = self._look_back(work)
         self._cursor = self._slots.get_work.cursor
@@ -271,8 +276,10 @@ class TrainingLoop:
         if self._open_step is None:
             self._open_step = _OpenStep(start_seconds=start)
         answered = self._open_step
-        output = await self._answer(flight.forward_backward, names.forward_backward, step, start)
-        answered.parts.append((flight.work, output))
+        answered.reports.append(flight.work.metrics)
+        if flight.forward_backward is not None:
+            output = await self._answer(flight.forward_backward, names.forward_backward, step, start)
+            answered.parts.append((flight.work, output))
         if flight.optim_step is not None:
             optim = await self._answer(flight.optim_step, names.optim_step, step, start)
             answered.updates.append(optim.metrics or {})
@@ -289,7 +296,7 @@ class TrainingLoop:
     def _log(self, answered: _OpenStep, last: _InFlight) -> None:
         seconds = time.perf_counter() - (self._finished_at or answered.start_seconds)
         metrics = {
-            **_means([work.metrics for work, _ in answered.parts]),
+            **_means(answered.reports),
             **self._slots.forward_backward.finish(answered.parts),
             keys.LEARNING_RATE: last.learning_rate,
             **{f"optim/{name}": value for name, value in _means(answered.updates).items()},

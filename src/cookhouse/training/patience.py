@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cookhouse.telemetry import Telemetry
@@ -17,8 +17,15 @@ class Patience:
         self._telemetry = telemetry
         self._seconds = seconds
 
-    async def wait(self, awaitable: Awaitable[_T], what: str, *, step: int | None = None) -> _T:
-        """The awaitable's result; `what` completes the sentence "still waiting for ..."."""
+    async def wait(
+        self,
+        awaitable: Awaitable[_T],
+        what: str,
+        *,
+        step: int | None = None,
+        progress: Callable[[], str] = lambda: "",
+    ) -> _T:
+        """The awaitable's result; `what` completes the sentence "still waiting for ...", and `progress` follows it."""
         start = time.monotonic()
         task = asyncio.ensure_future(_awaited(awaitable))
         try:
@@ -26,7 +33,8 @@ class Patience:
                 await asyncio.wait({task}, timeout=self._seconds)
                 if not task.done():
                     waited = time.monotonic() - start
-                    self._telemetry.event("run.waiting", step=step, metrics={"seconds": waited}, what=what)
+                    text = ": ".join(part for part in (what, progress()) if part)
+                    self._telemetry.event("run.waiting", step=step, metrics={"seconds": waited}, what=text)
             return task.result()
         finally:
             if not task.done():

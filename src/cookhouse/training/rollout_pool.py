@@ -44,7 +44,10 @@ class _Planned:
 
 @dataclass(kw_only=True)
 class RolloutPool:
-    """Runs groups of a data set, epoch after epoch. Used by one task, and closed at the end."""
+    """Runs groups of a data set, epoch after epoch. Used by one task, and closed at the end.
+
+    Whenever a group finishes or weights are published, what may start starts, also while nobody takes anything.
+    """
 
     dataset: RLDataset
     rollout: Rollout
@@ -63,19 +66,27 @@ class RolloutPool:
 
     def __post_init__(self) -> None:
         self._woken = asyncio.Event()
+        self._is_waited_for = self._is_closed = False
+        self._due_step = self.first_step
         self._error: BaseException | None = None
         self._planned: dict[GroupId, _Planned] = {}
         self._tasks: set[asyncio.Task[TrajectoryGroup]] = set()
         restored = self.log.restore(self.first_step)
         self._next_step = restored.next_step
         self._restored = dict(restored.finished)
+        batches = {step: self._batch(step) for step in {group_id.step for group_id in restored.left}}
         for group_id in restored.left:
-            self._plan(group_id, self._batch(group_id.step)[group_id.number])
-        self.policy.on_change(self._woken.set)
+            self._plan(group_id, batches[group_id.step][group_id.number])
+        self.policy.on_change(self._wake)
 
     def num_groups(self, step: int) -> int:
         """Groups in the batch of a step."""
         return len(self._batch(step))
+
+    @property
+    def num_ready(self) -> int:
+        """Groups that are over and wait to be taken."""
+        return sum(planned.finished is not None for planned in self._planned.values())
 
     async def take(self, step: int, count: int) -> list[FinishedGroup]:
         """Wait for `count` groups that the step may be trained on, and hand them over, in the order of the data.
@@ -84,6 +95,7 @@ class RolloutPool:
             GroupFailedError: a group failed, and that ends the run.
             InputError, ServiceError: weights could not be published, or a rollout could not be kept.
         """
+        self._due_step = step
         while True:
             self._woken.clear()
             if self._error is not None:
@@ -95,18 +107,33 @@ class RolloutPool:
                 for finished in taken:
                     del self._planned[finished.id]
                 return taken
-            await self._woken.wait()
+            self._is_waited_for = True
+            try:
+                await self._woken.wait()
+            finally:
+                self._is_waited_for = False
 
     def close_step(self, step: int, used: Sequence[GroupId]) -> None:
-        """Record that a step has all its groups."""
+        """Record that a step has all its groups; the next one is due."""
+        self._due_step = step + 1
         self.log.close_step(step, used, sorted(self._planned), self._next_step)
 
     async def aclose(self) -> None:
         """Stop every rollout, and wait until it has stopped."""
-        self.policy.on_change(lambda: None)
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _wake(self) -> None:
+        """Something has changed. Whoever waits in `take` goes on from here; else it is done in their place."""
+        self._woken.set()
+        if self._is_waited_for or self._is_closed or self._error is not None:
+            return
+        try:
+            self._advance(self._due_step)
+        except Exception as error:  # of the data set or of a publication: for whoever takes next
+            self._error = error
 
     def _advance(self, step: int) -> None:
         """Plan what the budget allows, begin again what is too old for the step, and start what may start."""
@@ -162,9 +189,9 @@ class RolloutPool:
     def _finish(self, group_id: GroupId, planned: _Planned, task: asyncio.Task[TrajectoryGroup]) -> None:
         planned.task = None
         self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
         if task.cancelled() or self._planned.get(group_id) is not planned:
             return
-        error = task.exception()
         try:
             if error is None:
                 planned.finished = FinishedGroup(id=group_id, group=task.result())
@@ -175,7 +202,7 @@ class RolloutPool:
                 self._error = self._error or error
         except Exception as failure:
             self._error = self._error or failure
-        self._woken.set()
+        self._wake()
 
 
 def _has_failed(planned: _Planned) -> bool:

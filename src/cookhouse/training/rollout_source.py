@@ -1,6 +1,7 @@
 """Rollouts as a source of work: synchronous, streamed in minibatches, or ahead of training by a bounded lag."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -61,7 +62,8 @@ class RolloutSource:
     def __post_init__(self) -> None:
         self._cursor = self.start
         self._is_within_step = False
-        self._works: AsyncIterator[Work] | None = None
+        self._works: AsyncGenerator[Work] | None = None
+        self._num_groups = self._num_taken = 0  # of the step in the making
 
     @property
     def cursor(self) -> Cursor:
@@ -72,41 +74,55 @@ class RolloutSource:
         """At the start of every step: rollouts may take minutes, and a save or a metric should not wait for them."""
         return not self._is_within_step
 
+    @property
+    def progress(self) -> str:
+        num_done = min(self._num_taken + self.pool.num_ready, self._num_groups)
+        return f"{num_done} of {self._num_groups} groups are done"
+
     async def next_work(self) -> Work | None:
         if self._works is None:
             self._works = self._produce()
         return await anext(self._works, None)
 
     async def aclose(self) -> None:
+        if self._works is not None:
+            await self._works.aclose()
         await self.pool.aclose()
         await self.policy.aclose()
 
-    async def _produce(self) -> AsyncIterator[Work]:
+    async def _produce(self) -> AsyncGenerator[Work]:
         while self._cursor.step < self.total_steps:
-            async for work in self._step(self._cursor):
-                self._is_within_step = not work.closes_step
-                if work.closes_step:
-                    self._cursor = self._after(work.cursor)
-                yield work
+            async with aclosing(self._step(self._cursor)) as works:
+                async for work in works:
+                    self._is_within_step = not work.closes_step
+                    if work.closes_step:
+                        self._cursor = self._after(work.cursor)
+                    yield work
 
-    async def _step(self, cursor: Cursor) -> AsyncIterator[Work]:
-        pieces = self.plan.split(self.pool.num_groups(cursor.step))
+    async def _step(self, cursor: Cursor) -> AsyncGenerator[Work]:
+        self._num_groups, self._num_taken = self.pool.num_groups(cursor.step), 0
+        pieces = self.plan.split(self._num_groups)
         groups: list[FinishedGroup] = []
         if self.plan.num_minibatches == 1:
-            groups = await self.pool.take(cursor.step, sum(size for size, _ in pieces))
+            groups = await self.pool.take(cursor.step, self._num_groups)
         made: list[tuple[Sequence[tinker.Datum], bool]] = []
-        num_taken = 0
-        for index, (size, closes_update) in enumerate(pieces):
-            if len(groups) < num_taken + size:
+        has_gradient = False
+        for index, (size, ends_update) in enumerate(pieces):
+            if len(groups) < self._num_taken + size:
                 groups += await self.pool.take(cursor.step, size)
-            piece = groups[num_taken : num_taken + size]
-            num_taken += size
+            piece = groups[self._num_taken : self._num_taken + size]
+            self._num_taken += size
             is_last = index == len(pieces) - 1
+            if is_last:
+                _refuse_failed(groups)
             batch = await self._assemble(piece)
             metrics = dict(batch.metrics)
             if is_last:
                 self.pool.close_step(cursor.step, [finished.id for finished in groups])
                 metrics |= self.report(cursor.step, groups)
+            has_gradient = has_gradient or len(batch.data_D) > 0
+            closes_update = ends_update and has_gradient
+            has_gradient = has_gradient and not closes_update
             made.append((batch.data_D, closes_update))
             yield Work(
                 cursor=cursor,
@@ -121,14 +137,19 @@ class RolloutSource:
                 yield Work(cursor=cursor, data_D=data_D, closes_update=closes_update, closes_step=is_end)
 
     async def _assemble(self, piece: Sequence[FinishedGroup]) -> Batch:
+        """Nothing where all groups of a piece failed: the step goes without them."""
         groups = [finished.group for finished in piece if finished.group is not None]
-        if not groups:
-            errors = [finished.error for finished in piece if finished.error is not None]
-            raise InputError(
-                f"all {len(piece)} groups of rollouts that were to be trained on failed; the first: {errors[0]}"
-            ) from errors[0]
-        return await self.assemble(groups)
+        return await self.assemble(groups) if groups else Batch(data_D=[], metrics={})
 
     def _after(self, cursor: Cursor) -> Cursor:
         is_last = cursor.batch + 1 == self.batches_per_epoch
         return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
+
+
+def _refuse_failed(groups: Sequence[FinishedGroup]) -> None:
+    """Raises `InputError` if no group of a step is left."""
+    errors = [finished.error for finished in groups if finished.error is not None]
+    if len(errors) == len(groups):
+        raise InputError(
+            f"all {len(groups)} groups of rollouts that were to be trained on failed; the first: {errors[0]}"
+        ) from errors[0]

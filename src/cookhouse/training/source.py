@@ -20,6 +20,10 @@ class Source(Protocol):
     def needs_answers(self) -> bool:
         """Whether the next piece may take long, or hangs on the pieces before it: these are to be finished first."""
 
+    @property
+    def progress(self) -> str:
+        """How far the next piece is, in words, for whoever waits for it; empty if there is nothing to say."""
+
     async def next_work(self) -> Work | None:
         """The next piece, or None when there is no more. Cancelled, it loses nothing that another run cannot redo."""
 
@@ -60,6 +64,10 @@ class SupervisedSource:
     @property
     def needs_answers(self) -> bool:
         return False
+
+    @property
+    def progress(self) -> str:
+        return ""
 
     async def next_work(self) -> Work | None:
         if self._cursor.step >= self._total_steps:

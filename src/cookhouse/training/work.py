@@ -24,6 +24,7 @@ class Work:
 
     cursor: Cursor
     data_D: Sequence[tinker.Datum]
+    """Empty where nothing came of a piece: then nothing is asked for it but the optimizer step that it may close."""
     closes_update: bool = True
     """Whether an `optim_step` follows, on the gradient of this piece and of those before it that had none."""
     closes_step: bool = True
