@@ -153,7 +153,7 @@ def test_a_snapshot_samples_with_the_logprobs_of_training(family: str, tmp_path:
     engine.snapshot("full", "s")
     prompt_T = np.arange(20, 32)
     before = engine.forward_backward([_scored(prompt_T, *_sampled(engine, _prompt_request("s", folder, prompt_T)))])
-    engine.save_snapshot("s", tmp_path / "saved")
+    engine.save_snapshot("s", tmp_path / "saved", is_durable=True)
     _train(engine, "full", range(3, 5))
     tokens_T, logprobs_T = _sampled(engine, _prompt_request("s", folder, prompt_T))
     (output,) = before

@@ -173,7 +173,7 @@ class FakeEngine:
         self.calls.append(("snapshot", snapshot_id))
         self._snapshots[snapshot_id] = self._model(model_id).bias_V.copy()
 
-    def save_snapshot(self, snapshot_id: str, folder: Path) -> None:
+    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:  # noqa: ARG002
         folder.mkdir()
         (folder / "state.json").write_text(json.dumps({"bias": self._snapshots[snapshot_id].tolist()}))
 

@@ -1,15 +1,21 @@
 """Weights of sampling clients: memory stays bounded, and every client keeps the weights it was made with."""
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.server.fake_engine import FakeEngine
+import tinker
+from tests.server.fake_engine import VOCAB_SIZE, FakeEngine
+from tests.server.hosting import KEY, hosted
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import Engine, LoraSpec, SampleRequest
+from cookhouse.errors import ServiceError
 from cookhouse.server.sessions import Snapshot
+from cookhouse.server.settings import Settings
 from cookhouse.server.snapshots import Snapshots
 
 LORA = LoraSpec(rank=1)
@@ -118,6 +124,59 @@ def test_a_snapshot_put_away_while_it_is_sampled_from_is_sampled_to_the_end(
     assert tokens == expected
     for snapshot in (first, second):
         snapshots.free(engine, snapshot)
+
+
+class FullDisk(FakeEngine):
+    """Writes no snapshot while its disk is full."""
+
+    is_full = False
+    num_tries = 0
+
+    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
+        self.num_tries += 1
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().save_snapshot(snapshot_id, folder, is_durable=is_durable)
+
+
+def test_on_a_full_disk_memory_stays_bounded_and_old_weights_can_be_sampled_from(tmp_path: Path) -> None:
+    """Would catch a client that cannot sample because the weights of another cannot be written."""
+    engine = FullDisk()
+    engine.create_model("m", "cookhouse/tiny", LORA)
+    snapshots = Snapshots(tmp_path / "snapshots", max_bytes=4 * engine._model("m").bias_V.nbytes)
+    published = [_publish(engine, snapshots, str(step)) for step in range(8)]
+    engine.is_full = True
+    with pytest.raises(ServiceError, match="No space left"):
+        _publish(engine, snapshots, "8")
+    before = engine.num_tries
+    for snapshot in published * 3:
+        snapshots.use(engine, snapshot)
+        assert snapshot.snapshot_id in engine._snapshots
+        assert len(engine._snapshots) <= 6
+    assert engine.num_tries - before <= 3 * len(published)  # one in vain says that the others would be
+    engine.is_full = False
+    snapshots.trim(engine)
+    assert len(engine._snapshots) == 4
+
+
+def test_on_a_full_disk_no_more_weights_are_published(tmp_path: Path) -> None:
+    """Would catch a run that fills the memory, a copy at every step, while a log says that the disk is full."""
+    engine = FullDisk()
+    engine.is_full = True
+    settings = Settings(max_snapshot_bytes=2 * VOCAB_SIZE * 8)
+    with (
+        hosted(tmp_path, lambda: engine, settings) as host,
+        tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
+    ):
+        trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
+        for _ in range(3):
+            trainer.save_weights_and_get_sampling_client().result()
+        for _ in range(2):
+            with pytest.raises(tinker.TinkerError, match="No space left"):
+                trainer.save_weights_and_get_sampling_client().result()
+        assert len(engine._snapshots) == 3
+        engine.is_full = False
+        trainer.save_weights_and_get_sampling_client().result()
 
 
 def test_files_of_an_earlier_process_are_deleted(tmp_path: Path) -> None:

@@ -28,7 +28,15 @@ _TENSORS = "adapter.safetensors"
 _MANIFEST = "adapter.json"
 
 
-def write(folder: Path, base_model: str, layout: AdapterLayout, tensors: Mapping[str, Tensor], num_steps: int) -> None:
+def write(
+    folder: Path,
+    base_model: str,
+    layout: AdapterLayout,
+    tensors: Mapping[str, Tensor],
+    num_steps: int,
+    *,
+    is_durable: bool = True,
+) -> None:
     """Write a new folder, all or nothing.
 
     Raises:
@@ -36,7 +44,7 @@ def write(folder: Path, base_model: str, layout: AdapterLayout, tensors: Mapping
         OSError: the disk is full or not writable; nothing is left behind.
     """
     sites: list[list[str | int]] = [[site.name, site.in_features, site.out_features] for site in layout.sites]
-    with new_folder(folder) as temporary:
+    with new_folder(folder, is_durable=is_durable) as temporary:
         save_file({name: tensor.detach().float().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
         write_manifest(temporary, base_model, layout.spec, sites=sites, num_steps=num_steps)
 
@@ -56,8 +64,8 @@ def write_manifest(
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill, under a temporary name; leaving flushes it to disk and renames it to `folder`.
+def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
+    """A folder to fill, under a temporary name; leaving flushes it to disk, if durable, and renames it to `folder`.
 
     Raises:
         InputError: the folder exists.
@@ -69,10 +77,12 @@ def new_folder(folder: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for path in (*temporary.rglob("*"), temporary):
-            _flush(path)
+        if is_durable:
+            for path in (*temporary.rglob("*"), temporary):
+                _flush(path)
         temporary.rename(folder)
-        _flush(folder.parent)
+        if is_durable:
+            _flush(folder.parent)
     except SafetensorError as error:
         raise OSError(f"cannot write {folder}: {error}") from error
     finally:

@@ -182,8 +182,8 @@ class Engine(Protocol):
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         """Fix a model's present weights under an id, for sampling. A copy in memory, no disk."""
 
-    def save_snapshot(self, snapshot_id: str, folder: Path) -> None:
-        """Write a snapshot into a new folder, atomically. Safe in another thread."""
+    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
+        """Write a snapshot into a new folder, atomically; durable: on the disk on return. Safe in another thread."""
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:
         """Read weights into a snapshot from a folder that `save_state` or `save_snapshot` wrote."""

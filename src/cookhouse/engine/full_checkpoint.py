@@ -22,7 +22,13 @@ _SHARD_BYTES = 2**30
 
 
 def write_full(
-    folder: Path, base_model: str, layout: FullLayout, tensors: Mapping[str, Tensor], num_steps: int
+    folder: Path,
+    base_model: str,
+    layout: FullLayout,
+    tensors: Mapping[str, Tensor],
+    num_steps: int,
+    *,
+    is_durable: bool = True,
 ) -> None:
     """Write flat tensors of a layout into a new folder, all or nothing.
 
@@ -30,7 +36,7 @@ def write_full(
         InputError: the folder exists.
         OSError: the disk is full or not writable; nothing is left behind.
     """
-    with new_folder(folder) as temporary:
+    with new_folder(folder, is_durable=is_durable) as temporary:
         for name, flat in tensors.items():
             for index, shard in enumerate(_shards(layout.views(flat.detach()))):
                 held = {key: tensor.float().cpu() for key, tensor in shard.items()}

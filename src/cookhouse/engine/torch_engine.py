@@ -167,15 +167,15 @@ class TorchEngine:
         else:
             self._put_snapshot(snapshot_id, model.base_model, model.frozen_weights(self._dtype))
 
-    def save_snapshot(self, snapshot_id: str, folder: Path) -> None:
+    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
         """See `Engine`. The file holds the weights as sampling uses them, rounded if that is in bf16."""
         with self._snapshots_lock:
             held = self._full_snapshots.get(snapshot_id) or self._snapshot(snapshot_id)
         if isinstance(held, FullWeights):
-            write_full(folder, held.base.name, held.layout, {"params": held.flat}, 0)
+            write_full(folder, held.base.name, held.layout, {"params": held.flat}, 0, is_durable=is_durable)
         else:
             base_model, weights = held
-            checkpoint.write(folder, base_model, weights.layout, {"params": weights.flat}, 0)
+            checkpoint.write(folder, base_model, weights.layout, {"params": weights.flat}, 0, is_durable=is_durable)
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:
         """See `Engine`."""

@@ -174,9 +174,10 @@ class Sampling:
             try:
                 if not folder.exists():
                     raise InputError(f"{checkpoint.path} has been deleted")
+                self._snapshots.trim(engine)
                 engine.load_snapshot(snapshot.snapshot_id, checkpoint.base_model, checkpoint.lora_spec, folder)
                 self._snapshots.add(engine, snapshot)
-                self._snapshots.trim(engine)
+                self._sequencer.errand(self._snapshots.trim)
             except Exception as error:
                 snapshot.error = error  # each sample that wants these weights fails with it
 

@@ -9,8 +9,9 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from cookhouse.server.store import CheckpointKind, SamplerRow, Store
 
 _log = logging.getLogger(__name__)
 _MAX_COPIES = 4
-"""Copies of training state that may wait for the disk; the engine waits for one to be written before the next."""
+"""Copies of weights that may wait for the disk; the engine waits for one to be written before the next."""
 
 
 class Saving:
@@ -70,14 +71,10 @@ class Saving:
 
         def run(engine: Engine, future: Future) -> None:
             self._checkpoints.check(new)
-            self._copies.acquire()  # released by the writer
-            try:
+            with self._copy():
                 copied = engine.copy_state(model.model_id, with_optimizer=True)
-            except Exception:
-                self._copies.release()
-                raise
-            write = copied or partial(engine.save_state, model.model_id, with_optimizer=True)
-            written = self._writer.submit(self._write_state, write, new, future)
+                write = copied or partial(engine.save_state, model.model_id, with_optimizer=True)
+                written = self._writer.submit(self._write_state, write, new, future)
             if copied is None:
                 written.result()  # nothing else may call the engine meanwhile
 
@@ -144,6 +141,7 @@ class Saving:
         )
 
         def run(engine: Engine, _future: Future) -> Result:
+            self._snapshots.trim(engine)  # while the disk is full, no more than there are
             engine.snapshot(model.model_id, snapshot.snapshot_id)
             self._snapshots.add(engine, snapshot)
             self._sequencer.errand(self._snapshots.trim)  # after the answer, which need not wait for a disk
@@ -167,10 +165,21 @@ class Saving:
         def run(engine: Engine, future: Future) -> None:
             self._checkpoints.check(new)
             snapshot_id = uuid.uuid4().hex
-            engine.snapshot(model.model_id, snapshot_id)
-            self._writer.submit(self._write_snapshot, engine, snapshot_id, new, future)
+            with self._copy():
+                engine.snapshot(model.model_id, snapshot_id)
+                self._writer.submit(self._write_snapshot, engine, snapshot_id, new, future)
 
         return self._intake.accept(model, request.seq_id, run)
+
+    @contextmanager
+    def _copy(self) -> Iterator[None]:
+        """Wait until one more copy may wait for the disk. The writer gives the place back, if it is handed over."""
+        self._copies.acquire()
+        try:
+            yield
+        except BaseException:
+            self._copies.release()
+            raise
 
     def _write_state(self, write: Callable[[Path], None], new: NewCheckpoint, future: Future) -> None:
         """Runs in the writer's thread."""
@@ -181,8 +190,12 @@ class Saving:
 
     def _write_snapshot(self, engine: Engine, snapshot_id: str, new: NewCheckpoint, future: Future) -> None:
         """Runs in the writer's thread, which the engine allows for `save_snapshot`."""
-        self._finish_written("save_weights_for_sampler", partial(engine.save_snapshot, snapshot_id), new, future)
-        self._sequencer.errand(lambda engine: engine.delete_snapshot(snapshot_id))
+        try:
+            write = partial(engine.save_snapshot, snapshot_id, is_durable=True)
+            self._finish_written("save_weights_for_sampler", write, new, future)
+        finally:
+            self._sequencer.errand(lambda engine: engine.delete_snapshot(snapshot_id))
+            self._copies.release()
 
     def _finish_written(self, kind: str, write: Callable[[Path], None], new: NewCheckpoint, future: Future) -> None:
         """Write a checkpoint and tell whoever waits for it."""
