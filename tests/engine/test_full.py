@@ -1,7 +1,9 @@
 """Catches full fine-tuning that is not plain AdamW on all weights, that touches its neighbors, or outgrows memory."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from cookhouse.engine import TorchEngine, full_checkpoint, full_runs
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleRequest
 from cookhouse.engine.export import export_merged, export_peft, inspect
-from cookhouse.engine.full import FullModel
+from cookhouse.engine.full import FullLayout, FullModel
 from cookhouse.engine.pretrained import num_parameters, read_config
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
@@ -297,3 +299,24 @@ def test_damaged_checkpoints_are_refused_and_change_nothing(
     with pytest.raises(InputError, match="checkpoint"):
         engine.load_state("full", qwen3_folder, FULL, tmp_path / "s", with_optimizer=True)
     assert torch.equal(_full(engine).params, before)
+
+
+def test_a_checkpoint_deleted_while_it_is_read_is_read_to_the_end(
+    qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a run left with half of its weights from a checkpoint and half of its own."""
+    engine = TorchEngine(device="cpu", precision="float32")
+    engine.create_model("full", qwen3_folder, FULL)
+    engine.save_state("full", tmp_path / "s", with_optimizer=True)
+    saved = _full(engine).params.clone()
+    _train(engine, "full", range(1))
+    check = full_checkpoint._check
+
+    def check_and_delete(folder: Path, layout: FullLayout, name: str, files: Iterable[Any]) -> None:
+        check(folder, layout, name, files)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    monkeypatch.setattr(full_checkpoint, "_check", check_and_delete)
+    engine.load_state("full", qwen3_folder, FULL, tmp_path / "s", with_optimizer=True)
+    assert torch.equal(_full(engine).params, saved)
+    assert not _full(engine).adam_m.any()

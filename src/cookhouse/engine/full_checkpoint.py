@@ -4,8 +4,10 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -52,31 +54,42 @@ def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> i
     """
     num_steps = int(read_manifest(folder)["num_steps"])
     try:
-        for name in into:
-            found = {key: tuple(tensor.shape) for key, tensor in _read(folder, name)}
-            if name != "params" and not found:
-                raise InputError(
-                    f"checkpoint {folder} holds no {name}; load it without optimizer, or use a training checkpoint"
-                )
-            if found != dict(layout.shapes):
-                raise InputError(f"checkpoint {folder} was made for another base model, or is not of all its weights")
-        for name, flat in into.items():
-            views = layout.views(flat)
-            for key, tensor in _read(folder, name):
-                views[key].copy_(tensor)
+        with ExitStack() as stack:
+            # Held open until all is copied: a checkpoint may be deleted meanwhile.
+            files = {name: [stack.enter_context(file) for file in _open(folder, name)] for name in into}
+            for name in into:
+                _check(folder, layout, name, files[name])
+            for name, flat in into.items():
+                views = layout.views(flat)
+                for key, tensor in _tensors(files[name]):
+                    views[key].copy_(tensor)
     except (OSError, SafetensorError) as error:
         raise InputError(f"checkpoint {folder} cannot be read: {error}") from error
     return num_steps
 
 
-def _read(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
-    for path in sorted(folder.glob(f"{name}-*.safetensors")):
-        with safe_open(path, framework="pt") as file:
-            for key in file.keys():  # noqa: SIM118  not a mapping
-                tensor = file.get_tensor(key)
-                if tensor.dtype != torch.float32 or not torch.isfinite(tensor).all():
-                    raise InputError(f"checkpoint {folder}: {name} of {key} is not finite fp32")
-                yield key, tensor
+def _check(folder: Path, layout: FullLayout, name: str, files: Iterable[Any]) -> None:
+    found = {}
+    for key, tensor in _tensors(files):
+        if tensor.dtype != torch.float32 or not torch.isfinite(tensor).all():
+            raise InputError(f"checkpoint {folder}: {name} of {key} is not finite fp32")
+        found[key] = tuple(tensor.shape)
+    if name != "params" and not found:
+        raise InputError(
+            f"checkpoint {folder} holds no {name}; load it without optimizer, or use a training checkpoint"
+        )
+    if found != dict(layout.shapes):
+        raise InputError(f"checkpoint {folder} was made for another base model, or is not of all its weights")
+
+
+def _open(folder: Path, name: str) -> Iterator[Any]:
+    return (safe_open(path, framework="pt") for path in sorted(folder.glob(f"{name}-*.safetensors")))
+
+
+def _tensors(files: Iterable[Any]) -> Iterator[tuple[str, Tensor]]:
+    for file in files:
+        for key in file.keys():  # noqa: SIM118  not a mapping
+            yield key, file.get_tensor(key)
 
 
 def _shards(views: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
