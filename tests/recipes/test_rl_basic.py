@@ -176,6 +176,13 @@ def test_the_stages_are_described() -> None:
         ({"clip_low": 0.9}, "clip_low and clip_high are for ppo"),
         ({"dro_beta": 0.1}, "dro_beta is for dro"),
         ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"kl_coef": float("inf")}, "kl_coef is inf"),
+        ({"group_size": 1}, "group_size is 1"),
+        ({"min_group_members": 5}, "min_group_members is 5, more than group_size=4"),
+        ({"max_sequence_tokens": 1}, "max_sequence_tokens is 1"),
+        ({"loss_fn": "ppo", "clip_low": 1.2, "clip_high": 0.8}, "clip_low=1.2 must be below clip_high=0.8"),
+        ({"loss_fn": "dro", "dro_beta": -1.0}, "dro_beta is -1.0"),
+        ({"kl_reference": "cookhouse/tiny"}, "kl_coef=0 turns off"),
         ({"dataset_path": "/nowhere.jsonl"}, "nowhere.jsonl"),
     ],
 )

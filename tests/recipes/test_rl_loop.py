@@ -106,6 +106,7 @@ async def test_a_run_leaves_weights_that_can_be_found(tmp_path: Path, problems: 
     [
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0; it must be a positive number"),
         ({"batch_size": 21}, "batch_size is 21"),
         ({"dataset_path": "missing.jsonl"}, "missing.jsonl does not exist"),
     ],

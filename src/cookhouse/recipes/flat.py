@@ -6,6 +6,7 @@ weights. Its run cannot be resumed: Ctrl-C ends it at once.
 """
 
 import asyncio
+import math
 import shlex
 import time
 from pathlib import Path
@@ -28,13 +29,15 @@ def settle(recipe: str, config: C, **chosen: Any) -> C:
     """The config with what was chosen, and with a run folder.
 
     Raises:
-        InputError: a whole number is out of range.
+        InputError: a number is out of range.
     """
     settings = chz.asdict(config)
     for name, value in settings.items():
         least = 0 if name == "seed" else 1
         if isinstance(value, int) and value < least:
             raise InputError(f"{name} is {value}; it must be at least {least}")
+        if isinstance(value, float) and not 0 < value < math.inf:
+            raise InputError(f"{name} is {value}; it must be a positive number")
     settled: C = chz.replace(config, **chosen, log_path=settings["log_path"] or new_log_path(recipe))
     return settled
 

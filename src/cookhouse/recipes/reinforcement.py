@@ -1,5 +1,6 @@
 """Settings that every reinforcement recipe has, and how they become a workflow. The recipes add their environments."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -107,6 +108,8 @@ _AT_LEAST = {
     "max_concurrent_groups": 1,
     "rollout_attempts": 1,
     "min_group_members": 1,
+    "max_turns": 1,
+    "max_sequence_tokens": 2,
 }
 
 
@@ -118,11 +121,17 @@ def _check(config: ReinforcementConfig) -> None:
     """
     check_at_least(config, _AT_LEAST)
     for name in ("temperature", "eval_temperature", "kl_coef", "kl_gamma", "format_coef"):
-        if not getattr(config, name) >= 0:
-            raise InputError(f"{name} is {getattr(config, name)}; it must not be negative")
+        if not 0 <= getattr(config, name) < math.inf:
+            raise InputError(f"{name} is {getattr(config, name)}; it must be a number and not negative")
     for name in ("gamma", "gae_lambda", "kl_gamma"):
         if not 0 <= getattr(config, name) <= 1:
             raise InputError(f"{name} is {getattr(config, name)}; it must lie between 0 and 1")
+    _check_steps(config)
+    _check_groups(config)
+    _check_loss(config)
+
+
+def _check_steps(config: ReinforcementConfig) -> None:
     assert config.batch_size is not None
     pieces = config.num_minibatches * config.num_substeps
     if pieces > config.batch_size:
@@ -135,13 +144,36 @@ def _check(config: ReinforcementConfig) -> None:
             "num_minibatches streams rollouts of the present weights and max_steps_off_policy lets them run ahead; "
             "set only one of the two"
         )
+
+
+def _check_groups(config: ReinforcementConfig) -> None:
+    size, least = config.group_size, config.min_group_members
+    assert size is not None
     if config.temperature == 0:
         raise InputError("temperature is 0; rollouts of a group would all be the same, and nothing could be learned")
+    if size == 1 and config.advantage != "gae" and not config.kl_coef:
+        raise InputError(
+            "group_size is 1; a rollout is compared with the others of its group, so that nothing could be learned; "
+            "it must be at least 2"
+        )
+    if least is not None and least > size:
+        raise InputError(f"min_group_members is {least}, more than group_size={size}; no group could reach it")
+
+
+def _check_loss(config: ReinforcementConfig) -> None:
     is_clipped = config.loss_fn in ("ppo", "cispo", "gspo")
     if not is_clipped and (config.clip_low, config.clip_high) != (None, None):
         raise InputError(f"clip_low and clip_high are for ppo, cispo and gspo, not for {config.loss_fn}")
     if config.loss_fn != "dro" and config.dro_beta is not None:
         raise InputError(f"dro_beta is for dro, not for {config.loss_fn}")
+    for name in ("clip_low", "clip_high", "dro_beta"):
+        value = getattr(config, name)
+        if value is not None and not 0 <= value < math.inf:
+            raise InputError(f"{name} is {value}; it must be a number and not negative")
+    if config.clip_low is not None and config.clip_high is not None and config.clip_low >= config.clip_high:
+        raise InputError(f"clip_low={config.clip_low} must be below clip_high={config.clip_high}")
+    if not config.kl_coef and (config.kl_reference is not None or config.kl_gamma):
+        raise InputError("kl_reference and kl_gamma are for the KL penalty, which kl_coef=0 turns off; set kl_coef")
 
 
 @dataclass(frozen=True, kw_only=True)
