@@ -45,7 +45,7 @@ def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run"], "which recipe? name one of supervised, as in: cookhouse run supervised"),
+        (["run"], "which recipe? name one of supervised, rl_basic, "),
         (["run", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
         (["run", ":superviesd"], "unknown recipe ':superviesd'; did you mean supervised?"),
         (["describe", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),

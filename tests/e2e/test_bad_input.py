@@ -84,7 +84,7 @@ def test_a_bad_file(rows: list[str], said: tuple[str, ...], folder: Path, capsys
         (["batch_size=100000"], ("batch_size", "100000")),
         (["learning_rate=-1"], ("learning_rate", "-1")),
         (["learning_rate=nan"], ("learning_rate", "nan")),
-        (["lora_rank=0"], ("lora_rank", "0")),
+        (["lora_rank=-1"], ("lora_rank", "0")),
         (["num_epochs=0"], ("num_epochs", "0")),
         (["max_length=1"], ("max_length",)),
         (["behavior_if_log_dir_exists=overwrite"], ("overwrite",)),
