@@ -172,6 +172,28 @@ def test_a_loss_that_is_not_finite_fails_alone(engine: TorchEngine, add_model: A
     assert torch.isfinite(engine._adapter("good").gradient).all()
 
 
+@pytest.mark.parametrize("rank", [4, 0])
+def test_a_gradient_that_is_not_finite_is_not_added_to_those_before(qwen3_folder: str, rank: int) -> None:
+    """Would catch one request that spoils the step of all: a clipped ratio is finite, its derivative may not be."""
+    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    engine.create_model("m", qwen3_folder, LoraSpec(rank=rank))
+    _run(engine, _request("m", random_datums([12])))
+    before = engine._model("m").gradient.clone()
+    tokens_T = np.arange(5)
+    datum = TrainingDatum(
+        tokens_T=tokens_T,
+        loss_fn_inputs={
+            "target_tokens": tokens_T,
+            "logprobs": np.full(5, -1e30, np.float32),
+            "advantages": np.ones(5, np.float32),
+        },
+    )
+    (output,) = engine.forward_backward([ForwardBackward(model_id="m", data_D=[datum], loss_fn="ppo")])
+    assert isinstance(output, InputError)
+    assert "gradient is not finite" in str(output)
+    assert torch.equal(engine._model("m").gradient, before)
+
+
 def test_one_tenants_step_leaves_the_others_bit_equal(engine: TorchEngine, add_model: AddModel) -> None:
     add_model("stepping")
     add_model("resting", seed=1)

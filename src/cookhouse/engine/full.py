@@ -20,7 +20,7 @@ from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.lora import AdapterLayout
 from cookhouse.engine.pretrained import read_model, read_tokenizer
-from cookhouse.engine.trainer import forward_backward
+from cookhouse.engine.trainer import add_gradient, forward_backward
 from cookhouse.errors import InputError
 
 SPEC = LoraSpec(rank=0)
@@ -108,7 +108,10 @@ class FullModel(Trained):
         with self._collect(request.forward_only) as gradient:
             (output,) = forward_backward(self.base, [(request, nothing)], budget_tokens)
         if gradient is not None and not isinstance(output, InputError):
-            self.gradient.add_(gradient)
+            try:
+                add_gradient(self.gradient, gradient)
+            except InputError as error:
+                return error
         return output
 
     def step(self, step: AdamStep) -> dict[str, float]:

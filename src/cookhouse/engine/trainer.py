@@ -60,15 +60,29 @@ class _Job:
             start += math.prod(shape)
 
     def finish(self) -> ForwardBackwardOutput | InputError:
-        """Add the gradient to the adapter's and return the outputs, or leave no trace of a loss that is not finite."""
+        """Add the gradient to the adapter's and return the outputs, or leave no trace of one that is not finite."""
         if not math.isfinite(self.loss):
             return InputError(
                 f"the loss of {self.request.loss_fn} is {self.loss}; nothing was added to the gradient. Check the "
                 "inputs and the learning rate"
             )
         if self.gradient is not None:
-            self.adapter.gradient.add_(self.gradient)
+            try:
+                add_gradient(self.adapter.gradient, self.gradient)
+            except InputError as error:
+                return error
         return ForwardBackwardOutput(logprobs_D=self.logprobs_D, metrics={"loss:sum": self.loss})
+
+
+def add_gradient(total: Tensor, gradient: Tensor) -> None:
+    """Add a request's gradient to those summed so far.
+
+    Raises:
+        InputError: it is not finite, as of a ratio too large for fp32 that the loss has clipped; nothing was added.
+    """
+    if gradient.numel() and not all(math.isfinite(float(extreme)) for extreme in gradient.aminmax()):
+        raise InputError("the gradient is not finite; nothing was added to it. Check the inputs and the learning rate")
+    total.add_(gradient)
 
 
 def forward_backward(
