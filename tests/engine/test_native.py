@@ -2,6 +2,7 @@
 
 import logging
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +181,9 @@ def test_kernels_are_built_where_none_can_be_kept(case: str, tmp_path: Path, mon
     (tmp_path / "answer.cpp").write_text(_SOURCE, encoding="utf-8")
     cache = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     if case == "a file":
         cache.write_bytes(b"")
     else:
@@ -188,6 +192,7 @@ def test_kernels_are_built_where_none_can_be_kept(case: str, tmp_path: Path, mon
     assert compiled is not None
     assert compiled.answer() == 42
     assert not list(tmp_path.rglob("*.so"))
+    assert not list(elsewhere.iterdir())
 
 
 def test_kernels_are_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

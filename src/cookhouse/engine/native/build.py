@@ -1,6 +1,5 @@
 """Compiles C++ kernels for this machine at first use, and keeps them for the next."""
 
-import atexit
 import ctypes
 import hashlib
 import logging
@@ -10,7 +9,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -29,20 +29,20 @@ def build(name: str, folder: Path, flags: Sequence[str], consequence: str) -> ct
         _log.info("no C++ compiler: %s", consequence)
         return None
     try:
-        return ctypes.CDLL(str(_compiled(compiler, name, folder, (*_FLAGS, *flags))))
+        with _cache() as kept:
+            return ctypes.CDLL(str(_compiled(compiler, name, folder, (*_FLAGS, *flags), kept)))
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or error
         _log.warning("the kernels %s could not be built, so %s: %s", name, consequence, output)
         return None
 
 
-def _compiled(compiler: Sequence[str], name: str, sources: Path, flags: Sequence[str]) -> Path:
-    """Path of the library for these sources, compiler and processor, built unless it is there."""
+def _compiled(compiler: Sequence[str], name: str, sources: Path, flags: Sequence[str], folder: Path) -> Path:
+    """Path in a folder of the library for these sources, compiler and processor, built unless it is there."""
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
     units = sorted(sources.glob("*.cpp"))
     texts = [path.read_text(encoding="utf-8") for path in (*units, *sorted(sources.glob("*.h")))]
     identity = "\0".join((*texts, version, *flags, _processor()))
-    folder = _folder()
     target = folder / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if target.exists():
         return target
@@ -55,21 +55,23 @@ def _compiled(compiler: Sequence[str], name: str, sources: Path, flags: Sequence
     return target
 
 
-def _folder() -> Path:
-    """Where libraries are kept; one for this process alone where that folder is not ours, or cannot be written."""
+@contextmanager
+def _cache() -> Iterator[Path]:
+    """Where libraries are kept; a folder for this time alone where that one is not ours, or cannot be written."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cookhouse"
+    reason = "it belongs to another user, or cannot be written"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Whoever else may write there could have us load any code.
-        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
-            return folder
-        reason = "it belongs to another user, or cannot be written"
+        is_usable = folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK)
     except OSError as error:
-        reason = str(error)
+        is_usable, reason = False, str(error)
+    if is_usable:
+        yield folder
+        return
     _log.info("compiled kernels are not kept in %s: %s", folder, reason)
-    own = tempfile.mkdtemp(prefix="cookhouse-")
-    atexit.register(shutil.rmtree, own, ignore_errors=True)
-    return Path(own)
+    with tempfile.TemporaryDirectory(prefix="cookhouse-") as temporary:
+        yield Path(temporary)
 
 
 def _processor() -> str:
