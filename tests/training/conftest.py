@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
+from tests.training.rl_kit import RLKit
 
 from cookhouse.telemetry import JsonlSink, Sink, Telemetry
 from cookhouse.training import (
@@ -147,3 +148,21 @@ class CountingEvaluation:
 @pytest.fixture
 def evaluation() -> CountingEvaluation:
     return CountingEvaluation()
+
+
+@pytest.fixture
+def new_rl_kit(tmp_path: Path) -> Iterator[Callable[[str], RLKit]]:
+    kits: list[RLKit] = []
+
+    def make(name: str) -> RLKit:
+        kits.append(RLKit(tmp_path / name))
+        return kits[-1]
+
+    yield make
+    for rl_kit in kits:
+        rl_kit.telemetry.close()
+
+
+@pytest.fixture
+def rl_kit(new_rl_kit: Callable[[str], RLKit]) -> RLKit:
+    return new_rl_kit("run")

@@ -22,7 +22,7 @@ from cookhouse.rl import (
     failure_metrics,
     group_metrics,
 )
-from cookhouse.telemetry import JsonlSink, Telemetry
+from cookhouse.telemetry import JsonlSink, Telemetry, read_metrics
 from cookhouse.training import (
     AdamSchedule,
     AdvantageSpec,
@@ -226,3 +226,23 @@ async def settle() -> None:
     """Let everything that can run do so."""
     for _ in range(50):
         await asyncio.sleep(0)
+
+
+COLUMNS = ("step", "optim/loss", "optim/grad_norm", "env/all/reward/total", "optim/lr", "progress/batch")
+
+
+def rows(kit: RLKit) -> list[list[float]]:
+    kit.telemetry.close()
+    return [[row[column] for column in COLUMNS] for row in read_metrics(kit.folder / "metrics.jsonl")]
+
+
+def jitter(seed: int, *, slow: Sequence[int] = ()) -> Any:
+    """Groups begin after a few turns of the event loop, drawn by seed; some of them much later."""
+    chance = np.random.default_rng(seed)
+
+    async def delay(number: int) -> None:
+        turns = 400 if number in slow else int(chance.integers(0, 8))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    return delay

@@ -27,7 +27,7 @@ class Patience:
     ) -> _T:
         """The awaitable's result; `what` completes the sentence "still waiting for ...", and `progress` follows it."""
         start = time.monotonic()
-        task = asyncio.ensure_future(_awaited(awaitable))
+        task = asyncio.ensure_future(awaitable)
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=self._seconds)
@@ -40,7 +40,3 @@ class Patience:
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-
-
-async def _awaited(awaitable: Awaitable[_T]) -> _T:
-    return await awaitable

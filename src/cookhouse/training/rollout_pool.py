@@ -173,11 +173,14 @@ class RolloutPool:
 
     def _start(self, group_id: GroupId, planned: _Planned, sampler: GroupSampler) -> None:
         seed = int(np.random.SeedSequence((self.seed, *group_id, planned.attempt)).generate_state(1)[0])
-        rollout = _awaited(self.rollout(planned.builder, sampler, seed))
+        name = f"rollout {group_id.step}/{group_id.number}"
         planned.version = sampler.version
-        planned.task = asyncio.create_task(rollout, name=f"rollout {group_id.step}/{group_id.number}")
+        planned.task = asyncio.create_task(self._roll_out(planned.builder, sampler, seed), name=name)
         self._tasks.add(planned.task)
         planned.task.add_done_callback(lambda task: self._finish(group_id, planned, task))
+
+    async def _roll_out(self, builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:
+        return await self.rollout(builder, sampler, seed)
 
     def _begin_again(self, group_id: GroupId, planned: _Planned) -> None:
         if planned.task is not None:
@@ -207,7 +210,3 @@ class RolloutPool:
 
 def _has_failed(planned: _Planned) -> bool:
     return planned.finished is not None and planned.finished.group is None
-
-
-async def _awaited(rollout: Awaitable[TrajectoryGroup]) -> TrajectoryGroup:
-    return await rollout
