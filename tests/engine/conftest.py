@@ -72,7 +72,7 @@ def add_model(engine: TorchEngine, qwen3_folder: str) -> Callable[..., str]:
 
     def add(model_id: str, *, rank: int = 4, seed: int = 0, **spec: bool) -> str:
         engine.create_model(model_id, qwen3_folder, LoraSpec(rank=rank, seed=seed, **spec))
-        adapter = engine._adapter(model_id)
+        adapter = engine._model(model_id)
         noise = torch.randn(adapter.params.shape, generator=torch.Generator().manual_seed(seed))
         adapter.params.add_(noise, alpha=0.05)
         return model_id

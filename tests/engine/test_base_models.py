@@ -98,7 +98,7 @@ def test_models_of_two_bases_train_in_one_call(engine: TorchEngine, names: list[
     outputs = engine.forward_backward(requests)
     losses = [output.metrics["loss:sum"] for output in outputs if isinstance(output, ForwardBackwardOutput)]
     assert losses[0] == pytest.approx(losses[1])
-    assert all(engine._adapter(model_id).gradient.ne(0).any() for model_id in "xy")
+    assert all(engine._model(model_id).gradient.ne(0).any() for model_id in "xy")
 
 
 def test_models_named_at_start_are_offered_and_loaded_while_they_fit(names: list[str]) -> None:

@@ -37,7 +37,7 @@ def test_save_load_and_continue_equals_never_stopped_to_the_bit(
     engine.delete_model("first")
     engine.load_state("second", qwen3_folder, SPEC, tmp_path / "s", with_optimizer=True)
     assert first + _train(engine, "second", range(3, 6)) == whole
-    assert torch.equal(engine._adapter("second").params, engine._adapter("whole").params)
+    assert torch.equal(engine._model("second").params, engine._model("whole").params)
 
 
 def test_weights_alone_start_a_fresh_optimizer(engine: TorchEngine, qwen3_folder: str, tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ def test_weights_alone_start_a_fresh_optimizer(engine: TorchEngine, qwen3_folder
     _train(engine, "m", range(2))
     engine.save_state("m", tmp_path / "weights", with_optimizer=False)
     engine.load_state("n", qwen3_folder, SPEC, tmp_path / "weights", with_optimizer=False)
-    assert torch.equal(engine._adapter("n").params, engine._adapter("m").params)
-    assert engine._adapter("n").num_steps == 0
-    assert engine._adapter("n").adam_m.eq(0).all()
+    assert torch.equal(engine._model("n").params, engine._model("m").params)
+    assert engine._model("n").num_steps == 0
+    assert engine._model("n").adam_m.eq(0).all()
     with pytest.raises(InputError, match=r"holds no adam_m, adam_v"):
         engine.load_state("o", qwen3_folder, SPEC, tmp_path / "weights", with_optimizer=True)
 
@@ -102,11 +102,11 @@ def test_damaged_checkpoints_are_refused_and_change_nothing(
 ) -> None:
     engine.create_model("m", qwen3_folder, SPEC)
     engine.save_state("m", tmp_path / "s", with_optimizer=True)
-    before = engine._adapter("m").params.clone()
+    before = engine._model("m").params.clone()
     damage(tmp_path / "s")
     with pytest.raises(InputError):
         engine.load_state("m", qwen3_folder, SPEC, tmp_path / "s", with_optimizer=True)
-    assert torch.equal(engine._adapter("m").params, before)
+    assert torch.equal(engine._model("m").params, before)
 
 
 def test_another_shape_is_refused(engine: TorchEngine, qwen3_folder: str, tmp_path: Path) -> None:

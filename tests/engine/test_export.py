@@ -52,7 +52,7 @@ def trained(folder: str, spec: LoraSpec, output: Path) -> list[Tensor]:
     """Save the checkpoint of an adapter with random weights; return the engine's logprobs of `DATUMS` under it."""
     engine = TorchEngine(base_models=[folder], device="cpu", precision="float32")
     engine.create_model("m", folder, spec)
-    params = engine._adapter("m").params
+    params = engine._model("m").params
     params.add_(torch.randn(params.shape, generator=torch.Generator().manual_seed(spec.rank)), alpha=0.05)
     engine.save_state("m", output, with_optimizer=True)
     return logprobs_of(engine)

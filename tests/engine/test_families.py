@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine
+from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.contract import (
     AdamStep,
     ForwardBackward,
@@ -50,7 +51,7 @@ def engine(loaded: TorchEngine, folder: str) -> TorchEngine:
     }
     for model_id, spec in specs.items():
         loaded.create_model(model_id, folder, spec)
-        params = loaded._adapter(model_id).params
+        params = loaded._model(model_id).params
         params.add_(torch.randn(params.shape, generator=torch.Generator().manual_seed(spec.seed)), alpha=0.05)
     return loaded
 
@@ -68,7 +69,8 @@ def _reference(
     """Loss and flat gradient in float64, by merging every B A into the original model, one unpadded datum at a time."""
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager")
     model = model.double()
-    adapter = engine._adapter(model_id)
+    adapter = engine._model(model_id)
+    assert isinstance(adapter, Adapter)
     flat = adapter.params.double().requires_grad_()
     views = adapter.layout.views(flat)
     merged: dict[str, torch.Tensor] = {}
@@ -97,8 +99,8 @@ def test_packed_loss_and_gradient_equal_the_merged_model(engine: TorchEngine, fo
     (output,) = _run(engine, {model_id: data_D})
     loss, gradient = _reference(folder, engine, model_id, data_D)
     assert output.metrics["loss:sum"] == pytest.approx(loss, rel=1e-5, abs=1e-4)
-    _assert_near(engine._adapter(model_id).gradient, gradient)
-    for name, matrices in engine._adapter(model_id).layout.views(gradient).items():
+    _assert_near(engine._model(model_id).gradient, gradient)
+    for name, matrices in engine._model(model_id).layout.views(gradient).items():
         assert all(matrix.ne(0).any() for matrix in matrices), f"{name} is not trained"
 
 
@@ -107,12 +109,12 @@ def test_tenants_in_one_pass_equal_one_at_a_time(engine: TorchEngine) -> None:
     alone = {}
     for model_id, data_D in data.items():
         (output,) = _run(engine, {model_id: data_D})
-        alone[model_id] = output, engine._adapter(model_id).gradient.clone()
-        engine._adapter(model_id).gradient.zero_()
+        alone[model_id] = output, engine._model(model_id).gradient.clone()
+        engine._model(model_id).gradient.zero_()
     for (model_id, (expected, gradient)), output in zip(alone.items(), _run(engine, data), strict=True):
         for got, want in zip(output.logprobs_D, expected.logprobs_D, strict=True):
             np.testing.assert_allclose(got, want, atol=1e-5)
-        _assert_near(engine._adapter(model_id).gradient, gradient)
+        _assert_near(engine._model(model_id).gradient, gradient)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -177,22 +179,22 @@ def test_training_lowers_the_loss_and_a_checkpoint_brings_it_back(
     target = tmp_path_factory.mktemp("state") / "a"
     engine.save_state("a", target, with_optimizer=True)
     engine.load_state("restored", folder, LoraSpec(rank=4, seed=1), target, with_optimizer=True)
-    assert torch.equal(engine._adapter("restored").params, engine._adapter("a").params)
+    assert torch.equal(engine._model("restored").params, engine._model("a").params)
     (one,), (other,) = _run(engine, {"a": data_D}), _run(engine, {"restored": data_D})
     assert one.metrics == other.metrics
-    assert torch.equal(engine._adapter("restored").gradient, engine._adapter("a").gradient)
+    assert torch.equal(engine._model("restored").gradient, engine._model("a").gradient)
 
 
 def test_bf16_stays_near_fp32(engine: TorchEngine, folder: str) -> None:
     rounded = TorchEngine(base_models=[folder], device="cpu", precision="bfloat16")
     rounded.create_model("a", folder, LoraSpec(rank=4, seed=1))
-    rounded._adapter("a").params.copy_(engine._adapter("a").params)
+    rounded._model("a").params.copy_(engine._model("a").params)
     data = {"a": random_datums([60, 40])}
     (output,), (expected,) = _run(rounded, data), _run(engine, data)
     # On average: near a tie of two experts a router's choice, and with it a position, may change.
     difference = np.concatenate(output.logprobs_D) - np.concatenate(expected.logprobs_D)
     assert np.abs(difference).mean() < 0.1
-    got, want = rounded._adapter("a").gradient, engine._adapter("a").gradient
+    got, want = rounded._model("a").gradient, engine._model("a").gradient
     assert torch.cosine_similarity(got, want, 0) > 0.95
 
 

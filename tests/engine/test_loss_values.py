@@ -148,9 +148,9 @@ def test_losses_and_options_that_share_a_pass_are_each_their_own(qwen3_folder: s
     for pairs in ([(request,) for request in requests], [tuple(requests)]):
         outputs = [output for group in pairs for output in engine.forward_backward(group)]
         losses = [output.metrics["loss:sum"] for output in outputs if isinstance(output, ForwardBackwardOutput)]
-        gradients = [engine._adapter(str(index)).gradient.clone() for index in range(len(options))]
+        gradients = [engine._model(str(index)).gradient.clone() for index in range(len(options))]
         for index in range(len(options)):
-            engine._adapter(str(index)).gradient.zero_()
+            engine._model(str(index)).gradient.zero_()
         if len(pairs) > 1:
             alone = losses, gradients
     assert losses == pytest.approx(alone[0], rel=1e-5)

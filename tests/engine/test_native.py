@@ -160,10 +160,10 @@ def test_training_does_not_depend_on_the_kernels(
     def run() -> tuple[float, Tensor]:
         engine = TorchEngine(base_models=[folder], device="cpu", precision="float32")
         engine.create_model("m", folder, LoraSpec(rank=4))
-        engine._adapter("m").params.add_(_random(engine._adapter("m").params.numel(), dtype=torch.float32), alpha=0.05)
+        engine._model("m").params.add_(_random(engine._model("m").params.numel(), dtype=torch.float32), alpha=0.05)
         (output,) = engine.forward_backward([ForwardBackward(model_id="m", data_D=data_D, loss_fn="cross_entropy")])
         assert isinstance(output, ForwardBackwardOutput)
-        return output.metrics["loss:sum"], engine._adapter("m").gradient
+        return output.metrics["loss:sum"], engine._model("m").gradient
 
     loss, gradient = run()
     without_kernels()

@@ -57,9 +57,9 @@ def test_only_the_request_to_blame_fails(
     alone = {}
     for model_id in "ac":
         (alone[model_id],) = engine.forward_backward([_request(model_id)])
-    gradients = {model_id: engine._adapter(model_id).gradient.clone() for model_id in "ac"}
+    gradients = {model_id: engine._model(model_id).gradient.clone() for model_id in "ac"}
     for model_id in "ac":
-        engine._adapter(model_id).gradient.zero_()
+        engine._model(model_id).gradient.zero_()
     outputs = engine.forward_backward([_request("a"), _request("b", poisoned=True), _request("c")])
     assert isinstance(outputs[1], torch.OutOfMemoryError)
     for model_id, output in zip("ac", outputs[::2], strict=True):
@@ -67,8 +67,8 @@ def test_only_the_request_to_blame_fails(
         assert isinstance(output, ForwardBackwardOutput)
         assert isinstance(expected, ForwardBackwardOutput)
         assert output.metrics == expected.metrics
-        assert torch.equal(engine._adapter(model_id).gradient, gradients[model_id])
-    assert engine._adapter("b").gradient.eq(0).all()
+        assert torch.equal(engine._model(model_id).gradient, gradients[model_id])
+    assert engine._model("b").gradient.eq(0).all()
     gc.collect()
     assert len(exhausted) == 2
     assert all(one() is None for one in exhausted)

@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine
+from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.lora import ALPHA, AdapterLayout
 from tests.engine.conftest import random_datums
@@ -33,7 +34,8 @@ def _peft_model(folder: str, layout: AdapterLayout, flat: torch.Tensor) -> tuple
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft calls it
 def test_ten_steps_equal_peft_with_adamw(engine: TorchEngine, qwen3_folder: str) -> None:
     engine.create_model("m", qwen3_folder, LoraSpec(rank=RANK, seed=1, train_unembed=False))
-    adapter = engine._adapter("m")
+    adapter = engine._model("m")
+    assert isinstance(adapter, Adapter)
     model, parameters = _peft_model(qwen3_folder, adapter.layout, adapter.params)
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
     for step in range(10):

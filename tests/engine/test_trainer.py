@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine
+from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.lora import ALPHA
 from cookhouse.errors import InputError
@@ -31,7 +32,8 @@ def _reference(
 ) -> tuple[float, torch.Tensor]:
     """Loss and flat gradient by adding B A to each weight of the original model, one unpadded datum at a time."""
     model = AutoModelForCausalLM.from_pretrained(folder).double()
-    adapter = engine._adapter(model_id)
+    adapter = engine._model(model_id)
+    assert isinstance(adapter, Adapter)
     flat = adapter.params.double().requires_grad_()
     scaling = ALPHA / adapter.layout.spec.rank
     weights = {}
@@ -59,7 +61,7 @@ def test_packed_loss_and_gradient_equal_one_datum_at_a_time(
     loss, gradient = _reference(qwen3_folder, engine, "m", data_D)
     assert output.metrics["loss:sum"] == pytest.approx(loss, rel=1e-5, abs=1e-4)
     torch.testing.assert_close(
-        engine._adapter("m").gradient, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
+        engine._model("m").gradient, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
     )
 
 
@@ -71,7 +73,7 @@ def test_a_batch_split_over_passes_and_calls_equals_one_call(qwen3_folder: str) 
         engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
         for part_D in calls:
             _run(engine, _request("m", part_D))
-        gradients.append(engine._adapter("m").gradient)
+        gradients.append(engine._model("m").gradient)
     scale = 1e-6 * float(gradients[0].abs().max())
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=scale)
     torch.testing.assert_close(gradients[2], gradients[0], rtol=1e-5, atol=scale)
@@ -85,7 +87,7 @@ def test_a_sequence_longer_than_the_budget_still_trains(qwen3_folder: str) -> No
         engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", budget_tokens=budget)
         engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
         (output,) = _run(engine, _request("m", data_D))
-        results.append((output, engine._adapter("m").gradient))
+        results.append((output, engine._model("m").gradient))
     (whole, gradient), (split, split_gradient) = results
     assert split.metrics["loss:sum"] == pytest.approx(whole.metrics["loss:sum"], rel=1e-6)
     assert [len(logprobs) for logprobs in split.logprobs_D] == [300, 9]
@@ -101,15 +103,15 @@ def test_tenants_of_unequal_rank_and_parts_in_one_call_equal_one_at_a_time(
     for name, spec in specs.items():
         add_model(name, **spec)
         (output,) = _run(engine, _request(name, data[name]))
-        alone[name] = (output, engine._adapter(name).gradient.clone())
-        engine._adapter(name).gradient.zero_()
+        alone[name] = (output, engine._model(name).gradient.clone())
+        engine._model(name).gradient.zero_()
     outputs = _run(engine, *(_request(name, data[name]) for name in specs))
     for name, output in zip(specs, outputs, strict=True):
         expected, gradient = alone[name]
         for got, want in zip(output.logprobs_D, expected.logprobs_D, strict=True):
             np.testing.assert_allclose(got, want, atol=1e-5)
         torch.testing.assert_close(
-            engine._adapter(name).gradient, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
+            engine._model(name).gradient, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
         )
 
 
@@ -117,17 +119,17 @@ def test_requests_of_one_model_in_one_call_both_count(engine: TorchEngine, add_m
     data_D = random_datums([9, 30])
     add_model("m")
     _run(engine, _request("m", data_D))
-    once = engine._adapter("m").gradient.clone()
-    engine._adapter("m").gradient.zero_()
+    once = engine._model("m").gradient.clone()
+    engine._model("m").gradient.zero_()
     _run(engine, _request("m", data_D), _request("m", data_D))
-    assert torch.equal(engine._adapter("m").gradient, 2 * once)
+    assert torch.equal(engine._model("m").gradient, 2 * once)
 
 
 def test_forward_only_leaves_no_gradient(engine: TorchEngine, add_model: AddModel) -> None:
     data_D = random_datums([9, 30])
     add_model("m")
     (forward,) = _run(engine, _request("m", data_D, forward_only=True))
-    assert engine._adapter("m").gradient.eq(0).all()
+    assert engine._model("m").gradient.eq(0).all()
     (both,) = _run(engine, _request("m", data_D))
     assert forward.metrics == both.metrics
 
@@ -138,8 +140,8 @@ def test_a_pass_that_only_looks_beside_one_that_trains(qwen3_folder: str) -> Non
     for model_id in ("trained", "seen"):
         engine.create_model(model_id, qwen3_folder, LoraSpec(rank=4))
     _run(engine, _request("trained", random_datums([30])), _request("seen", random_datums([20]), forward_only=True))
-    assert engine._adapter("trained").gradient.ne(0).any()
-    assert engine._adapter("seen").gradient.eq(0).all()
+    assert engine._model("trained").gradient.ne(0).any()
+    assert engine._model("seen").gradient.eq(0).all()
 
 
 def test_a_refused_request_leaves_no_gradient_and_its_neighbors_work(engine: TorchEngine, add_model: AddModel) -> None:
@@ -153,8 +155,8 @@ def test_a_refused_request_leaves_no_gradient_and_its_neighbors_work(engine: Tor
     assert isinstance(good, ForwardBackwardOutput)
     assert isinstance(bad, InputError)
     assert isinstance(unknown, InputError)
-    assert engine._adapter("bad").gradient.eq(0).all()
-    assert engine._adapter("good").gradient.ne(0).any()
+    assert engine._model("bad").gradient.eq(0).all()
+    assert engine._model("good").gradient.ne(0).any()
 
 
 def test_a_loss_that_is_not_finite_fails_alone(engine: TorchEngine, add_model: AddModel) -> None:
@@ -168,8 +170,8 @@ def test_a_loss_that_is_not_finite_fails_alone(engine: TorchEngine, add_model: A
     good, bad = engine.forward_backward([_request("good", data_D), _request("bad", [huge])])
     assert isinstance(good, ForwardBackwardOutput)
     assert isinstance(bad, InputError)
-    assert engine._adapter("bad").gradient.eq(0).all()
-    assert torch.isfinite(engine._adapter("good").gradient).all()
+    assert engine._model("bad").gradient.eq(0).all()
+    assert torch.isfinite(engine._model("good").gradient).all()
 
 
 @pytest.mark.parametrize("rank", [4, 0])
@@ -197,10 +199,10 @@ def test_a_gradient_that_is_not_finite_is_not_added_to_those_before(qwen3_folder
 def test_one_tenants_step_leaves_the_others_bit_equal(engine: TorchEngine, add_model: AddModel) -> None:
     add_model("stepping")
     add_model("resting", seed=1)
-    before = engine._adapter("resting").params.clone()
+    before = engine._model("resting").params.clone()
     _run(engine, _request("stepping", random_datums([9])))
     engine.optim_step("stepping", AdamStep(learning_rate=0.1, weight_decay=0.5))
-    assert torch.equal(engine._adapter("resting").params, before)
+    assert torch.equal(engine._model("resting").params, before)
 
 
 def test_several_targets_per_position_sum(engine: TorchEngine, add_model: AddModel) -> None:
@@ -210,8 +212,8 @@ def test_several_targets_per_position_sum(engine: TorchEngine, add_model: AddMod
     add_model("m")
     wide = TrainingDatum(tokens_T=tokens, loss_fn_inputs={"target_tokens": targets_TK, "weights": weights_TK})
     (output,) = _run(engine, _request("m", [wide]))
-    gradient = engine._adapter("m").gradient.clone()
-    engine._adapter("m").gradient.zero_()
+    gradient = engine._model("m").gradient.clone()
+    engine._model("m").gradient.zero_()
     columns = [
         TrainingDatum(tokens_T=tokens, loss_fn_inputs={"target_tokens": targets_TK[:, k], "weights": weights_TK[:, k]})
         for k in range(3)
@@ -220,7 +222,7 @@ def test_several_targets_per_position_sum(engine: TorchEngine, add_model: AddMod
     assert output.logprobs_D[0].shape == (12, 3)
     np.testing.assert_allclose(output.logprobs_D[0], np.stack(separate.logprobs_D, 1), atol=1e-5)
     torch.testing.assert_close(
-        engine._adapter("m").gradient, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
+        engine._model("m").gradient, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
     )
 
 

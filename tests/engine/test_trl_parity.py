@@ -100,7 +100,7 @@ def _trl(folder: str, rows: list[dict[str, list[int]]], engine: TorchEngine, out
         processing_class=AutoTokenizer.from_pretrained(folder),
         peft_config=peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS),
     )
-    adapter = engine._adapter("m")
+    adapter = engine._model("m")
     for name, (a_RI, _) in adapter.layout.views(adapter.params).items():
         trainer.model.get_submodule(f"base_model.model.{name}").lora_A["default"].weight.data.copy_(a_RI)
     trainer.train()

@@ -26,7 +26,7 @@ def engine() -> TorchEngine:
     """An engine with one model, whose weights differ from the base model's."""
     engine = TorchEngine(base_models=[TINY_MODEL], device="cpu", precision="float32")
     engine.create_model("m", TINY_MODEL, LORA)
-    engine._adapter("m").params.add_(0.05)
+    engine._model("m").params.add_(0.05)
     return engine
 
 
@@ -87,7 +87,7 @@ def test_the_oldest_client_samples_the_same_tokens(engine: TorchEngine, tmp_path
     snapshots = Snapshots(tmp_path / "snapshots", max_bytes=4 * size)
     oldest = _publish(engine, snapshots, "0")
     expected = _sample(engine, snapshots, oldest)
-    engine._adapter("m").params.add_(0.1)
+    engine._model("m").params.add_(0.1)
     published = [oldest, *(_publish(engine, snapshots, str(step)) for step in range(1, 12))]
     assert len(engine._snapshots) == 4
     assert _sample(engine, snapshots, published[5]) != expected

@@ -298,11 +298,6 @@ class TorchEngine:
             raise InputError(f"unknown model {model_id!r}; create it first")
         return self._models[model_id]
 
-    def _adapter(self, model_id: str) -> Adapter:
-        model = self._model(model_id)
-        assert isinstance(model, Adapter)
-        return model
-
     def _snapshot(self, snapshot_id: str) -> tuple[str, Weights]:
         if snapshot_id not in self._snapshots:
             raise InputError(f"unknown snapshot {snapshot_id!r}; publish it first")

@@ -120,7 +120,7 @@ def test_a_diverged_model_fails_its_own_requests_only(engine: TorchEngine, qwen3
     """Would catch a NaN that is given as a logprob, or reaches others through the batch or through blocks."""
     engine.create_model("good", qwen3_folder, LoraSpec(rank=4))
     engine.snapshot("good", "good")
-    engine._adapter("good").params.fill_(float("nan"))
+    engine._model("good").params.fill_(float("nan"))
     engine.snapshot("good", "bad")
     prompt_T = np.arange(30)
     requests = [

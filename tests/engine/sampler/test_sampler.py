@@ -253,7 +253,7 @@ def test_cancelled_and_finished_requests_return_every_block(engine: TorchEngine,
 
 def test_a_snapshot_keeps_its_weights_while_training_goes_on(engine: TorchEngine, ask: Ask) -> None:
     before = _sample(engine, ask(temperature=0.0))["r"].sequences[0].tokens_T.tolist()
-    engine._adapter("m").params.mul_(-3.0)
+    engine._model("m").params.mul_(-3.0)
     assert _sample(engine, ask(temperature=0.0))["r"].sequences[0].tokens_T.tolist() == before
     engine.snapshot("m", "newer")
     assert _sample(engine, ask(temperature=0.0, snapshot_id="newer"))["r"].sequences[0].tokens_T.tolist() != before
@@ -320,7 +320,7 @@ def test_the_fused_step_equals_torch(engine: TorchEngine, ask: Ask, qwen3_folder
     ]
     layouts = {"snapshot": engine._snapshot("snapshot")[1], "second": None}
     engine.create_model("other", qwen3_folder, LoraSpec(rank=3, seed=9, train_mlp=False))
-    engine._adapter("other").params.add_(0.02)
+    engine._model("other").params.add_(0.02)
     engine.snapshot("other", "second")
     layouts["second"] = engine._snapshot("second")[1]
     outputs = []
