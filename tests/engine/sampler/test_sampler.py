@@ -272,6 +272,7 @@ def test_a_snapshot_keeps_its_weights_while_training_goes_on(engine: TorchEngine
         ({"temperature": 1e-38}, "use 0"),
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"stop": [""]}, "stop holds ''"),
+        ({"stop": ["a"] * 2000}, "may hold 1024"),
         ({"stop": [VOCAB_SIZE]}, "stop holds"),
         ({"snapshot_id": "none"}, "unknown snapshot"),
     ],

@@ -28,6 +28,8 @@ _BLOCK_SIZE = 16
 _MAX_RUNNING = 256
 _BUDGET_TOKENS = 2048
 _MAX_SAMPLES = 1024
+_MAX_STOPS = 1024
+"""Each string is looked for after every token, while all other requests wait."""
 _MIN_TEMPERATURE = 1e-6
 """Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
 
@@ -240,6 +242,8 @@ def _check(request: SampleRequest, vocab_size: int, capacity: int) -> None:
             raise InputError(f"{name} is {value}; it must be from {low:g} to {high:g}")
     if 0 < request.temperature < _MIN_TEMPERATURE:
         raise InputError(f"temperature is {request.temperature}; use 0 (greedy), or at least {_MIN_TEMPERATURE:g}")
+    if len(request.stop or ()) > _MAX_STOPS:
+        raise InputError(f"stop holds {len(request.stop or ())} entries; it may hold {_MAX_STOPS}")
     for stop in request.stop or ():
         if stop == "" or (isinstance(stop, int) and not 0 <= stop < vocab_size):
             raise InputError(f"stop holds {stop!r}; give non-empty strings, or token ids below {vocab_size}")
