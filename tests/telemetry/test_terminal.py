@@ -58,6 +58,9 @@ def test_what_a_run_waits_for_is_a_line() -> None:
 def test_figures_that_were_not_measured_are_not_shown() -> None:
     evaluation = Event(name="eval.complete", step=0, metrics={"test/nll": 2.5})
     assert "evaluation after step 0: held-out loss 2.5000\n" in printed([START, evaluation], is_terminal=False)
+    metrics = {name: value for name, value in step(1, seconds=1.0).metrics.items() if name != "train/loss"}
+    bare = Event(name="training.step", step=1, metrics=metrics)
+    assert "step 1/10  300 tokens/s" in printed([START, bare], is_terminal=False)
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(59.6, "1:00"), (3700, "1:01:40")])

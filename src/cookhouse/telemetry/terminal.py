@@ -86,10 +86,13 @@ class TerminalSink:
         total_steps = int(record.metrics["total_steps"])
         now = time.monotonic()
         self._pace.add(record.metrics[TRAIN_TOKENS], record.metrics[STEP_SECONDS])
-        line = (
-            f"step {record.step}/{total_steps}  {_progress_of(record)}  "
-            f"{self._pace.tokens_per_second:,.0f} tokens/s  {self._pace.time_left(total_steps - record.step)} left"
-        )
+        parts = [
+            f"step {record.step}/{total_steps}",
+            *_progress_of(record),
+            f"{self._pace.tokens_per_second:,.0f} tokens/s",
+            f"{self._pace.time_left(total_steps - record.step)} left",
+        ]
+        line = "  ".join(parts)
         if self._progress is not None:
             assert self._task is not None
             self._progress.update(self._task, description=line, completed=record.step, total=total_steps)
@@ -125,10 +128,11 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _progress_of(record: Event) -> str:
+def _progress_of(record: Event) -> list[str]:
+    """The figure that tells most, if it was measured."""
     if TRAIN_REWARD in record.metrics:
-        return f"reward {record.metrics[TRAIN_REWARD]:.3f}"
-    return f"loss {record.metrics[TRAIN_LOSS]:.4f}"
+        return [f"reward {record.metrics[TRAIN_REWARD]:.3f}"]
+    return [f"loss {record.metrics[TRAIN_LOSS]:.4f}"] if TRAIN_LOSS in record.metrics else []
 
 
 def _evaluation_line(record: Event) -> str:
