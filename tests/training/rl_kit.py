@@ -154,6 +154,7 @@ class RLKit:
         fails_with_group: bool = True,
         save_every: int = 0,
         max_concurrent: int | None = None,
+        patience_seconds: float = 10.0,
     ) -> TrainingLoop:
         last = self.checkpoints.last_state()
         resume_path = None if last is None else last.state_path
@@ -207,6 +208,7 @@ class RLKit:
             checkpoints=self.checkpoints,
             telemetry=self.telemetry,
             interrupt=self.interrupt,
+            patience_seconds=patience_seconds,
         )
 
     def _report(self, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.training.rl_kit import GuessDataset, RLKit, guess, jitter, rows, settle
 
-from cookhouse.telemetry import read_metrics
+from cookhouse.telemetry import Event, Record, read_metrics
 from cookhouse.training import (
     FakeService,
     StepPlan,
@@ -129,18 +129,29 @@ async def test_rollouts_go_on_while_a_step_is_trained(rl_kit: RLKit) -> None:
 
 
 async def test_whoever_waits_long_is_told_how_many_groups_are_done(rl_kit: RLKit) -> None:
-    release = asyncio.Event()
+    class Waiting:
+        def __init__(self) -> None:
+            self.first = asyncio.Event()
+            self.said = ""
+
+        def write(self, record: Record) -> None:
+            if isinstance(record, Event) and record.name == "run.waiting" and not self.first.is_set():
+                self.said = record.text["what"]
+                self.first.set()
+
+        def close(self) -> None: ...
+
+    waiting = Waiting()
 
     async def delay(number: int) -> None:
         if number == 3:
-            await release.wait()
+            await waiting.first.wait()
 
-    loop = await rl_kit.loop(FakeService(answer=guess), total_steps=1, dataset=GuessDataset(delay=delay))
-    running = asyncio.create_task(loop.run())
-    await settle()
-    assert loop._slots.get_work.progress == "3 of 4 groups are done"
-    release.set()
-    await running
+    dataset = GuessDataset(delay=delay)
+    loop = await rl_kit.loop(FakeService(answer=guess), total_steps=1, dataset=dataset, patience_seconds=0.02)
+    rl_kit.telemetry.add(waiting)
+    await loop.run()
+    assert waiting.said == "get_batch of step 0: 3 of 4 groups are done"
 
 
 async def test_concurrency_is_bounded(rl_kit: RLKit) -> None:

@@ -14,6 +14,7 @@ from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop import Evaluation, FinishedStep, LoopOutcome, LoopSlots, SlotNames, TrainingLoop
 from cookhouse.training.objective import CrossEntropy, Objective
 from cookhouse.training.optimizer import AdamSchedule
+from cookhouse.training.patience import Patience
 from cookhouse.training.policy import Policy, PolicySampler, Sampling
 from cookhouse.training.policy_loss import CLIPPED_LOSSES, PolicyLoss, post_step_divergence
 from cookhouse.training.rollout_batch import AdvantageSpec, Batch, ComputeLogprobs, RolloutBatcher
@@ -50,6 +51,7 @@ __all__ = [
     "LoopOutcome",
     "LoopSlots",
     "Objective",
+    "Patience",
     "PendingCheckpoint",
     "Policy",
     "PolicyLoss",

@@ -13,6 +13,7 @@ from cookhouse.training import (
     CheckpointKind,
     Cursor,
     Evaluation,
+    Patience,
     PendingCheckpoint,
     SessionSpec,
     TrainingClient,
@@ -113,7 +114,8 @@ async def open_run(state: TrainingState) -> None:
         resume_path=None if folder.resume is None else folder.resume.state_path,
         load_path=plan.load_checkpoint_path,
     )
-    state.session = await open_session(state.service, spec)
+    opening = open_session(state.service, spec)
+    state.session = await Patience(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
 
 
 def save_state(plan: TrainingPlan, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
@@ -131,7 +133,8 @@ async def save_final(state: TrainingState) -> None:
     cursor = state.outcome.cursor
     pending = submit_checkpoint(state.session.client, cursor, kind=CheckpointKind.BOTH, is_final=True)
     with service_errors("saving the final checkpoint"):
-        state.final_checkpoint = await pending.finish()
+        saving = Patience(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
+        state.final_checkpoint = await saving
     state.checkpoints.append(state.final_checkpoint)
     state.telemetry.event("training.checkpoint", step=cursor.step, checkpoint=state.final_checkpoint.name)
 
@@ -143,7 +146,8 @@ async def evaluate(state: TrainingState) -> None:
         return
     step = state.outcome.cursor.step
     with service_errors("the final evaluation"):
-        metrics = await (await state.evaluation.begin(state.session.client, step))
+        answers = await state.evaluation.begin(state.session.client, step)
+        metrics = await Patience(state.telemetry).wait(answers, "the final evaluation", step=step)
     state.eval_results = dict(metrics)
     state.telemetry.metrics(step, metrics)
 
