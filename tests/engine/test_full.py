@@ -320,3 +320,22 @@ def test_a_checkpoint_deleted_while_it_is_read_is_read_to_the_end(
     engine.load_state("full", qwen3_folder, FULL, tmp_path / "s", with_optimizer=True)
     assert torch.equal(_full(engine).params, saved)
     assert not _full(engine).adam_m.any()
+
+
+def test_a_run_that_could_not_be_loaded_is_not_counted(
+    qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch memory that stays reserved for nobody when there is too little of it, or a disk fails."""
+    engine = TorchEngine(device="cpu", precision="float32")
+    engine.create_model("full", qwen3_folder, FULL)
+    engine.save_state("full", tmp_path / "s", with_optimizer=True)
+    engine.delete_model("full")
+
+    def fail(*_: object) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(full_runs, "read_full", fail)
+    with pytest.raises(MemoryError):
+        engine.load_state("again", qwen3_folder, FULL, tmp_path / "s", with_optimizer=True)
+    assert engine._bases._reserved == {}
+    assert engine._models == {}

@@ -250,7 +250,7 @@ class TorchEngine:
         model = self._full_runs.create(model_id, base_model, lora, self._full_models())
         try:
             self._full_runs.fill(model, folder, with_optimizer=with_optimizer)
-        except InputError:
+        except BaseException:
             self._full_runs.free(model_id)
             raise
         self._models[model_id] = model
