@@ -2,7 +2,7 @@
 
 Writes the weights of a Qwen3 folder as GGUF, then samples every prompt to its length, all sequences decoding together.
 
-    PYTHON bench/llama.py FOLDER LOAD.json PRECISION     prints seconds
+    PYTHON bench/llama.py FOLDER LOAD.json PRECISION THREADS     prints seconds
 """
 
 import ctypes

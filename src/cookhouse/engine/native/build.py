@@ -46,11 +46,13 @@ def _compiled(compiler: Sequence[str], name: str, sources: Path, flags: Sequence
     target = folder / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if target.exists():
         return target
-    # Built beside its place and renamed: another process never sees half a file.
+    # Built beside its place, flushed and renamed: another process never sees half a file, nor does one after a crash.
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         built = Path(temporary) / target.name
         command = [*compiler, *flags, *(str(path) for path in units), "-o", str(built)]
         subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE_SECONDS)
+        with built.open("rb") as file:
+            os.fsync(file.fileno())
         built.rename(target)
     return target
 
