@@ -75,7 +75,7 @@ def run_cookhouse(model: str, precision: str, load: Load) -> float:
 
 
 def run_group(model: str, precision: str, is_grouped: bool) -> float:
-    """Seconds for 16 samples of one prompt of 512 tokens, to the first 8 tokens each."""
+    """Seconds to the first token of each of 16 samples of one prompt of 512 tokens, the best of four."""
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.contract import SampleRequest
 
