@@ -1,8 +1,9 @@
 """What a server may ask of an engine: the whole surface, implemented in process or by a cluster.
 
-An engine knows models (one trained adapter each), snapshots (immutable weights that sampling reads) and samples in
-flight. It knows nothing of HTTP, tenants, futures or paths on the wire. Its methods block, and are called from one
-thread; only `save_snapshot` and what `copy_state` returns may run in another, since what they write never changes.
+An engine knows models (one trained adapter each, or all weights), snapshots (immutable weights that sampling reads) and
+samples in flight. It knows nothing of HTTP, futures or paths on the wire, and of tenants only whose a sample is. Its
+methods block, and are called from one thread; only `save_snapshot` and what `copy_state` returns may run in another,
+since what they write never changes.
 
 Every method raises `InputError` when the caller is to blame, and has then changed nothing.
 """
