@@ -5,12 +5,13 @@ import gc
 import pickle
 import random
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from tests.rl.scripted import ANSWER, PROMPT, ScriptedBuilder
+from tests.rl.scripted import ANSWER, PROMPT, ScriptedBuilder, ScriptedEnv
 
 from cookhouse.errors import InputError
 from cookhouse.rl import (
@@ -19,6 +20,7 @@ from cookhouse.rl import (
     RolloutFailure,
     RolloutLimits,
     RolloutStrategy,
+    StepResult,
     TrajectoryGroup,
     derive_seed,
     do_group_rollout,
@@ -212,6 +214,39 @@ async def test_a_group_goes_on_without_a_member_while_enough_are_left() -> None:
         await do_group_rollout(
             ScriptedBuilder(fail=failing("step", 1)), FakeSampler(), seed=0, strategy=minimum_viable(4)
         )
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"reward": float("nan")}, "the reward nan"),
+        ({"reward": float("inf")}, "the reward inf"),
+        ({"reward": None}, "must be real number"),
+        ({"metrics": {"correct": None}}, "must be a string or a real number"),
+    ],
+)
+async def test_what_cannot_be_trained_on_or_counted_is_a_failure_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], reason: str
+) -> None:
+    """Catches NaN advantages of a whole group, which the service would turn into NaN weights."""
+    step = ScriptedEnv.step
+
+    async def bad_step(env: ScriptedEnv, action: Sequence[int]) -> StepResult:
+        found = await step(env, action)
+        return replace(found, **result) if env.member == 1 else found
+
+    monkeypatch.setattr(ScriptedEnv, "step", bad_step)
+    with pytest.raises(GroupFailedError, match=f"env, member 1.*{reason}"):
+        await do_group_rollout(ScriptedBuilder(), FakeSampler(), seed=0)
+
+
+async def test_a_group_reward_that_is_no_number_fails_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def rewards(*_: object) -> Sequence[tuple[float, dict[str, float]]]:
+        return [(float("nan"), {})] * 4
+
+    monkeypatch.setattr(ScriptedBuilder, "compute_group_rewards", rewards)
+    with pytest.raises(GroupFailedError, match=r"the group: .*the reward nan"):
+        await do_group_rollout(ScriptedBuilder(), FakeSampler(), seed=0)
 
 
 @pytest.mark.parametrize("where", ["make_envs", "group_rewards"])

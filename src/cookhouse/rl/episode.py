@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -91,7 +92,7 @@ async def play(
     for turn in itertools.count(1):
         with attributed_to("env"):
             result = await env.step(action.tokens)
-        transitions.append(_transition(observation, action, result))
+            transitions.append(_transition(observation, action, result))
         num_tool_calls += result.num_tool_calls
         observation = result.next_observation
         stop_reason = _stop_reason(result, limits, num_turns=turn, num_tool_calls=num_tool_calls)
@@ -112,11 +113,18 @@ def _transition(observation: tinker.ModelInput, action: TokensWithLogprobs, resu
     return Transition(
         observation=observation,
         action=action,
-        reward=result.reward,
+        reward=finite(result.reward),
         episode_done=result.episode_done,
-        metrics=result.metrics,
-        logs=result.logs,
+        metrics={name: float(value) for name, value in result.metrics.items()},
+        logs={name: str(text) for name, text in result.logs.items()},
     )
+
+
+def finite(reward: float) -> float:
+    """The reward. Raises `InputError` for NaN and infinity: they spoil the group, and the weights."""
+    if not math.isfinite(reward):
+        raise InputError(f"an environment gave the reward {reward}; it must be a finite number")
+    return float(reward)
 
 
 def _stop_reason(result: StepResult, limits: RolloutLimits, *, num_turns: int, num_tool_calls: int) -> str | None:

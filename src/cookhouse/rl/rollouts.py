@@ -21,7 +21,7 @@ import tinker
 
 from cookhouse.errors import InputError
 from cookhouse.rl.env import Env, EnvGroupBuilder, Metrics, StopCondition
-from cookhouse.rl.episode import AttemptFailedError, attributed_to, first_tokens_left, play, sample_actions
+from cookhouse.rl.episode import AttemptFailedError, attributed_to, finite, first_tokens_left, play, sample_actions
 from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy
 from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
 from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
@@ -242,9 +242,9 @@ class _GroupRollout:
                     raise InputError(
                         f"compute_group_rewards gave {len(rewards_G)} for {len(trajectories_G)} trajectories"
                     )
+                return [(finite(reward), {name: float(value) for name, value in m.items()}) for reward, m in rewards_G]
         except AttemptFailedError as error:
             raise self._group_failed(error) from error.__cause__
-        return rewards_G
 
 
 def _cohorts(starts: Sequence[_Start]) -> list[list[_Start]]:
