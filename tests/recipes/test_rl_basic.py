@@ -12,7 +12,7 @@ import chz
 import pytest
 from tests.recipes.events import Events
 
-from cookhouse.errors import InputError
+from cookhouse.errors import CookhouseError, InputError
 from cookhouse.recipes import RECIPES, dry_run, run
 from cookhouse.recipes.rl_basic import Config, resolve
 from cookhouse.telemetry import Event, read_metrics
@@ -141,6 +141,26 @@ async def test_the_divergence_after_a_step_is_of_the_weights_after_it(make_rl_co
     assert all(row["optim/kl_sample_train_v2"] < 1e-8 for row in with_post)
     assert all(row["optim/kl_sample_train_v2_post"] > 1e-6 for row in with_post)
     assert [row["optim/loss"] for row in with_post] == [row["optim/loss"] for row in without]
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure", "expected", "place"),
+    [
+        ("forward_backward", KeyError("x"), "stage loop failed: KeyError: 'x'", "in stage ppo_update, step 1"),
+        ("sample", RuntimeError("reset"), "RuntimeError: reset", "in stage do_rollout, step 0"),
+    ],
+)
+async def test_a_failure_within_the_loop_names_its_stage_and_step(
+    make_rl_config: MakeRLConfig, kind: str, failure: Exception, expected: str, place: str
+) -> None:
+    # Catches an exception of which a person only learns that something, somewhere in thousands of steps, went wrong.
+    async def gate(asked: str, number: int) -> None:
+        if (asked, number) == (kind, 1):
+            raise failure
+
+    with pytest.raises(CookhouseError, match=re.escape(expected)) as caught:
+        await run("rl_basic", make_rl_config(num_eval=0), connect=FakeService(answer=pupil, gate=gate).connect)
+    assert caught.value.__notes__ == [place]
 
 
 def test_a_dry_run_counts_and_makes_nothing(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:

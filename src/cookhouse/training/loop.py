@@ -15,7 +15,8 @@ the order they come.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -166,6 +167,7 @@ class TrainingLoop:
         Raises:
             InputError: the service refused something of the caller's, or a file cannot be written.
             ServiceError: the service failed.
+            Exception: whatever a slot raised. A note on any of these names the slot and the step.
         """
         try:
             with self._interrupt.deferred():
@@ -202,7 +204,7 @@ class TrainingLoop:
     async def _get_work(self) -> Work | None:
         """The next piece; None if there is no more, or if the run is interrupted while it is being made."""
         name, step = self._names.get_work, self._cursor.step
-        with self._telemetry.span(name, step=step):
+        with _noted(name, step), self._telemetry.span(name, step=step):
             making = asyncio.create_task(self._next_work(f"{name} of step {step}"), name=name)
             stopping = asyncio.create_task(self._interrupt.requested(), name="interrupt")
             try:
@@ -224,7 +226,7 @@ class TrainingLoop:
             return None
         self._telemetry.event("stage.start", step=step, stage=self._names.evaluate)
         name = f"{self._names.evaluate} of step {step}"
-        with service_errors(name):
+        with _noted(self._names.evaluate, step), service_errors(name):
             finish = await self._patience.wait(self._slots.evaluate.begin(self._client, step), name, step=step)
         self._evaluations.append(asyncio.create_task(finish, name=name))
         return self._evaluations[-1]
@@ -232,7 +234,8 @@ class TrainingLoop:
     def _submit(self, work: Work, evaluation: asyncio.Task[Mapping[str, float]] | None) -> _InFlight:
         adam = self._slots.optim_step.params(work.cursor.step)
         start_seconds = time.perf_counter()
-        forward_backward = self._slots.forward_backward.submit(self._client, work) if work.data_D else None
+        with _noted(self._names.forward_backward, work.cursor.step):
+            forward_backward = self._slots.forward_backward.submit(self._client, work) if work.data_D else None
         optim_step = self._client.optim_step(adam) if work.closes_update else None
         look_back = self._look_back(work)
         self._cursor = self._slots.get_work.cursor
@@ -295,21 +298,23 @@ class TrainingLoop:
 
     def _log(self, answered: _OpenStep, last: _InFlight) -> None:
         seconds = time.perf_counter() - (self._finished_at or answered.start_seconds)
+        cursor = last.work.cursor
+        with _noted(self._names.forward_backward, cursor.step):
+            found = self._slots.forward_backward.finish(answered.parts)
         metrics = {
             **_means(answered.reports),
-            **self._slots.forward_backward.finish(answered.parts),
+            **found,
             keys.LEARNING_RATE: last.learning_rate,
             **{f"optim/{name}": value for name, value in _means(answered.updates).items()},
             **answered.looked_back,
             **answered.evaluation,
         }
         self._finished_at, self._metrics = time.perf_counter(), metrics
-        cursor = last.work.cursor
-        with self._telemetry.span(self._names.log, step=cursor.step):
+        with _noted(self._names.log, cursor.step), self._telemetry.span(self._names.log, step=cursor.step):
             self._slots.log(FinishedStep(cursor=cursor, metrics=metrics, seconds=seconds))
 
     async def _answer(self, request: Awaitable[_T], name: str, step: int, start_seconds: float) -> _T:
-        with service_errors(f"{name} of step {step}"):
+        with _noted(name, step), service_errors(f"{name} of step {step}"):
             answer = await self._patience.wait(request, f"{name} of step {step}", step=step)
         self._telemetry.finish_span(name, start_seconds, step=step)
         return answer
@@ -329,6 +334,16 @@ class TrainingLoop:
         for task in self._evaluations:
             task.cancel()
         await asyncio.gather(*self._evaluations, return_exceptions=True)
+
+
+@contextmanager
+def _noted(slot: str, step: int) -> Iterator[None]:
+    """Puts on what escapes from the body where it came from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in stage {slot}, step {step}")
+        raise
 
 
 def _means(reports: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -62,7 +62,8 @@ async def run_workflow(workflow: Workflow[R], state: R) -> None:
     try:
         for stage in workflow.setup:
             await _execute(stage, state)
-        state.outcome = await _loop(workflow, state).run()
+        with _named("loop"):
+            state.outcome = await _loop(workflow, state).run()
         if state.outcome.is_interrupted:
             state.status = "interrupted"
             return
@@ -97,12 +98,16 @@ async def _execute(stage: Stage[R], state: R) -> None:
 
 @contextmanager
 def _named(stage: str) -> Iterator[None]:
-    """Puts the name of a stage on what escapes from it."""
+    """Puts the name of a stage on what escapes from it, unless a stage within has."""
     try:
         yield
     except CookhouseError as error:
-        error.add_note(f"in stage {stage}")
+        if not any(note.startswith("in stage ") for note in getattr(error, "__notes__", ())):
+            error.add_note(f"in stage {stage}")
         raise
     except Exception as error:
         logger.exception("stage %s failed", stage)
-        raise StageError(f"stage {stage} failed: {type(error).__name__}: {error}") from error
+        failed = StageError(f"stage {stage} failed: {type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            failed.add_note(note)
+        raise failed from error
