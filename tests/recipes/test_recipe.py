@@ -49,7 +49,8 @@ def test_what_does_not_fit_is_named(key: str, text: str, message: str) -> None:
 
 
 def test_resume_starts_from_the_recorded_config(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"config": {"batch_size": 7, "save_every": 3, "log_path": "elsewhere"}}')
+    recorded = '{"recipe": "supervised", "config": {"batch_size": 7, "save_every": 3, "log_path": "elsewhere"}}'
+    (tmp_path / "config.json").write_text(recorded)
     named = {"log_path": str(tmp_path), "save_every": "9"}
     recipe = RECIPES["supervised"]
     config = parse_config(recipe, {**named, "behavior_if_log_dir_exists": "resume"})
@@ -57,7 +58,17 @@ def test_resume_starts_from_the_recorded_config(tmp_path: Path) -> None:
     assert parse_config(recipe, named).batch_size is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"config": 3}', '{"config": {"no_such_field": 1}}'])
+def test_a_run_of_another_recipe_is_not_resumed(tmp_path: Path) -> None:
+    """Catches a complaint about settings, where the folder or the recipe is the wrong one."""
+    (tmp_path / "config.json").write_text('{"recipe": "self_play", "config": {"target": 31}}')
+    with pytest.raises(InputError, match="holds a run of self_play, not of supervised"):
+        parse_config(RECIPES["supervised"], {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"})
+
+
+_FOREIGN = '{"recipe": "supervised", "config": {"no_such_field": 1}}'
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"config": {}}', '{"recipe": "supervised", "config": 3}', _FOREIGN])
 def test_recorded_config_that_is_none_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError, match=r"config\.json"):

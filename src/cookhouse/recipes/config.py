@@ -49,20 +49,25 @@ def parse_config(recipe: Recipe, assignments: Mapping[str, str]) -> Any:
     for key in assignments:
         if key not in known:
             raise UnknownNameError(f"setting of recipe {recipe.name}", key, known)
-    values = _recorded(assignments, known) | {key: _value(recipe, key, text) for key, text in assignments.items()}
+    values = _recorded(recipe, assignments, known) | {
+        key: _value(recipe, key, text) for key, text in assignments.items()
+    }
     return recipe.config_class(**values)
 
 
-def _recorded(assignments: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
+def _recorded(recipe: Recipe, assignments: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
     if assignments.get("behavior_if_log_dir_exists") != "resume" or "log_path" not in assignments:
         return {}
     path = Path(assignments["log_path"]) / CONFIG_FILE
     if not path.exists():
         return {}
     try:
-        recorded = dict(json.loads(path.read_text(encoding="utf-8"))["config"])
+        record = json.loads(path.read_text(encoding="utf-8"))
+        recorded, started = dict(record["config"]), record["recipe"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not the config of a run ({error}); name another log_path") from error
+    if started != recipe.name:
+        raise InputError(f"{path.parent} holds a run of {started}, not of {recipe.name}; choose another log_path")
     if foreign := sorted(recorded.keys() - known.keys()):
         raise InputError(
             f"{path} has settings that this recipe does not know: {', '.join(foreign)}; name another log_path"
