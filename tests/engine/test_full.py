@@ -112,6 +112,9 @@ def test_save_load_and_continue_equals_never_stopped_to_the_bit(
     expected = _train(engine, "full", range(2, 4))
     engine.load_state("full", qwen3_folder, FULL, tmp_path / "s", with_optimizer=True)  # over itself
     assert _train(engine, "full", range(2, 4)) == expected
+    _pass(engine, "full", 9)  # whose gradient is not of the state that is loaded
+    engine.load_state("full", qwen3_folder, FULL, tmp_path / "s", with_optimizer=True)
+    assert not _full(engine).gradient.any()
     assert copy is not None
     copy(tmp_path / "copied")
     engine.delete_model("full")

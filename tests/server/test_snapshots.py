@@ -126,6 +126,34 @@ def test_a_snapshot_put_away_while_it_is_sampled_from_is_sampled_to_the_end(
         snapshots.free(engine, snapshot)
 
 
+def test_the_ones_used_least_recently_are_put_away(tmp_path: Path) -> None:
+    """Would catch a client in steady use whose weights are read from a file at every step."""
+    engine = FakeEngine()
+    engine.create_model("m", "cookhouse/tiny", LORA)
+    snapshots = Snapshots(tmp_path / "snapshots", max_bytes=2 * engine._model("m").bias_V.nbytes)
+    steady = _publish(engine, snapshots, "steady")
+    for step in range(4):
+        _publish(engine, snapshots, str(step))
+        snapshots.use(engine, steady)
+        assert set(engine._snapshots) == {"steady", str(step)}
+    assert ("load_snapshot", "steady") not in engine.calls
+
+
+def test_only_what_outlives_the_process_waits_for_the_disk(
+    engine: TorchEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch every publish waiting for the disk, and a save that a power cut takes back."""
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    snapshots = Snapshots(tmp_path / "snapshots", max_bytes=0)
+    for name in ("0", "1"):
+        _publish(engine, snapshots, name)
+    assert any((tmp_path / "snapshots" / "0").iterdir())
+    assert not flushed
+    engine.save_snapshot("1", tmp_path / "saved", is_durable=True)
+    assert len(flushed) >= len(list((tmp_path / "saved").iterdir()))
+
+
 class FullDisk(FakeEngine):
     """Writes no snapshot while its disk is full."""
 
