@@ -106,6 +106,7 @@ async def test_a_run_leaves_weights_that_can_be_found(tmp_path: Path, problems: 
     [
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"lora_rank": -1}, "lora_rank is -1; it must be at least 0"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0; it must be a positive number"),
         ({"batch_size": 21}, "batch_size is 21"),
         ({"dataset_path": "missing.jsonl"}, "missing.jsonl does not exist"),
@@ -120,6 +121,10 @@ async def test_bad_settings_are_named_and_leave_no_folder(
         await run("rl_loop", config, connect=service.connect)
     assert not (tmp_path / "run").exists()
     assert not service.calls
+
+
+def test_rank_0_is_that_of_all_weights() -> None:
+    assert RECIPES["rl_loop"].resolve(rl_loop.Config(lora_rank=0)).lora_rank == 0
 
 
 async def test_refused_service_leaves_no_folder(tmp_path: Path) -> None:

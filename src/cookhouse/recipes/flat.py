@@ -33,7 +33,7 @@ def settle(recipe: str, config: C, **chosen: Any) -> C:
     """
     settings = chz.asdict(config)
     for name, value in settings.items():
-        least = 0 if name == "seed" else 1
+        least = 0 if name in ("seed", "lora_rank") else 1  # rank 0 trains all weights
         if isinstance(value, int) and value < least:
             raise InputError(f"{name} is {value}; it must be at least {least}")
         if isinstance(value, float) and not 0 < value < math.inf:
