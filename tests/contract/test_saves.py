@@ -69,6 +69,24 @@ def test_more_saves_than_copies_may_wait_are_all_written_in_order(tmp_path: Path
         assert train(resumed, 2) == expected
 
 
+def test_a_name_asked_for_again_before_it_is_written_keeps_the_first(tmp_path: Path) -> None:
+    """Would catch two saves under one name that are both acknowledged: the name is free until the first is written."""
+    engine = SlowDisk()
+    with hosted(tmp_path, lambda: engine) as host, tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
+        trainer = new_trainer(client)
+        first = trainer.save_state("same")
+        expected = train(trainer, 2)
+        second = trainer.save_state("same")
+        train(trainer, 1)  # both are waiting for the disk
+        engine.go.set()
+        path = first.result().path
+        with pytest.raises(tinker.TinkerError, match="exists"):
+            second.result()
+        assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+        resumed = client.create_training_client_from_state_with_optimizer(path).result()
+        assert train(resumed, 2) == expected
+
+
 def test_without_memory_for_a_copy_the_state_is_still_saved(tmp_path: Path) -> None:
     """Would catch a large run that can train but not save."""
     with (
