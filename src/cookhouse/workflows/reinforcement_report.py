@@ -1,13 +1,9 @@
 """What a reinforcement run hands back, and what a dry run of one finds."""
 
-import asyncio
-
-from cookhouse.telemetry import Telemetry, keys
-from cookhouse.training import Interrupt
-from cookhouse.workflows.folder import choose_folder
+from cookhouse.telemetry import keys
 from cookhouse.workflows.reinforcement import ReinforcementPlan, ReinforcementState, build_env_group, init_tokenizer
 from cookhouse.workflows.result import DryRunReport, Figure, RunResult
-from cookhouse.workflows.run_result import Row, adapter_size, no_service, run_result
+from cookhouse.workflows.run_result import Row, adapter_size, prepared, run_result
 
 _FIGURES = (
     ("env/all/reward/total", "mean reward", False),
@@ -47,14 +43,7 @@ def dry_run_reinforcement(plan: ReinforcementPlan) -> DryRunReport:
     Raises:
         InputError: a run would be refused for the same reason.
     """
-    state = ReinforcementState(
-        telemetry=Telemetry(),
-        interrupt=Interrupt(),
-        service=no_service,
-        plan=plan,
-        choice=choose_folder(plan.folder),
-    )
-    asyncio.run(_prepare(state))
+    state = prepared(ReinforcementState, plan, (init_tokenizer, build_env_group))
     num_groups = len(state.train.get_batch(0))
     lag = f"up to {plan.max_lag} steps old" if plan.max_lag else "of the present weights"
     return DryRunReport(
@@ -71,8 +60,3 @@ def dry_run_reinforcement(plan: ReinforcementPlan) -> DryRunReport:
             "adapter": adapter_size(plan.model_name, plan.lora_rank),
         },
     )
-
-
-async def _prepare(state: ReinforcementState) -> None:
-    for stage in (init_tokenizer, build_env_group):
-        await stage.run(state)

@@ -1,20 +1,24 @@
 """What every training run hands back, read from its state and its folder."""
 
+import asyncio
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import lora_parameter_count
-from cookhouse.telemetry import keys, read_metrics
-from cookhouse.training import Service
-from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer
+from cookhouse.telemetry import Telemetry, keys, read_metrics
+from cookhouse.training import Interrupt, Service
+from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer, choose_folder
 from cookhouse.workflows.report_page import REPORT_FILE
 from cookhouse.workflows.result import AnswerSample, Figure, RunResult, RunSummary
-from cookhouse.workflows.training_run import TrainingState
+from cookhouse.workflows.stage import Stage
+from cookhouse.workflows.training_run import TrainingPlan, TrainingState
 
 _BYTES_PER_PARAMETER = 16
 """Weight, gradient and two Adam moments, four bytes each."""
 
+S = TypeVar("S", bound=TrainingState)
 Row = Mapping[str, float]
 Figures = Callable[[Row, Row, Row], Sequence[Figure]]
 """Of the metrics of the first step, of the last step, and of the trained weights; each may be empty."""
@@ -92,7 +96,25 @@ def _answer(answers: Sequence[RecordedAnswer], index: int) -> str | None:
     return answers[index].answer if index < len(answers) else None
 
 
-async def no_service() -> Service:
+def prepared(state_class: type[S], plan: TrainingPlan, stages: Sequence[Stage[S]]) -> S:
+    """The state after stages that need no service, for a dry run. Raises as the stages do, and as `choose_folder`."""
+    state = state_class(
+        telemetry=Telemetry(),
+        interrupt=Interrupt(),
+        service=_no_service,
+        plan=plan,
+        choice=choose_folder(plan.folder),
+    )
+
+    async def run() -> None:
+        for stage in stages:
+            await stage.run(state)
+
+    asyncio.run(run())
+    return state
+
+
+async def _no_service() -> Service:
     raise AssertionError("a dry run makes no request")
 
 

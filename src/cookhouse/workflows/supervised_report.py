@@ -1,12 +1,8 @@
 """What a supervised run hands back, and what a dry run of one finds."""
 
-import asyncio
-
-from cookhouse.telemetry import Telemetry, keys
-from cookhouse.training import Interrupt
-from cookhouse.workflows.folder import choose_folder
+from cookhouse.telemetry import keys
 from cookhouse.workflows.result import DryRunReport, Figure, RunResult
-from cookhouse.workflows.run_result import Row, adapter_size, no_service, run_result
+from cookhouse.workflows.run_result import Row, adapter_size, prepared, run_result
 from cookhouse.workflows.supervised import (
     SupervisedPlan,
     SupervisedState,
@@ -52,14 +48,7 @@ def dry_run_supervised(plan: SupervisedPlan) -> DryRunReport:
     Raises:
         InputError: a run would be refused for the same reason.
     """
-    state = SupervisedState(
-        telemetry=Telemetry(),
-        interrupt=Interrupt(),
-        service=no_service,
-        plan=plan,
-        choice=choose_folder(plan.folder),
-    )
-    asyncio.run(_prepare(state))
+    state = prepared(SupervisedState, plan, (load_dataset, init_tokenizer, build_supervised_dataset))
     return DryRunReport(
         recipe=plan.folder.recipe,
         config=plan.folder.config,
@@ -82,8 +71,3 @@ def _facts(state: SupervisedState) -> dict[str, str]:
         "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
         "adapter": adapter_size(plan.model_name, plan.lora_rank),
     }
-
-
-async def _prepare(state: SupervisedState) -> None:
-    for stage in (load_dataset, init_tokenizer, build_supervised_dataset):
-        await stage.run(state)
