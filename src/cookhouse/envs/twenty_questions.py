@@ -93,7 +93,7 @@ class TwentyQuestionsEnv:
             return MessageStepResult(
                 reward=float(is_found),
                 episode_done=True,
-                logs={"said": said, "secret": self.secret.word},
+                logs={"said": said, "expected": self.secret.word},
             )
         answer = await self._answerer(self.secret.word, said)
         self._candidates = [word for word in self._candidates if await self._is_possible(word, said, answer)]

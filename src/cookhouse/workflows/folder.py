@@ -97,7 +97,7 @@ class RunFolder:
         path = self._answers_path(step)
         with file_errors(path):
             path.parent.mkdir(exist_ok=True)
-        write_whole(path, json.dumps([asdict(answer) for answer in answers], indent=1, ensure_ascii=False) + "\n")
+        write_whole(path, json.dumps([asdict(answer) for answer in answers], indent=1) + "\n")
 
     def read_answers(self, step: int) -> list[RecordedAnswer]:
         """What `write_answers` kept; none if it kept none."""
