@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import chz
 import pytest
 
 from cookhouse.cli.main import main
@@ -124,7 +125,7 @@ async def test_bad_settings_are_named_and_leave_no_folder(
 
 
 def test_rank_0_is_that_of_all_weights() -> None:
-    assert RECIPES["rl_loop"].resolve(rl_loop.Config(lora_rank=0)).lora_rank == 0
+    assert RECIPES["rl_loop"].resolve(chz.replace(rl_loop.Config(), lora_rank=0)).lora_rank == 0
 
 
 async def test_refused_service_leaves_no_folder(tmp_path: Path) -> None:
