@@ -79,6 +79,7 @@ async def test_a_run_reports_and_keeps_what_happened(make_rl_config: MakeRLConfi
     assert [row["step"] for row in metrics if "test/env/all/reward/total" in row] == [0, 3, 6]
     assert metrics[0]["env/all/total_episodes"] == 12
     assert metrics[0]["rollouts/lag_max"] == 0
+    assert metrics[0]["time/rollout_wait_seconds"] > 0
     names = {path.name for path in (folder / "rollouts").iterdir()}
     assert {"000000.jsonl", "000005.html", "test-000000.html", "test-000006.html", "steps.jsonl"} <= names
     assert "Compute 1" in (folder / "rollouts" / "000000.html").read_text()

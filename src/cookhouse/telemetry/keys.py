@@ -32,5 +32,7 @@ PROGRESS_DONE: Final = "progress/done_frac"
 STEP_SECONDS: Final = "time/step_seconds"
 """Wall-clock time since the step before it finished or, for the first, since it was submitted, without the time spent
 waiting for an evaluation."""
+ROLLOUT_WAIT_SECONDS: Final = "time/rollout_wait_seconds"
+"""Wall-clock time of a step in which training waited for its rollouts, new weights for them included."""
 TOKENS_PER_SECOND: Final = "time/tokens_per_second"
 """Input tokens of the step over `time/step_seconds`."""

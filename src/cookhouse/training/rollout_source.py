@@ -1,5 +1,6 @@
 """Rollouts as a source of work: synchronous, streamed in minibatches, or ahead of training by a bounded lag."""
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ import tinker
 
 from cookhouse.errors import InputError
 from cookhouse.rl import TrajectoryGroup
+from cookhouse.telemetry import keys
 from cookhouse.training.policy import Policy
 from cookhouse.training.rollout_batch import Batch
 from cookhouse.training.rollout_pool import FinishedGroup, RolloutPool
@@ -64,6 +66,7 @@ class RolloutSource:
         self._is_within_step = False
         self._works: AsyncGenerator[Work] | None = None
         self._num_groups = self._num_taken = 0  # of the step in the making
+        self._waited_seconds = 0.0
 
     @property
     def cursor(self) -> Cursor:
@@ -101,15 +104,16 @@ class RolloutSource:
 
     async def _step(self, cursor: Cursor) -> AsyncGenerator[Work]:
         self._num_groups, self._num_taken = self.pool.num_groups(cursor.step), 0
+        self._waited_seconds = 0.0
         pieces = self.plan.split(self._num_groups)
         groups: list[FinishedGroup] = []
         if self.plan.num_minibatches == 1:
-            groups = await self.pool.take(cursor.step, self._num_groups)
+            groups = await self._take(cursor.step, self._num_groups)
         made: list[tuple[Sequence[tinker.Datum], bool]] = []
         has_gradient = False
         for index, (size, ends_update) in enumerate(pieces):
             if len(groups) < self._num_taken + size:
-                groups += await self.pool.take(cursor.step, size)
+                groups += await self._take(cursor.step, size)
             piece = groups[self._num_taken : self._num_taken + size]
             self._num_taken += size
             is_last = index == len(pieces) - 1
@@ -119,7 +123,7 @@ class RolloutSource:
             metrics = dict(batch.metrics)
             if is_last:
                 self.pool.close_step(cursor.step, [finished.id for finished in groups])
-                metrics |= self.report(cursor.step, groups)
+                metrics |= {**self.report(cursor.step, groups), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
             has_gradient = has_gradient or len(batch.data_D) > 0
             closes_update = ends_update and has_gradient
             has_gradient = has_gradient and not closes_update
@@ -135,6 +139,12 @@ class RolloutSource:
             for index, (data_D, closes_update) in enumerate(made):
                 is_end = epoch == self.plan.num_epochs - 1 and index == len(made) - 1
                 yield Work(cursor=cursor, data_D=data_D, closes_update=closes_update, closes_step=is_end)
+
+    async def _take(self, step: int, count: int) -> list[FinishedGroup]:
+        start = time.perf_counter()
+        groups = await self.pool.take(step, count)
+        self._waited_seconds += time.perf_counter() - start
+        return groups
 
     async def _assemble(self, piece: Sequence[FinishedGroup]) -> Batch:
         """Nothing where all groups of a piece failed: the step goes without them."""
