@@ -5,26 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.overlap import VirtualLoop
 from tests.training.rl_kit import GuessDataset, RLKit, guess
 
 from cookhouse.training import FakeService, StepPlan
 
 TRAIN_SECONDS = 6.0
 NUM_STEPS = 24
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs timers at once, in order: `time` says what a clock would have shown."""
-
-    _now = 0.0
-
-    def time(self) -> float:
-        return self._now
-
-    def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
-        super()._run_once()  # type: ignore[misc]
 
 
 async def _seconds(folder: Path, max_lag: int, plan: StepPlan) -> float:
