@@ -19,7 +19,6 @@ from cookhouse.rl import (
     TrajectoryGroup,
     do_group_rollout,
 )
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
     AdvantageSpec,
     ComputeLogprobs,
@@ -146,7 +145,7 @@ async def init_session(state: ReinforcementState) -> None:
         await model.open(state.session.service)
     state.report = RolloutReport(
         folder=state.folder.rollouts,
-        tokenizer=get_tokenizer(plan.model_name),
+        tokenizer=state.renderer.encoder.tokenizer,
         telemetry=state.telemetry,
         advantages=plan.advantages,
     )

@@ -1,0 +1,50 @@
+"""What formats without special tokens share: each turn is a name and a text, and a string ends an answer."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from cookhouse.chat.messages import Message, thinking_of
+from cookhouse.chat.renderer import Renderer, Termination
+from cookhouse.errors import InputError
+
+
+class PlainTextRenderer(Renderer):
+    """No tools, no images, no thinking. A format adds its layout."""
+
+    name: ClassVar[str]
+    stop: ClassVar[str]
+
+    def begin(self) -> list[int]:
+        bos = self.encoder.tokenizer.bos_token_id
+        return [] if bos is None else [bos]
+
+    def check_trained(self, message: Message) -> None:
+        if thinking_of(message):
+            raise InputError(f"renderer {self.name} has no form for thinking; remove it, or use qwen3")
+
+    def check_plain(self, message: Message) -> None:
+        """Raise InputError for a message that is of tools or has to do with them."""
+        if message["role"] == "tool" or any(message.get(key) for key in ("tool_calls", "tools", "unparsed_tool_calls")):
+            raise InputError(f"renderer {self.name} has no form for tools; use a renderer of a chat model's family")
+
+    def get_stop_sequences(self) -> list[str]:
+        return [self.stop]
+
+    def parse_response(self, tokens: Sequence[int]) -> tuple[Message, Termination]:
+        eos = self.encoder.tokenizer.eos_token_id
+        body = list(tokens)
+        ended_by_eos = bool(body) and body[-1] == eos
+        content, stop, rest = self.encoder.decode(body[:-1] if ended_by_eos else body).partition(self.stop)
+        if stop and not rest and not ended_by_eos:
+            termination = Termination.STOP_SEQUENCE
+        elif ended_by_eos and not stop:
+            termination = Termination.EOS
+        else:
+            termination = Termination.MALFORMED
+        if not stop:
+            content = self.trim_unstopped(content)
+        return {"role": "assistant", "content": content.removeprefix(" ")}, termination
+
+    def trim_unstopped(self, content: str) -> str:
+        """The content of an answer that did not reach the stop string."""
+        return content
