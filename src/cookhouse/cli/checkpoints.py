@@ -151,7 +151,7 @@ def _row(saved: Saved) -> Sequence[str]:
         saved.row.path,
         step,
         _KINDS[saved.row.kind],
-        str(saved.row.lora_spec.rank),
+        _rank(saved.row.lora_spec.rank),
         _size(saved.row.size_bytes),
         _when(saved.row.created_at),
     )
@@ -183,7 +183,7 @@ def _contained(folder: Path) -> Iterable[tuple[str, str]]:
     found = inspect(folder)
     parts = {"attention": found.lora.train_attn, "MLP": found.lora.train_mlp, "output": found.lora.train_unembed}
     yield "base model", found.base_model
-    yield "rank", str(found.lora.rank)
+    yield "rank", _rank(found.lora.rank)
     yield "trained", ", ".join(name for name, is_trained in parts.items() if is_trained)
     yield "optimizer", f"after {found.num_steps} steps" if found.num_steps else "none"
     yield "size", _size(found.num_bytes)
@@ -200,6 +200,10 @@ def _quiet_unless_watched() -> None:
 
 def _num_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _rank(rank: int) -> str:
+    return str(rank) if rank else "all weights"
 
 
 def _size(num_bytes: int) -> str:
