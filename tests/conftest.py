@@ -11,6 +11,22 @@ os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="device of the engine's tests: cpu (default), cuda or cuda:N")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have Triton's kernels run through its interpreter where the tests have no GPU; read when Triton is imported."""
+    if config.getoption("--device") == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """Where the engine under test computes."""
+    return str(request.config.getoption("--device"))
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
