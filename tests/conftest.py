@@ -16,9 +16,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have Triton's kernels run through its interpreter where the tests have no GPU; read when Triton is imported."""
+    """Set what is read when Triton is imported and when cuBLAS is first used."""
     if config.getoption("--device") == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
+        os.environ["TRITON_INTERPRET"] = "1"  # its kernels run on CPU tensors
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    import torch
+
+    if not torch.cuda.is_available():
+        raise pytest.UsageError(f"--device {config.getoption('--device')}: torch finds no GPU here")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU unless the tests run on one."""
+    if config.getoption("--device") == "cpu":
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a GPU: pytest --device cuda"))
 
 
 @pytest.fixture(scope="session")

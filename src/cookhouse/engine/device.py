@@ -2,6 +2,8 @@
 
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -11,20 +13,57 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The named device, or CUDA where there is one, else the CPU.
+    """The named device, or CUDA where there is one, else the CPU. A CUDA device becomes the current one of this thread.
 
     Raises:
-        InputError: `name` is no device, or CUDA was named and there is none.
+        InputError: `name` is no device, or CUDA was named and there is none, or none of this index.
     """
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"unknown device {name!r}; use cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {name!r} was asked for and this machine has no CUDA device; use cpu")
-    return device
+    return _prepared(device) if device.type == "cuda" else device
+
+
+def _prepared(device: torch.device) -> torch.device:
+    """A CUDA device made the current one, under the settings that the engine's exactness rests on."""
+    if not torch.cuda.is_available():
+        raise InputError(f"device '{device}' was asked for and this machine has no CUDA device; use cpu")
+    count = torch.cuda.device_count()
+    if (device.index or 0) >= count:
+        raise InputError(f"device '{device}' was asked for and this machine has {count}, counted from 0; use cuda")
+    # cuBLAS gives the same sums only out of a workspace of fixed size; read when it is first used.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # fp32 is fp32: with TF32's 10 bits of mantissa sampler and trainer differ by 1e-3. The environment may have it on.
+    torch.set_float32_matmul_precision("highest")
+    # Otherwise long sums that cuBLAS splits, as over the tokens of a gradient, are added in bf16 instead of fp32.
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.cuda.set_device(device)  # Triton launches there, and `cuda` alone means this one
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@contextmanager
+def deterministic(device: torch.device) -> Iterator[None]:
+    """Have what torch computes on a GPU be the same to the bit each time; the CPU needs nothing.
+
+    Otherwise `index_put` with `accumulate` and the backward of attention add by atomics, in an order that varies. An
+    operation that has no other way raises RuntimeError.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    mode = torch.get_deterministic_debug_mode()
+    was_filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True)
+    # It would write every new tensor twice, to show reads of memory that nothing was written to.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        torch.utils.deterministic.fill_uninitialized_memory = was_filling  # type: ignore[attr-defined]
 
 
 def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
@@ -40,7 +79,8 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
             raise InputError(f"unknown precision {name!r}; use {' or '.join(_DTYPES)}")
         return _DTYPES[name]
     if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+        is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if is_fast else torch.float32
     return torch.float32
 
 
