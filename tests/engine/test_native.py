@@ -12,8 +12,10 @@ from torch import Tensor
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
+from cookhouse.engine.elementwise import RmsNorm, RotateHeads, SiluGate
+from cookhouse.engine.kernels import kernels_for
 from cookhouse.engine.lora import AdapterLayout, LoraSite, Segment, SiteAdapters, Weights
-from cookhouse.engine.native import RmsNorm, RotateHeads, SiluGate, build, kernels, kernels_for
+from cookhouse.engine.native import build
 from cookhouse.engine.sampler.native.build import library
 from cookhouse.engine.softmax import log_sum_exp, logits_gradient
 from tests.engine.conftest import random_datums
@@ -32,7 +34,7 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 
 @pytest.fixture
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(kernels, "_kernels", lambda: None)
+    return lambda: monkeypatch.setattr("cookhouse.engine.kernels.cpu_kernels", lambda: None)
 
 
 def _random(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:

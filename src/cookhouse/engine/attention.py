@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from cookhouse.engine.native import CausalAttention, kernels_for
+from cookhouse.engine.kernels import kernels_for
+from cookhouse.engine.native import CausalAttention
 
 NAME = "cookhouse"
 _QUERY_BLOCK = 128
@@ -144,7 +145,7 @@ class PackedLayout:
     ) -> Tensor:
         """See `AttentionLayout`. Sinks get no gradient."""
         del layer
-        kernels = kernels_for(q_NHD) if sinks_H is None else None
+        kernels = kernels_for(q_NHD, "attention") if sinks_H is None else None
         if kernels is not None:
             return CausalAttention.apply(  # type: ignore[no-any-return, no-untyped-call]
                 q_NHD, k_NKD, v_NKD, self._starts, scaling, window, kernels

@@ -1,4 +1,4 @@
-"""Forwards of `transformers` modules that run through the CPU kernels: same values, an operation where torch takes ten.
+"""Forwards of `transformers` modules that run through the kernels: same values, an operation where torch takes ten.
 
 Only modules whose code is known to mean exactly this: by class name, since norms of other families add one to their
 weight, and rotate in pairs.
@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cookhouse.engine.native import RmsNorm, RotateHeads, SiluGate, kernels_for
+from cookhouse.engine.elementwise import RmsNorm, RotateHeads, SiluGate
+from cookhouse.engine.kernels import kernels_for
 
 _FAMILIES = ("Llama", "Qwen2", "Qwen3", "Qwen3Moe")
 _NORMS = frozenset(f"{family}RMSNorm" for family in (*_FAMILIES, "DeepseekV3", "GptOss"))
@@ -20,7 +21,7 @@ _ATTENTIONS = frozenset(f"{family}Attention" for family in _FAMILIES)
 
 def fuse(model: Any) -> None:
     """Give the modules of a model the forwards below, where there are kernels for its weights."""
-    if kernels_for(model.get_input_embeddings().weight) is None:
+    if kernels_for(model.get_input_embeddings().weight, "norm", "rotate", "gate") is None:
         return
     for module in model.modules():
         kind = type(module).__name__

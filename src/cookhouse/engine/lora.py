@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from cookhouse.engine.contract import LoraSpec
-from cookhouse.engine.native import LANES, LoraSegment, kernels_for
+from cookhouse.engine.kernels import kernels_for
+from cookhouse.engine.native import LANES, LoraSegment
 
 ALPHA = 32.0
 """Not on the wire. Scaling ALPHA / rank keeps the best learning rate the same at every rank
@@ -242,7 +243,7 @@ class SiteAdapters:
             self._call("lora_backward", short, x_NI, lows[-1], dy_NO, dx_NI)
 
     def _parts(self, x_NI: Tensor, num_out: int) -> tuple[list[Segment], list[Segment]]:
-        if kernels_for(x_NI) is None:
+        if kernels_for(x_NI, "lora", "lora_backward") is None:
             return [], list(self._segments)
         num_features = x_NI.shape[1] + num_out
         short: list[Segment] = []

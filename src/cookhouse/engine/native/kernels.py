@@ -53,10 +53,11 @@ class LoraSegment(Structure):
     )
 
 
-class Kernels:
+class CpuKernels:
     """The compiled functions, by name and precision."""
 
     def __init__(self, compiled: ctypes.CDLL) -> None:
+        self.names = frozenset(_SIGNATURES)
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
         for name, letters in _SIGNATURES.items():
             for dtype, suffix in _SUFFIXES.items():
@@ -69,16 +70,16 @@ class Kernels:
         """Call a function for numbers of `dtype`. Tensors are contiguous and pass their address."""
         self._functions[name, dtype](*(_address(a) if isinstance(a, Tensor) else a for a in arguments))
 
-
-def kernels_for(x: Tensor) -> Kernels | None:
-    """What can compute on a tensor like this; None off the CPU, where nothing compiles, and but for fp32 and bf16."""
-    return _kernels() if x.device.type == "cpu" and x.dtype in _SUFFIXES else None
+    def norm_weight(self, weight: Tensor) -> Tensor:
+        """In fp32, whatever the precision of the function."""
+        return weight.float()
 
 
 @functools.cache
-def _kernels() -> Kernels | None:
+def cpu_kernels() -> CpuKernels | None:
+    """The kernels of this machine; None where nothing compiles."""
     compiled = build("train", Path(__file__).parent, _FLAGS, "training goes through torch, which is slower")
-    return None if compiled is None else Kernels(compiled)
+    return None if compiled is None else CpuKernels(compiled)
 
 
 def _address(tensor: Tensor) -> int:
