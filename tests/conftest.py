@@ -12,19 +12,20 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", default="cpu", help="device of the engine's tests: cpu (default), cuda or cuda:N")
+    parser.addoption("--device", default="cpu", choices=["cpu", "cuda"], help="where engines compute; default: cpu")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set what is read when Triton is imported and when cuBLAS is first used."""
+    """Let engines, those of other processes too, choose the device that is asked for: they take a GPU that they see."""
     if config.getoption("--device") == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"  # its kernels run on CPU tensors
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported: its kernels run on CPU tensors
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
 
     if not torch.cuda.is_available():
-        raise pytest.UsageError(f"--device {config.getoption('--device')}: torch finds no GPU here")
+        raise pytest.UsageError("--device cuda: torch finds no GPU here")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

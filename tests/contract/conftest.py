@@ -14,7 +14,7 @@ from cookhouse.engine.contract import Engine
 
 
 def make_torch_engine() -> Engine:
-    engine = TorchEngine(base_models=[BASE_MODEL], device="cpu")
+    engine = TorchEngine(base_models=[BASE_MODEL], precision="float32")
     torch.set_num_threads(1)  # several would wait for one another, spinning, where tests share the cores
     return engine
 

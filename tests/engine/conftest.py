@@ -62,8 +62,8 @@ def qwen3_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def engine(qwen3_folder: str) -> TorchEngine:
-    """An fp32 engine with the Qwen3 model loaded."""
-    return TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    """An fp32 engine with the Qwen3 model loaded, on the GPU if there is one that the tests may see."""
+    return TorchEngine(base_models=[qwen3_folder], precision="float32")
 
 
 @pytest.fixture
@@ -73,11 +73,15 @@ def add_model(engine: TorchEngine, qwen3_folder: str) -> Callable[..., str]:
     def add(model_id: str, *, rank: int = 4, seed: int = 0, **spec: bool) -> str:
         engine.create_model(model_id, qwen3_folder, LoraSpec(rank=rank, seed=seed, **spec))
         adapter = engine._model(model_id)
-        noise = torch.randn(adapter.params.shape, generator=torch.Generator().manual_seed(seed))
-        adapter.params.add_(noise, alpha=0.05)
+        adapter.params.add_(noise(adapter.params, seed), alpha=0.05)
         return model_id
 
     return add
+
+
+def noise(like: torch.Tensor, seed: int) -> torch.Tensor:
+    """Normal numbers in the shape of a tensor and where it is, the same ones on any device."""
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(seed)).to(like.device)
 
 
 def random_datums(lengths: list[int], seed: int = 0) -> list[TrainingDatum]:

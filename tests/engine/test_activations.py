@@ -20,7 +20,7 @@ def _train(
     folder: str, max_activation_bytes: int | None, precision: str = "float32"
 ) -> tuple[list[float], torch.Tensor]:
     """Losses and gradients of two tenants that share a pass, and of a run of all weights where there may be one."""
-    engine = TorchEngine(device="cpu", precision=precision, max_activation_bytes=max_activation_bytes)
+    engine = TorchEngine(precision=precision, max_activation_bytes=max_activation_bytes)
     engine.create_model("a", folder, LoraSpec(rank=4, seed=1))
     engine.create_model("b", folder, LoraSpec(rank=9, seed=2, train_attn=False))
     ids = ["a", "b"]

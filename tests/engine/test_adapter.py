@@ -9,21 +9,21 @@ from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.contract import AdamStep, LoraSpec
 from cookhouse.engine.lora import AdapterLayout, LoraSite
 from cookhouse.errors import InputError
+from tests.engine.conftest import noise
 
 
 @pytest.fixture
-def adapter() -> Adapter:
+def adapter(device: str) -> Adapter:
     site = LoraSite(name="layer", part="attn", in_features=5, out_features=7)
-    return Adapter.create("base", AdapterLayout((site,), LoraSpec(rank=2, seed=1)), torch.device("cpu"))
+    return Adapter.create("base", AdapterLayout((site,), LoraSpec(rank=2, seed=1)), torch.device(device))
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.5])
 def test_steps_equal_torch_adamw(adapter: Adapter, clip: float) -> None:
     parameter = torch.nn.Parameter(adapter.params.clone())
     optimizer = torch.optim.AdamW([parameter], lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(5):
-        gradient = torch.randn(adapter.params.shape, generator=generator)
+    for step in range(5):
+        gradient = noise(adapter.params, step)
         adapter.gradient.copy_(gradient)
         parameter.grad = gradient.clone()
         if clip:

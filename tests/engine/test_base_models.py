@@ -29,7 +29,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def engine(names: list[str]) -> TorchEngine:
     """Room for two and a half models; the first is loaded."""
     room = int(2.5 * num_weight_bytes(read_config(names[0]), torch.float32))
-    return TorchEngine(base_models=names[:1], device="cpu", precision="float32", max_base_bytes=room)
+    return TorchEngine(base_models=names[:1], precision="float32", max_base_bytes=room)
 
 
 def _request(base_model: str) -> SampleRequest:
@@ -103,17 +103,17 @@ def test_models_of_two_bases_train_in_one_call(engine: TorchEngine, names: list[
 
 def test_models_named_at_start_are_offered_and_loaded_while_they_fit(names: list[str]) -> None:
     size = num_weight_bytes(read_config(names[0]), torch.float32)
-    engine = TorchEngine(base_models=names, device="cpu", precision="float32", max_base_bytes=2 * size)
+    engine = TorchEngine(base_models=names, precision="float32", max_base_bytes=2 * size)
     assert set(engine._bases) == set(names[:2])
     assert [info.name for info in engine.base_models()] == names
     with pytest.raises(InputError, match=r"takes .* and max_base_bytes is"):
-        TorchEngine(base_models=names, device="cpu", precision="float32", max_base_bytes=size - 1)
+        TorchEngine(base_models=names, precision="float32", max_base_bytes=size - 1)
 
 
 def test_loading_draws_no_progress_bars(names: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     """Would catch a server's log filled with the bars of transformers, which then are the last words of a failure."""
     transformers_logging.enable_progress_bar()
-    TorchEngine(base_models=names[:1], device="cpu", precision="float32")
+    TorchEngine(base_models=names[:1], precision="float32")
     assert capfd.readouterr() == ("", "")
 
 

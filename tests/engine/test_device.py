@@ -31,7 +31,7 @@ def test_deterministic_holds_for_its_extent_alone() -> None:
 
 @pytest.mark.gpu
 def test_cuda_computes_fp32_products_in_fp32() -> None:
-    """Would catch TF32, whose products are off by 1e-3; sums of 4096 of them in fp32 are, in their size, by under 1e-5."""
+    """Would catch TF32, whose products are off by 1e-3; sums of 4096 of them in fp32 are off by under 1e-5."""
     device = choose_device("cuda")
     assert device.index is not None
     assert choose_dtype("float32", device) == torch.float32

@@ -21,7 +21,7 @@ from cookhouse.engine import TorchEngine, checkpoint
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.export import export_merged, export_peft, import_peft, inspect
 from cookhouse.errors import InputError
-from tests.engine.conftest import VOCAB_SIZE, random_datums, save_model
+from tests.engine.conftest import VOCAB_SIZE, noise, random_datums, save_model
 from tests.engine.families import save_family
 
 DATUMS = random_datums([23, 9])
@@ -50,10 +50,10 @@ def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def trained(folder: str, spec: LoraSpec, output: Path) -> list[Tensor]:
     """Save the checkpoint of an adapter with random weights; return the engine's logprobs of `DATUMS` under it."""
-    engine = TorchEngine(base_models=[folder], device="cpu", precision="float32")
+    engine = TorchEngine(base_models=[folder], precision="float32")
     engine.create_model("m", folder, spec)
     params = engine._model("m").params
-    params.add_(torch.randn(params.shape, generator=torch.Generator().manual_seed(spec.rank)), alpha=0.05)
+    params.add_(noise(params, spec.rank), alpha=0.05)
     engine.save_state("m", output, with_optimizer=True)
     return logprobs_of(engine)
 
@@ -188,7 +188,7 @@ def test_an_export_comes_back_to_the_bit(qwen3_folder: str, tmp_path: Path) -> N
     assert import_peft(tmp_path / "peft", tmp_path / "again") == (qwen3_folder, spec)
     tensors = load_file(tmp_path / "again" / "adapter.safetensors")
     assert torch.equal(tensors["params"], load_file(tmp_path / "checkpoint" / "adapter.safetensors")["params"])
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.load_state("m", qwen3_folder, spec, tmp_path / "again", with_optimizer=False)
     assert distance(logprobs_of(engine), logprobs) == 0
     with pytest.raises(InputError, match="holds no adam_m"):
@@ -223,7 +223,7 @@ def test_an_adapter_that_peft_saved_computes_the_same_here(
         model.save_pretrained(tmp_path / "peft")
     name, spec = import_peft(tmp_path / "peft", tmp_path / "checkpoint")
     assert (name, spec.rank) == (base, config["r"])
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.load_state("m", name, spec, tmp_path / "checkpoint", with_optimizer=False)
     logprobs = logprobs_from(model)
     assert distance(logprobs_from(load_base(base)), logprobs) > 0.01

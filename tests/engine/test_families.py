@@ -20,7 +20,7 @@ from cookhouse.engine.contract import (
     TrainingDatum,
 )
 from cookhouse.engine.lora import ALPHA
-from tests.engine.conftest import VOCAB_SIZE, random_datums
+from tests.engine.conftest import VOCAB_SIZE, noise, random_datums
 from tests.engine.families import FAMILIES, save_family
 
 PROMPT_T = np.random.default_rng(5).integers(0, VOCAB_SIZE, 21)
@@ -38,7 +38,7 @@ def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def loaded(folder: str) -> TorchEngine:
-    return TorchEngine(base_models=[folder], device="cpu", precision="float32")
+    return TorchEngine(base_models=[folder], precision="float32")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def engine(loaded: TorchEngine, folder: str) -> TorchEngine:
     for model_id, spec in specs.items():
         loaded.create_model(model_id, folder, spec)
         params = loaded._model(model_id).params
-        params.add_(torch.randn(params.shape, generator=torch.Generator().manual_seed(spec.seed)), alpha=0.05)
+        params.add_(noise(params, spec.seed), alpha=0.05)
     return loaded
 
 
@@ -71,7 +71,7 @@ def _reference(
     model = model.double()
     adapter = engine._model(model_id)
     assert isinstance(adapter, Adapter)
-    flat = adapter.params.double().requires_grad_()
+    flat = adapter.params.cpu().double().requires_grad_()
     views = adapter.layout.views(flat)
     merged: dict[str, torch.Tensor] = {}
     for site in adapter.layout.sites:
@@ -90,7 +90,7 @@ def _reference(
 
 
 def _assert_near(got: torch.Tensor, want: torch.Tensor) -> None:
-    torch.testing.assert_close(got, want, rtol=1e-3, atol=2e-5 * float(want.abs().max()))
+    torch.testing.assert_close(got.cpu(), want.cpu(), rtol=1e-3, atol=2e-5 * float(want.abs().max()))
 
 
 @pytest.mark.parametrize("model_id", ["a", "b", "c"])
@@ -186,7 +186,7 @@ def test_training_lowers_the_loss_and_a_checkpoint_brings_it_back(
 
 
 def test_bf16_stays_near_fp32(engine: TorchEngine, folder: str) -> None:
-    rounded = TorchEngine(base_models=[folder], device="cpu", precision="bfloat16")
+    rounded = TorchEngine(base_models=[folder], precision="bfloat16")
     rounded.create_model("a", folder, LoraSpec(rank=4, seed=1))
     rounded._model("a").params.copy_(engine._model("a").params)
     data = {"a": random_datums([60, 40])}
@@ -250,4 +250,5 @@ def test_expert_sites_are_the_matrices_that_checkpoints_name(loaded: TorchEngine
             expected = stored[site.parameter][:, :, columns].mT
         else:
             expected = torch.stack([stored[f"{path}.{e}.{child}.weight"] for e in range(site.num_experts or 0)])
-        assert torch.equal(site.select(base.decoder.get_parameter(site.parameter.removeprefix("model."))), expected)
+        parameter = base.decoder.get_parameter(site.parameter.removeprefix("model."))
+        assert torch.equal(site.select(parameter).cpu(), expected)

@@ -48,7 +48,7 @@ def _train(engine: TorchEngine, model_id: str, steps: range) -> list[float]:
 def test_ten_steps_equal_torch_adamw_on_the_same_model(family: str, tmp_path: Path) -> None:
     """Would catch a parameter without gradient, one counted twice where it is tied, or a step over part of them."""
     folder = save_family(tmp_path, family)
-    engine = TorchEngine(device="cpu", precision="float32", budget_tokens=50)
+    engine = TorchEngine(precision="float32", budget_tokens=50)
     engine.create_model("full", folder, FULL)
     model = AutoModelForCausalLM.from_pretrained(folder)
     parameters = dict(model.named_parameters())
@@ -70,7 +70,7 @@ def test_ten_steps_equal_torch_adamw_on_the_same_model(family: str, tmp_path: Pa
             assert set(mine) == set(parameters)
             for name, parameter in parameters.items():
                 expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                torch.testing.assert_close(mine[name], expected, rtol=0.0, atol=1e-5 * largest)
+                torch.testing.assert_close(mine[name].cpu(), expected, rtol=0.0, atol=1e-5 * largest)
         engine.optim_step("full", ADAM)
         optimizer.step()
 
@@ -79,7 +79,7 @@ def test_adapters_beside_it_are_the_same_to_the_bit(qwen3_folder: str) -> None:
     """Would catch weights, passes or random state shared with the run that trains all of them."""
 
     def losses(*, beside: bool) -> list[float]:
-        engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+        engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
         engine.create_model("adapter", qwen3_folder, LoraSpec(rank=4, seed=1))
         if beside:
             engine.create_model("full", qwen3_folder, FULL)
@@ -103,7 +103,7 @@ def test_save_load_and_continue_equals_never_stopped_to_the_bit(
 ) -> None:
     """Would catch a shard, a moment or the step count left out."""
     monkeypatch.setattr(full_checkpoint, "_SHARD_BYTES", 50_000)
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", qwen3_folder, FULL)
     first = _train(engine, "full", range(2))
     engine.save_state("full", tmp_path / "s", with_optimizer=True)
@@ -152,7 +152,7 @@ def _sampled(engine: TorchEngine, request: SampleRequest) -> tuple[np.ndarray, n
 def test_a_snapshot_samples_with_the_logprobs_of_training(family: str, tmp_path: Path) -> None:
     """Would catch a snapshot that shares weights with the run or the base model, or is not what was trained."""
     folder = save_family(tmp_path / "base", family)
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", folder, FULL)
     _train(engine, "full", range(3))
     engine.snapshot("full", "s")
@@ -181,7 +181,7 @@ def _scored(prompt_T: np.ndarray, tokens_T: np.ndarray, _: np.ndarray) -> Forwar
 
 def test_export_gives_a_model_with_the_trained_logits(qwen3_folder: str, tmp_path: Path) -> None:
     """Would catch an export of the base model's weights, or a tied projection that came apart."""
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", qwen3_folder, FULL)
     _train(engine, "full", range(2))
     engine.save_state("full", tmp_path / "s", with_optimizer=False)
@@ -200,7 +200,7 @@ def test_export_gives_a_model_with_the_trained_logits(qwen3_folder: str, tmp_pat
 
 
 def test_a_refused_or_forward_only_request_leaves_no_gradient(qwen3_folder: str) -> None:
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", qwen3_folder, FULL)
     data_D = random_datums([9])
     huge = type(data_D[0])(
@@ -217,7 +217,7 @@ def test_a_refused_or_forward_only_request_leaves_no_gradient(qwen3_folder: str)
 
 
 def test_one_run_per_base_model_and_only_all_of_it(qwen3_folder: str) -> None:
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", qwen3_folder, FULL)
     with pytest.raises(InputError, match=r"another run trains all weights.*rank of at least 1"):
         engine.create_model("second", qwen3_folder, FULL)
@@ -229,7 +229,7 @@ def test_one_run_per_base_model_and_only_all_of_it(qwen3_folder: str) -> None:
 
 def test_attention_sinks_are_refused_by_name(tmp_path: Path) -> None:
     """Would catch parameters that silently stay as they are."""
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     with pytest.raises(InputError, match=r"layers\.0\.self_attn\.sinks.*rank of at least 1"):
         engine.create_model("full", save_family(tmp_path, "gpt_oss"), FULL)
     assert engine._bases._reserved == {}
@@ -242,7 +242,7 @@ def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: 
     def load(*_: object) -> None:
         raise AssertionError("loaded before memory was checked")
 
-    engine = TorchEngine(device="cpu", precision="float32", max_base_bytes=20 * size - 1)
+    engine = TorchEngine(precision="float32", max_base_bytes=20 * size - 1)
     with monkeypatch.context() as patch:
         patch.setattr(FullModel, "load", load)
         with pytest.raises(InputError, match=r"training all weights of .* takes .* MiB of max_base_bytes .* MiB"):
@@ -251,7 +251,7 @@ def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: 
         engine._bases._max_bytes = None
         with pytest.raises(InputError, match="no memory"):
             engine.create_model("full", qwen3_folder, FULL)
-    roomy = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", max_base_bytes=23 * size)
+    roomy = TorchEngine(base_models=[qwen3_folder], precision="float32", max_base_bytes=23 * size)
     roomy.create_model("full", qwen3_folder, FULL)
     assert list(roomy._bases) == []  # idle, so it made room
     with pytest.raises(InputError, match=r"a snapshot of all weights.*full fine-tuning"):
@@ -266,7 +266,7 @@ def _no_memory(*_: object) -> None:
 
 def test_bf16_computes_rounded_and_trains_in_fp32(qwen3_folder: str) -> None:
     """Would catch steps smaller than the rounding of bf16 being lost."""
-    engine = TorchEngine(device="cpu", precision="bfloat16")
+    engine = TorchEngine(precision="bfloat16")
     engine.create_model("full", qwen3_folder, FULL)
     before = _full(engine).params.clone()
     losses = [_pass(engine, "full", 0).metrics["loss:sum"]]
@@ -293,7 +293,7 @@ def _damage(name: str) -> Callable[[Path], None]:
 def test_damaged_checkpoints_are_refused_and_change_nothing(
     qwen3_folder: str, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", qwen3_folder, FULL)
     engine.save_state("full", tmp_path / "s", with_optimizer=True)
     _train(engine, "full", range(1))
@@ -308,7 +308,7 @@ def test_a_checkpoint_deleted_while_it_is_read_is_read_to_the_end(
     qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch a run left with half of its weights from a checkpoint and half of its own."""
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", qwen3_folder, FULL)
     engine.save_state("full", tmp_path / "s", with_optimizer=True)
     saved = _full(engine).params.clone()
@@ -329,7 +329,7 @@ def test_a_run_that_could_not_be_loaded_is_not_counted(
     qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch memory that stays reserved for nobody when there is too little of it, or a disk fails."""
-    engine = TorchEngine(device="cpu", precision="float32")
+    engine = TorchEngine(precision="float32")
     engine.create_model("full", qwen3_folder, FULL)
     engine.save_state("full", tmp_path / "s", with_optimizer=True)
     engine.delete_model("full")

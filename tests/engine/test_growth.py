@@ -65,7 +65,7 @@ def _resident_bytes() -> int:
 @pytest.mark.parametrize(("rank", "num_runs"), [(4, 1000), (0, 6)], ids=["adapters", "all weights"])
 def test_runs_made_and_dropped_leave_no_growth(qwen3_folder: str, rank: int, num_runs: int) -> None:
     """An adapter with its optimizer takes 0.2 MB here, a run of all weights 2 MB: a thousandth of either would show."""
-    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
     for number in range(num_runs // 3):
         _live_and_die(engine, qwen3_folder, number, rank)
     tensors, objects, resident = _tensors(), _num_objects(), _resident_bytes()

@@ -90,16 +90,16 @@ def _expected(request: ForwardBackward, lp_M: np.ndarray) -> tuple[list[float], 
         ("gspo", {"clip_low_threshold": 0.9, "clip_high_threshold": 1.1}),
     ],
 )
-def test_value_and_gradient_equal_the_formula(loss_fn: str, config: dict[str, float | str]) -> None:
+def test_value_and_gradient_equal_the_formula(loss_fn: str, config: dict[str, float | str], device: str) -> None:
     request = _request(loss_fn, config)
-    inputs = loss_inputs(request, request.data_D, torch.device("cpu"))
+    inputs = loss_inputs(request, request.data_D, torch.device(device))
     lp = np.random.default_rng(1).normal(-2.0, 0.7, sum(LENGTHS)).astype(np.float32)
-    lp_M = torch.from_numpy(lp).requires_grad_()
+    lp_M = torch.from_numpy(lp).to(device).requires_grad_()
     loss_M = LOSSES[loss_fn].function(lp_M, inputs)
     (gradient_M,) = torch.autograd.grad(loss_M.sum(), lp_M)
     losses, gradients = _expected(request, lp.astype(np.float64))
-    np.testing.assert_allclose(loss_M.detach().numpy(), losses, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(gradient_M.numpy(), gradients, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(loss_M.detach().cpu().numpy(), losses, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient_M.cpu().numpy(), gradients, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss_fn", ["importance_sampling", "ppo", "cispo"])
@@ -140,7 +140,7 @@ def test_losses_and_options_that_share_a_pass_are_each_their_own(qwen3_folder: s
         ("cispo", {}),
         ("importance_sampling", {}),
     ]
-    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
     requests = []
     for index, (loss_fn, config) in enumerate(options):
         engine.create_model(str(index), qwen3_folder, LoraSpec(rank=2 + index, seed=index))

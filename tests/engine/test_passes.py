@@ -78,7 +78,7 @@ def test_a_failure_alone_leaves_no_gradient_and_the_next_request_works(
     qwen3_folder: str, exhausted: list[weakref.ref[Tensor]]
 ) -> None:
     """Would catch gradients of the passes before the one that failed, for adapters and for all weights."""
-    engine = TorchEngine(device="cpu", precision="float32", budget_tokens=30)
+    engine = TorchEngine(precision="float32", budget_tokens=30)
     engine.create_model("adapter", qwen3_folder, LoraSpec(rank=2))
     engine.create_model("full", qwen3_folder, LoraSpec(rank=0))
     for model_id in ("adapter", "full"):

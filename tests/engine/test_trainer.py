@@ -34,7 +34,7 @@ def _reference(
     model = AutoModelForCausalLM.from_pretrained(folder).double()
     adapter = engine._model(model_id)
     assert isinstance(adapter, Adapter)
-    flat = adapter.params.double().requires_grad_()
+    flat = adapter.params.cpu().double().requires_grad_()
     scaling = ALPHA / adapter.layout.spec.rank
     weights = {}
     for name, (a_RI, b_OR) in adapter.layout.views(flat).items():
@@ -61,7 +61,7 @@ def test_packed_loss_and_gradient_equal_one_datum_at_a_time(
     loss, gradient = _reference(qwen3_folder, engine, "m", data_D)
     assert output.metrics["loss:sum"] == pytest.approx(loss, rel=1e-5, abs=1e-4)
     torch.testing.assert_close(
-        engine._model("m").gradient, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
+        engine._model("m").gradient.cpu(), gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
     )
 
 
@@ -69,7 +69,7 @@ def test_a_batch_split_over_passes_and_calls_equals_one_call(qwen3_folder: str) 
     data_D = random_datums([40, 12, 33, 8, 21])
     gradients = []
     for budget, calls in ((4096, [data_D]), (48, [data_D]), (4096, [data_D[:2], data_D[2:]])):
-        engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", budget_tokens=budget)
+        engine = TorchEngine(base_models=[qwen3_folder], precision="float32", budget_tokens=budget)
         engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
         for part_D in calls:
             _run(engine, _request("m", part_D))
@@ -84,7 +84,7 @@ def test_a_sequence_longer_than_the_budget_still_trains(qwen3_folder: str) -> No
     data_D = random_datums([300, 9])
     results = []
     for budget in (4096, 32):
-        engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", budget_tokens=budget)
+        engine = TorchEngine(base_models=[qwen3_folder], precision="float32", budget_tokens=budget)
         engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
         (output,) = _run(engine, _request("m", data_D))
         results.append((output, engine._model("m").gradient))
@@ -136,7 +136,7 @@ def test_forward_only_leaves_no_gradient(engine: TorchEngine, add_model: AddMode
 
 def test_a_pass_that_only_looks_beside_one_that_trains(qwen3_folder: str) -> None:
     """Catches a backward through a pass whose datums all belong to a request that asked for no gradient."""
-    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", budget_tokens=32)
+    engine = TorchEngine(base_models=[qwen3_folder], precision="float32", budget_tokens=32)
     for model_id in ("trained", "seen"):
         engine.create_model(model_id, qwen3_folder, LoraSpec(rank=4))
     _run(engine, _request("trained", random_datums([30])), _request("seen", random_datums([20]), forward_only=True))
@@ -177,7 +177,7 @@ def test_a_loss_that_is_not_finite_fails_alone(engine: TorchEngine, add_model: A
 @pytest.mark.parametrize("rank", [4, 0])
 def test_a_gradient_that_is_not_finite_is_not_added_to_those_before(qwen3_folder: str, rank: int) -> None:
     """Would catch one request that spoils the step of all: a clipped ratio is finite, its derivative may not be."""
-    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
     engine.create_model("m", qwen3_folder, LoraSpec(rank=rank))
     _run(engine, _request("m", random_datums([12])))
     before = engine._model("m").gradient.clone()
@@ -228,7 +228,7 @@ def test_several_targets_per_position_sum(engine: TorchEngine, add_model: AddMod
 
 def test_the_same_seed_gives_the_same_losses_to_the_bit(qwen3_folder: str) -> None:
     def losses() -> list[float]:
-        engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+        engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
         engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
         values = []
         for step in range(4):

@@ -292,11 +292,11 @@ def test_the_context_ends_a_sample_that_asks_for_more(engine: TorchEngine, ask: 
 
 
 def test_bf16_stays_near_fp32(qwen3_folder: str) -> None:
-    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="bfloat16")
+    engine = TorchEngine(base_models=[qwen3_folder], precision="bfloat16")
     request = SampleRequest(
         request_id="r", base_model=qwen3_folder, snapshot_id=None, prompt_T=PROMPT_T, max_tokens=1, prompt_logprobs=True
     )
-    exact = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    exact = TorchEngine(base_models=[qwen3_folder], precision="float32")
     rounded, expected = (_sample(e, request)["r"].prompt_logprobs_T for e in (engine, exact))
     assert rounded is not None
     assert expected is not None
@@ -306,7 +306,7 @@ def test_bf16_stays_near_fp32(qwen3_folder: str) -> None:
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_fused_step_equals_torch(engine: TorchEngine, ask: Ask, qwen3_folder: str, precision: str) -> None:
     """Mixed adapters, a bare base model and unequal lengths; in bf16 the fused step keeps more digits than torch."""
-    other = TorchEngine(base_models=[qwen3_folder], device="cpu", precision=precision)
+    other = TorchEngine(base_models=[qwen3_folder], precision=precision)
     requests = [
         ask(
             f"r{i}",
@@ -350,7 +350,7 @@ def test_a_fused_pass_gives_the_same_bits_however_prompts_are_cut_and_whoever_is
     """Would catch sums whose order depends on the number of rows, and prompts that miss their own earlier piece."""
     weights = engine._snapshot("snapshot")[1]
     assert weights is not None
-    other = TorchEngine(base_models=[qwen3_folder], device="cpu", precision=precision)
+    other = TorchEngine(base_models=[qwen3_folder], precision=precision)
     other._put_snapshot("snapshot", qwen3_folder, Weights(weights.layout, weights.flat.to(other._dtype)))
     requests = [
         ask(f"r{i}", prompt_T=np.tile(PROMPT_T, 9)[: 11 + 79 * i], seed=i, snapshot_id=[None, "snapshot"][i % 2])
