@@ -9,9 +9,10 @@ from cookhouse.engine.sampler.choose import Choice, choose, sequence_seed, unifo
 LOGITS_V = torch.tensor([2.0, 1.0, 0.0, -1.0, 0.5])
 
 
-def _frequencies(temperature: float, top_k: int = -1, top_p: float = 1.0, num_draws: int = 8_000) -> torch.Tensor:
+def _frequencies(device: str, temperature: float, top_k: int, top_p: float, num_draws: int = 8_000) -> torch.Tensor:
     quantiles = uniforms([sequence_seed(7, 0)] * num_draws, list(range(num_draws)))
-    tokens, _ = choose(LOGITS_V.expand(num_draws, 5), [Choice(temperature, top_k, top_p, float(u)) for u in quantiles])
+    logits_BV = LOGITS_V.to(device).expand(num_draws, 5)
+    tokens, _ = choose(logits_BV, [Choice(temperature, top_k, top_p, float(u)) for u in quantiles])
     return torch.bincount(torch.tensor(tokens), minlength=5) / num_draws
 
 
@@ -35,44 +36,46 @@ def _expected(temperature: float, kept: list[int]) -> torch.Tensor:
         (2.0, 3, 0.7, [0, 1]),
     ],
 )
-def test_draws_follow_the_filtered_distribution(temperature: float, top_k: int, top_p: float, kept: list[int]) -> None:
+def test_draws_follow_the_filtered_distribution(
+    device: str, temperature: float, top_k: int, top_p: float, kept: list[int]
+) -> None:
     # Fixed draws; with 8,000 of them a standard deviation is at most 0.0056.
     torch.testing.assert_close(
-        _frequencies(temperature, top_k, top_p), _expected(temperature, kept), atol=0.015, rtol=0.0
+        _frequencies(device, temperature, top_k, top_p), _expected(temperature, kept), atol=0.015, rtol=0.0
     )
 
 
-def test_logprobs_are_of_the_unfiltered_distribution_at_the_temperature() -> None:
+def test_logprobs_are_of_the_unfiltered_distribution_at_the_temperature(device: str) -> None:
     for temperature in (0.5, 1.0, 3.0):
-        (token,), (logprob,) = choose(LOGITS_V.unsqueeze(0), [Choice(temperature, 2, 0.9, 0.3)])
+        (token,), (logprob,) = choose(LOGITS_V.to(device).unsqueeze(0), [Choice(temperature, 2, 0.9, 0.3)])
         assert logprob == pytest.approx(float(torch.log_softmax(LOGITS_V / temperature, -1)[token]), abs=1e-6)
 
 
-def test_greedy_takes_the_largest_and_reports_temperature_one() -> None:
-    (token,), (logprob,) = choose(LOGITS_V.unsqueeze(0), [Choice(0.0, -1, 1.0, 0.99)])
+def test_greedy_takes_the_largest_and_reports_temperature_one(device: str) -> None:
+    (token,), (logprob,) = choose(LOGITS_V.to(device).unsqueeze(0), [Choice(0.0, -1, 1.0, 0.99)])
     assert token == 0
     assert logprob == pytest.approx(float(torch.log_softmax(LOGITS_V, -1)[0]), abs=1e-6)
 
 
-def test_a_flat_distribution_needs_more_candidates_than_the_prefix() -> None:
-    logits_BV = torch.zeros(400, 1000)
+def test_a_flat_distribution_needs_more_candidates_than_the_prefix(device: str) -> None:
+    logits_BV = torch.zeros(400, 1000, device=device)
     quantiles = uniforms([1] * 400, list(range(400)))
     tokens, _ = choose(logits_BV, [Choice(1.0, -1, 0.9, float(u)) for u in quantiles])
     assert len(set(tokens)) > 200
 
 
 @pytest.mark.parametrize("top_k", [100, 200, 1000])
-def test_top_p_is_of_what_top_k_left(top_k: int) -> None:
+def test_top_p_is_of_what_top_k_left(top_k: int, device: str) -> None:
     """Would catch a share taken of the candidates that were ranked first, when top-k leaves more."""
-    logits_V = -torch.arange(1000) * 0.011
+    logits_V = -torch.arange(1000, device=device) * 0.011
     left = torch.softmax(logits_V[:top_k].double(), -1)
     num_kept = int((left.cumsum(0) - left < 0.7).sum())
     tokens, _ = choose(logits_V.expand(52, -1), [Choice(1.0, top_k, 0.7, 1 - 2.0**-i) for i in range(1, 53)])
     assert max(tokens) == num_kept - 1
 
 
-def test_rows_do_not_depend_on_their_neighbors() -> None:
-    logits_BV = torch.randn(16, 50, generator=torch.Generator().manual_seed(0))
+def test_rows_do_not_depend_on_their_neighbors(device: str) -> None:
+    logits_BV = torch.randn(16, 50, generator=torch.Generator().manual_seed(0)).to(device)
     choices = [Choice(1.0 if i % 2 else 0.0, 5 if i % 3 else -1, 0.8, i / 16) for i in range(16)]
     together, _ = choose(logits_BV, choices)
     alone = [choose(logits_BV[i : i + 1], choices[i : i + 1])[0][0] for i in range(16)]
