@@ -1,12 +1,16 @@
 """Keys and values of sequences being sampled, in blocks, and attention over them.
 
-Legend: N packed positions of a pass, S sequences that read like numbers of positions, C positions each reads, L padded
-context length, H query heads, K key-value heads, G query heads per key-value head, D features per head.
+Legend: N packed positions of a pass, S sequences (of `_Group`: that read like numbers of positions), M blocks of the
+longest table, C positions each reads, L padded context length, H query heads, K key-value heads, G query heads per
+key-value head, D features per head.
 """
 
+import importlib.util
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,15 +26,17 @@ _PAD_RATIO = 0.5
 class KeyValueCache:
     """Keys and values of each layer, (blocks · block size, K, D).
 
-    A position's slot is its block's first slot plus its offset.
+    A position's slot is its block's first slot plus its offset. There is one block more than asked for,
+    `scratch_block`, where rows that belong to no sequence write.
     """
 
     def __init__(
         self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        size = (num_blocks * block_size, shape.num_kv_heads)
+        size = ((num_blocks + 1) * block_size, shape.num_kv_heads)
         layers = range(shape.num_layers)
         self.block_size = block_size
+        self.scratch_block = num_blocks
         self.keys = [torch.empty(*size, shape.key_dim, device=device, dtype=dtype) for _ in layers]
         self.values = [torch.empty(*size, shape.value_dim, device=device, dtype=dtype) for _ in layers]
 
@@ -44,6 +50,99 @@ class KeyValueCache:
         """Slots of a sequence's first positions."""
         starts = torch.tensor(blocks).unsqueeze(1) * self.block_size
         return (starts + torch.arange(self.block_size)).view(-1)[:num_positions]
+
+
+def can_page(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether `TableLayout` can attend: a GPU of compute capability 8.0 or more, and Triton to compile for it."""
+    return (
+        device.type == "cuda"
+        and dtype in (torch.float32, torch.bfloat16, torch.float16)
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+        and importlib.util.find_spec("triton") is not None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLayout:
+    """What `PagedLayout` does, told by tensors on the device alone.
+
+    Attending reads nothing back to the host and allocates by shapes, so that a captured CUDA graph of it serves
+    whatever the tensors are filled with later. A row that belongs to no sequence is a piece of its own with context 1
+    in the cache's scratch block.
+    """
+
+    cache: KeyValueCache
+    slots_N: Tensor
+    """Cache slot that each row's key and value go to, int64."""
+    tables_SM: Tensor
+    """Blocks of each piece's sequence, int32; any block after the last."""
+    starts_S1: Tensor
+    """First row of each piece, and the number of rows, int32."""
+    contexts_S: Tensor
+    """Positions that the piece's sequence has in the cache after this pass, int32."""
+    max_queries: int
+    """Rows of the longest piece."""
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece], cache: KeyValueCache, device: torch.device) -> "TableLayout":
+        """The layout of a pass over these pieces, whose sequences have their blocks."""
+        size = cache.block_size
+        lengths = [piece.stop - piece.start for piece in pieces]
+        counts = [-(-piece.stop // size) for piece in pieces]
+        tables_SM = np.full((len(pieces), max(counts)), cache.scratch_block, np.int32)
+        slots_N = np.empty(sum(lengths), np.int64)
+        starts_S1 = np.array([0, *itertools.accumulate(lengths)], np.int32)
+        for index, (piece, count) in enumerate(zip(pieces, counts, strict=True)):
+            tables_SM[index, :count] = piece.sequence.blocks[:count]
+            positions = np.arange(piece.start, piece.stop)
+            rows = slice(starts_S1[index], starts_S1[index + 1])
+            slots_N[rows] = tables_SM[index, positions // size].astype(np.int64) * size + positions % size
+        contexts_S = np.array([piece.stop for piece in pieces], np.int32)
+        # The copies do not wait for the device, which may still be busy with the pass before.
+        slots, tables, starts, contexts = (
+            torch.from_numpy(array).to(device, non_blocking=True)
+            for array in (slots_N, tables_SM, starts_S1, contexts_S)
+        )
+        return cls(
+            cache=cache,
+            slots_N=slots,
+            tables_SM=tables,
+            starts_S1=starts,
+            contexts_S=contexts,
+            max_queries=max(lengths),
+        )
+
+    def attend(
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        *,
+        scaling: float,
+        window: int | None,
+        sinks_H: Tensor | None = None,
+    ) -> Tensor:
+        """See `AttentionLayout`. Not differentiable."""
+        # Triton is there on Linux alone.
+        from cookhouse.engine.gpu.paged_attention import paged_attention
+
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
+        keys.index_copy_(0, self.slots_N, k_NKD)
+        values.index_copy_(0, self.slots_N, v_NKD)
+        return paged_attention(
+            q_NHD,
+            keys,
+            values,
+            self.tables_SM,
+            self.starts_S1,
+            self.contexts_S,
+            block_size=self.cache.block_size,
+            max_queries=self.max_queries,
+            scaling=scaling,
+            window=window,
+            sinks_H=sinks_H,
+        )
 
 
 @dataclass(frozen=True, slots=True)
