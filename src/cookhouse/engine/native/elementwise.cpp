@@ -99,18 +99,17 @@ void rotate_backward(const T* x, const float* weight, float eps, const T* cos, c
 
 constexpr int64_t kChunk = 1024;
 
+inline Vec sigmoid(Vec x) { return 1.0f / (1.0f + exponential(-x)); }
+
 // y = silu(gate) · up
 template <typename T>
 void gate(const T* gate, const T* up, int64_t size, T* y) {
 #pragma omp parallel for schedule(static)
     for (int64_t start = 0; start < size; start += kChunk) {
-        int64_t n = std::min(kChunk, size - start);
-        float buffers[4][kChunk];
-        const float *g = wide(gate + start, n, buffers[0]), *u = wide(up + start, n, buffers[1]);
-        float* out = buffers[2];
-        exponentials(g, n, -1.0f, 0.0f, buffers[3]);
-        for (int64_t i = 0; i < n; ++i) out[i] = g[i] / (1.0f + buffers[3][i]) * u[i];
-        put(out, n, y + start);
+        int64_t end = std::min(start + kChunk, size), i = start;
+        auto step = [](Vec g, Vec u) { return g / (1.0f + exponential(-g)) * u; };
+        for (; i + kLanes <= end; i += kLanes) store(y + i, step(load(gate + i), load(up + i)));
+        if (i < end) store_part(y + i, end - i, step(load_part(gate + i, end - i), load_part(up + i, end - i)));
     }
 }
 
@@ -118,19 +117,22 @@ template <typename T>
 void gate_backward(const T* gate, const T* up, int64_t size, const T* dy, T* dgate, T* dup) {
 #pragma omp parallel for schedule(static)
     for (int64_t start = 0; start < size; start += kChunk) {
-        int64_t n = std::min(kChunk, size - start);
-        float buffers[6][kChunk];
-        const float *g = wide(gate + start, n, buffers[0]), *u = wide(up + start, n, buffers[1]);
-        const float* d = wide(dy + start, n, buffers[2]);
-        float *dg = buffers[3], *du = buffers[4];
-        exponentials(g, n, -1.0f, 0.0f, buffers[5]);
-        for (int64_t i = 0; i < n; ++i) {
-            float sigmoid = 1.0f / (1.0f + buffers[5][i]);
-            du[i] = d[i] * g[i] * sigmoid;
-            dg[i] = d[i] * u[i] * sigmoid * (1.0f + g[i] * (1.0f - sigmoid));
+        int64_t end = std::min(start + kChunk, size), i = start;
+        // dup in the first, dgate in the second place
+        auto step = [](Vec g, Vec u, Vec d) {
+            Vec s = sigmoid(g);
+            return std::pair<Vec, Vec>{d * g * s, d * u * s * (1.0f + g * (1.0f - s))};
+        };
+        for (; i + kLanes <= end; i += kLanes) {
+            auto [du, dg] = step(load(gate + i), load(up + i), load(dy + i));
+            store(dup + i, du);
+            store(dgate + i, dg);
         }
-        put(dg, n, dgate + start);
-        put(du, n, dup + start);
+        if (i == end) continue;
+        int64_t n = end - i;
+        auto [du, dg] = step(load_part(gate + i, n), load_part(up + i, n), load_part(dy + i, n));
+        store_part(dup + i, n, du);
+        store_part(dgate + i, n, dg);
     }
 }
 

@@ -6,7 +6,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 namespace {
 
@@ -30,6 +34,38 @@ inline Vec load(const float* p) {
     return v;
 }
 inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+inline Vec load(const bf16* p) {
+#ifdef __AVX512F__
+    return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
+#else
+    HVec half;
+    std::memcpy(&half, p, sizeof half);
+    return (Vec)(__builtin_convertvector(half, UVec) << 16);
+#endif
+}
+inline void store(bf16* p, Vec v) {  // round to nearest, ties to even
+#ifdef __AVX512BF16__
+    __m256bh half = _mm512_cvtneps_pbh((__m512)v);
+    std::memcpy(p, &half, sizeof half);
+#else
+    UVec bits = (UVec)v;
+    HVec half = __builtin_convertvector((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, HVec);
+    std::memcpy(p, &half, sizeof half);
+#endif
+}
+// The first n numbers of a vector; the others read as zero.
+template <typename T>
+inline Vec load_part(const T* p, int64_t n) {
+    T whole[kLanes] = {};
+    std::memcpy(whole, p, n * sizeof(T));
+    return load(whole);
+}
+template <typename T>
+inline void store_part(T* p, int64_t n, Vec v) {
+    T whole[kLanes];
+    store(whole, v);
+    std::memcpy(p, whole, n * sizeof(T));
+}
 inline float widen(float value) { return value; }
 inline float widen(bf16 value) {
     uint32_t bits = uint32_t(value.bits) << 16;
@@ -48,11 +84,7 @@ inline void narrow(float value, bf16* p) {  // round to nearest, ties to even
 inline const float* wide(const float* p, int64_t, float*) { return p; }
 inline const float* wide(const bf16* p, int64_t n, float* buffer) {
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-        HVec half;
-        std::memcpy(&half, p + i, sizeof half);
-        store(buffer + i, (Vec)(__builtin_convertvector(half, UVec) << 16));
-    }
+    for (; i + kLanes <= n; i += kLanes) store(buffer + i, load(p + i));
     for (; i < n; ++i) buffer[i] = widen(p[i]);
     return buffer;
 }
@@ -65,12 +97,7 @@ inline void put(const float* from, int64_t n, float* p) {
 }
 inline void put(const float* from, int64_t n, bf16* p) {
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-        UVec bits;
-        std::memcpy(&bits, from + i, sizeof bits);
-        HVec half = __builtin_convertvector((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, HVec);
-        std::memcpy(p + i, &half, sizeof half);
-    }
+    for (; i + kLanes <= n; i += kLanes) store(p + i, load(from + i));
     for (; i < n; ++i) narrow(from[i], p + i);
 }
 
