@@ -94,6 +94,22 @@ def test_the_limit_is_half_of_what_is_free(
     assert _planned(engine, qwen3_folder, num_tokens) == 1
 
 
+def test_a_pass_is_as_long_as_the_memory_of_a_gpu_allows(
+    engine: TorchEngine, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch passes that are cut for want of memory that is there, or by how much of it is free just now."""
+    kept = engine._bases[qwen3_folder].activations
+    monkeypatch.setattr(kept, "_device", torch.device("cpu"))
+    assert kept.pass_tokens(4 * 64) == 4096
+    least = 2 * 4 * 64 + kept._measured(())  # inputs of two layers, and two halves of what is kept for them
+    monkeypatch.setattr(kept, "_device", torch.device("cuda"))
+    found = []
+    for tokens in (40_000, 16_384, 16_383, 4_096, 1):
+        monkeypatch.setattr(activations, "total_bytes", lambda _, n=tokens: 8 * n * least)
+        found.append(kept.pass_tokens(4 * 64))
+    assert found == [16_384, 16_384, 8_192, 4_096, 1_024]
+
+
 _PEAK = """
 import pathlib, re, sys
 from cookhouse.engine import TorchEngine

@@ -13,6 +13,8 @@ def test_unusable_devices_are_refused_by_name() -> None:
     """Would catch a device that fails in the middle of a run instead."""
     with pytest.raises(InputError, match="unknown device 'gpu'"):
         choose_device("gpu")
+    with pytest.raises(InputError, match="does not compute on device 'meta'"):
+        choose_device("meta")
     with pytest.raises(InputError, match="'cuda:99' was asked for"):
         choose_device("cuda:99")
 

@@ -16,13 +16,19 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from cookhouse.engine.lora import Segment, Weights
-from cookhouse.engine.memory import free_bytes
+from cookhouse.engine.memory import free_bytes, total_bytes
 
 _PROBE_TOKENS = 64
 _SMALL_BYTES = 2**26
 """Kept without asking how much is free, which takes 0.2 ms."""
 _FREE_SHARE = 0.5
 """Of the free memory; what a layer, the head and the gradients need while they are computed is in the other half."""
+_PASS_TOKENS = {"cpu": 4096, "cuda": 16384}
+"""Positions of a training pass. On a CPU cost grows faster than tokens beyond; a GPU's products are at full speed by then,
+and what any pass costs is little of it."""
+_LEAST_PASS_TOKENS = 1024
+_PASS_SHARE = 1 / 8
+"""Of a GPU's memory, for a pass of that many positions in which everything is computed again."""
 
 Probe = Callable[[int, Sequence[Segment]], Tensor]
 """Computes a pass over one sequence of some length, inside `torch.enable_grad`."""
@@ -61,6 +67,20 @@ class Activations:
         excess = needed - self._limit(needed)
         saving = max(needed / max(len(self._layers), 1) - num_tokens * input_bytes, 1)
         return min(max(math.ceil(excess / saving), 0), len(self._layers))
+
+    def pass_tokens(self, input_bytes: int) -> int:
+        """Positions that a pass may have unless one sequence is longer; for `input_bytes` see `plan`.
+
+        It goes by the memory of the device, not by what is free: passes are the same each time, to the bit.
+        """
+        tokens = _PASS_TOKENS[self._device.type]
+        if self._device.type != "cuda":
+            return tokens
+        of_one_layer = self._measured(()) / max(len(self._layers), 1)
+        num_bytes = len(self._layers) * input_bytes + 2 * of_one_layer  # its activations and their gradients
+        while tokens > _LEAST_PASS_TOKENS and tokens * num_bytes > total_bytes(self._device) * _PASS_SHARE:
+            tokens //= 2
+        return tokens
 
     def _limit(self, needed_bytes: float) -> float:
         if self.max_bytes is not None:

@@ -113,6 +113,11 @@ class BaseModel:
         check_rank(spec.rank, self.name, self.config)
         return choose_sites(self.sites, spec)
 
+    @cached_property
+    def pass_tokens(self) -> int:
+        """Positions that a training pass has at most, unless one sequence is longer."""
+        return self.activations.pass_tokens(self._hidden_bytes)
+
     def hidden(
         self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
     ) -> Tensor:

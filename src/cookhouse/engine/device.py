@@ -24,6 +24,8 @@ def choose_device(name: str | None) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"unknown device {name!r}; use cpu, cuda or cuda:N") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"the engine does not compute on device {name!r}; use cpu, cuda or cuda:N")
     return _prepared(device) if device.type == "cuda" else device
 
 

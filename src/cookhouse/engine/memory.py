@@ -17,8 +17,7 @@ def cache_bytes(device: torch.device) -> int:
     On a CPU the pages are touched, and so really taken, only as sequences need them.
     """
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free * _CUDA_SHARE)
+        return int(free_bytes(device) * _CUDA_SHARE)
     return min(int(_available_bytes() * _CPU_SHARE), _CPU_MOST_BYTES)
 
 
@@ -39,6 +38,12 @@ def free_bytes(device: torch.device) -> int:
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     return _available_bytes()
+
+
+def total_bytes(device: torch.device) -> int:
+    """All memory of a GPU, whoever uses it."""
+    _, total = torch.cuda.mem_get_info(device)
+    return int(total)
 
 
 def show_bytes(num_bytes: int) -> str:

@@ -20,18 +20,23 @@ _T = TypeVar("_T")
 Job = tuple[ForwardBackward, Adapter]
 
 
-def run_alone(model: FullModel, request: ForwardBackward, budget_tokens: int) -> ForwardBackwardOutput | Exception:
-    """One checked request of a run that trains all weights; a failure is returned."""
-    output = _attempt(lambda: model.forward_backward(request, budget_tokens))
+def run_alone(
+    model: FullModel, request: ForwardBackward, budget_tokens: int | None
+) -> ForwardBackwardOutput | Exception:
+    """One checked request of a run that trains all weights, in passes as of `run_together`; a failure is returned."""
+    output = _attempt(lambda: model.forward_backward(request, budget_tokens or model.base.pass_tokens))
     if isinstance(output, Exception):
         _free_memory(output)
     return output
 
 
 def run_together(
-    bases: Mapping[str, BaseModel], jobs: Sequence[Job], budget_tokens: int
+    bases: Mapping[str, BaseModel], jobs: Sequence[Job], budget_tokens: int | None
 ) -> list[ForwardBackwardOutput | Exception]:
-    """Checked requests, in shared passes per base model; requests of one adapter one after another, in order."""
+    """Checked requests, in shared passes per base model; requests of one adapter one after another, in order.
+
+    Passes have at most `budget_tokens` positions; None: what suits the base model and its device.
+    """
     outputs: dict[int, ForwardBackwardOutput | Exception] = {}
     for wave in _waves(jobs):
         for name, members in wave.items():
@@ -40,9 +45,11 @@ def run_together(
     return [outputs[index] for index in range(len(jobs))]
 
 
-def _run(base: BaseModel, jobs: Sequence[Job], budget_tokens: int) -> Sequence[ForwardBackwardOutput | Exception]:
+def _run(
+    base: BaseModel, jobs: Sequence[Job], budget_tokens: int | None
+) -> Sequence[ForwardBackwardOutput | Exception]:
     """Requests of different adapters. When their passes fail, each is tried alone: only one may be to blame."""
-    outputs = _attempt(lambda: forward_backward(base, jobs, budget_tokens))
+    outputs = _attempt(lambda: forward_backward(base, jobs, budget_tokens or base.pass_tokens))
     if not isinstance(outputs, Exception):
         return outputs
     _free_memory(outputs)

@@ -32,8 +32,6 @@ from cookhouse.engine.peft_folder import write_peft
 from cookhouse.engine.sampler import Sampler
 from cookhouse.errors import InputError
 
-_BUDGET_TOKENS = 4096
-"""Positions of a training pass; beyond, cost grows faster than tokens on a CPU."""
 _COPY_SHARE = 0.5
 """Of the host's free memory, the most that a copy for a save may take."""
 
@@ -47,12 +45,13 @@ class TorchEngine:
         base_models: Sequence[str] = (),
         device: str | None = None,
         precision: str | None = None,
-        budget_tokens: int = _BUDGET_TOKENS,
+        budget_tokens: int | None = None,
         max_base_bytes: int | None = None,
         max_activation_bytes: int | None = None,
     ) -> None:
         """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit.
 
+        `budget_tokens` bounds the positions of a training pass; None: by base model and device.
         `max_activation_bytes` bounds what a training pass keeps for its backward, the rest is computed again (0: all of
         it); None: half of the memory that is free when the pass begins.
         """
