@@ -24,8 +24,8 @@ _SMALL_BYTES = 2**26
 _FREE_SHARE = 0.5
 """Of the free memory; what a layer, the head and the gradients need while they are computed is in the other half."""
 _PASS_TOKENS = {"cpu": 4096, "cuda": 16384}
-"""Positions of a training pass. On a CPU cost grows faster than tokens beyond; a GPU's products are at full speed by then,
-and what any pass costs is little of it."""
+"""Positions of a training pass. On a CPU cost grows faster than tokens beyond; a GPU's products are at full speed by
+then, and what any pass costs is little beside them."""
 _LEAST_PASS_TOKENS = 1024
 _PASS_SHARE = 1 / 8
 """Of a GPU's memory, for a pass of that many positions in which everything is computed again."""
