@@ -69,8 +69,8 @@ def paged_attention(
 
     Piece s has the rows from `starts_S1[s]` to `starts_S1[s + 1]` and ends at position `contexts_S[s] - 1`; no piece
     has more than `max_queries` rows. Position p of a sequence lies in slot
-    `table[p // block_size] * block_size + p % block_size`. Scores, softmax and sums are fp32; fp32 inputs are multiplied
-    in full fp32. For sinks see `AttentionLayout`.
+    `table[p // block_size] * block_size + p % block_size`. Scores, softmax and sums are fp32; fp32 inputs are
+    multiplied in full fp32. For sinks see `AttentionLayout`.
     """
     q_NHD = q_NHD.contiguous()
     assert keys.is_contiguous()

@@ -1,162 +1,44 @@
-"""Causal attention over packed sequences, registered with `transformers` under the name `cookhouse`.
-
-A model's attention layers call `attend` of the layout object that its forward was given, so lengths travel as an
-argument. `PackedLayout` here serves training; the sampler brings one that reads its KV cache.
+"""Training attention by batched products of blocks, for what no kernel computes, on any device.
 
 Legend: N packed positions, S sequences of like length, L their padded length, H query heads, K key-value heads,
-G query heads per key-value head, D features per head.
+G query heads per key-value head, D features per head, P positions that are not padding.
 """
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import AttentionInterface
+from torch import Tensor
 
-from cookhouse.engine.kernels import kernels_for
-from cookhouse.engine.native import CausalAttention
-
-NAME = "cookhouse"
 _QUERY_BLOCK = 128
 _PAD_RATIO = 0.8
 """Sequences at least this fraction of the longest of their group are padded to it."""
 
 
-class AttentionLayout(Protocol):
-    """Which positions of a pass may see which keys."""
-
-    def attend(
-        self,
-        layer: int,
-        q_NHD: Tensor,
-        k_NKD: Tensor,
-        v_NKD: Tensor,
-        *,
-        scaling: float,
-        window: int | None,
-        sinks_H: Tensor | None = None,
-    ) -> Tensor:
-        """Attention output (N, H, D) of one layer; `window` limits how many latest keys a query sees.
-
-        A sink is the score of a further key that every query of a head sees, whose value is zero. Values may have other
-        features than queries and keys.
-        """
-
-
-def _attention_function(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float,
-    layout: AttentionLayout,
-    sliding_window: int | None = None,
-    s_aux: Tensor | None = None,
-    dropout: float = 0.0,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """Adapter from the interface of `transformers` (query (1, H, N, D)) to a layout."""
-    assert attention_mask is None
-    assert dropout == 0.0
-    out_NHD = layout.attend(
-        int(module.layer_idx),  # type: ignore[arg-type]
-        query[0].transpose(0, 1),
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
-        scaling=scaling,
-        window=sliding_window,
-        sinks_H=s_aux,
-    )
-    return out_NHD.unsqueeze(0), None
-
-
-AttentionInterface.register(NAME, _attention_function)
-
-
-class AttentionShapes:
-    """Records what each layer asks for, by layer, and computes nothing: the output is zero."""
-
-    def __init__(self) -> None:
-        self.kv_shapes: dict[int, tuple[int, int, int]] = {}
-        """Key-value heads, features of a key, features of a value."""
-        self.windows: dict[int, int | None] = {}
-
-    def attend(
-        self,
-        layer: int,
-        q_NHD: Tensor,
-        k_NKD: Tensor,
-        v_NKD: Tensor,
-        *,
-        scaling: float,
-        window: int | None,
-        sinks_H: Tensor | None = None,
-    ) -> Tensor:
-        """See `AttentionLayout`."""
-        del scaling, sinks_H
-        self.kv_shapes[layer] = (k_NKD.shape[1], k_NKD.shape[2], v_NKD.shape[2])
-        self.windows[layer] = window
-        return q_NHD.new_zeros(*q_NHD.shape[:2], v_NKD.shape[2])
-
-
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Group:
     """Sequences of like length. `rows_SL` are their packed positions; a short one repeats its last position."""
 
     rows_SL: Tensor
-    real_SL: Tensor | None
-    """Which entries are not padding; None when all are real."""
-
-
-class PackedLayout:
-    """Each sequence sees itself alone, causally; no cache."""
-
-    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
-        starts = [0, *itertools.accumulate(lengths)]
-        self._starts = torch.tensor(starts)
-        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-        self._groups: list[_Group] = []
-        while order:
-            longest = lengths[order[0]]
-            members = [i for i in order if lengths[i] >= longest * _PAD_RATIO]
-            order = order[len(members) :]
-            offsets_L = torch.arange(longest)
-            ends_S1 = torch.tensor([lengths[i] for i in members]).unsqueeze(1)
-            rows_SL = torch.tensor([starts[i] for i in members]).unsqueeze(1) + offsets_L.minimum(ends_S1 - 1)
-            is_padded = lengths[members[-1]] != longest
-            real_SL = (offsets_L < ends_S1).to(device) if is_padded else None
-            self._groups.append(_Group(rows_SL.to(device), real_SL))
-
-    def attend(
-        self,
-        layer: int,
-        q_NHD: Tensor,
-        k_NKD: Tensor,
-        v_NKD: Tensor,
-        *,
-        scaling: float,
-        window: int | None,
-        sinks_H: Tensor | None = None,
-    ) -> Tensor:
-        """See `AttentionLayout`. Sinks get no gradient."""
-        del layer
-        kernels = kernels_for(q_NHD, "attention") if sinks_H is None else None
-        if kernels is not None:
-            return CausalAttention.apply(  # type: ignore[no-any-return, no-untyped-call]
-                q_NHD, k_NKD, v_NKD, self._starts, scaling, window, kernels
-            )
-        rule = _Rule(scaling, window, sinks_H)
-        out: Tensor = _PackedAttention.apply(q_NHD, k_NKD, v_NKD, rule, self._groups)  # type: ignore[no-untyped-call]
-        return out
+    padding: "Padding | None"
+    """None when no entry is padding."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class Padding:
+    """Which entries of a group are padding."""
+
+    is_padding_SL: Tensor
+    real_P: Tensor
+    """Entries of the flattened group that are not."""
+    rows_P: Tensor
+    """Their packed positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
     """What a layer does with its scores; see `AttentionLayout`."""
 
     scaling: float
@@ -164,7 +46,29 @@ class _Rule:
     sinks_H: Tensor | None
 
 
-class _PackedAttention(torch.autograd.Function):
+def group_sequences(lengths: Sequence[int], device: torch.device) -> list[Group]:
+    """Groups of packed sequences of these lengths, the longest first."""
+    starts = [0, *itertools.accumulate(lengths)]
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    groups: list[Group] = []
+    while order:
+        longest = lengths[order[0]]
+        members = [i for i in order if lengths[i] >= longest * _PAD_RATIO]
+        order = order[len(members) :]
+        offsets_L = torch.arange(longest)
+        ends_S1 = torch.tensor([lengths[i] for i in members]).unsqueeze(1)
+        rows_SL = torch.tensor([starts[i] for i in members]).unsqueeze(1) + offsets_L.minimum(ends_S1 - 1)
+        padding = None
+        if lengths[members[-1]] != longest:
+            is_real_SL = offsets_L < ends_S1
+            # Found on the host: a GPU would be waited for in every layer.
+            real_P = is_real_SL.view(-1).nonzero().view(-1)
+            padding = Padding((~is_real_SL).to(device), real_P.to(device), rows_SL.view(-1)[real_P].to(device))
+        groups.append(Group(rows_SL.to(device), padding))
+    return groups
+
+
+class PackedProducts(torch.autograd.Function):
     """Batched matmuls over groups of like length, in blocks of queries; backward computes the scores again."""
 
     @staticmethod
@@ -173,8 +77,8 @@ class _PackedAttention(torch.autograd.Function):
         q_NHD: Tensor,
         k_NKD: Tensor,
         v_NKD: Tensor,
-        rule: _Rule,
-        groups: Sequence[_Group],
+        rule: Rule,
+        groups: Sequence[Group],
     ) -> Tensor:
         num_kv_heads = k_NKD.shape[1]
         out_NHD = q_NHD.new_empty(*q_NHD.shape[:2], v_NKD.shape[2])
@@ -232,7 +136,7 @@ def _blocks(q: Tensor, k: Tensor, window: int | None) -> list[_Block]:
     return blocks
 
 
-def _probs(q: Tensor, k: Tensor, block: _Block, rule: _Rule) -> Tensor:
+def _probs(q: Tensor, k: Tensor, block: _Block, rule: Rule) -> Tensor:
     """Attention probabilities of a block, softmax in fp32, in the dtype of q."""
     per_position = q.shape[1] // k.shape[1]
     query_positions = torch.arange(block.start, block.stop, device=q.device).repeat_interleave(per_position)
@@ -256,22 +160,22 @@ def softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
     return torch.softmax(with_sink, -1, dtype=torch.float32)[..., :-1].to(scores.dtype)
 
 
-def _gather(x_NHD: Tensor, group: _Group, num_kv_heads: int, *, pad_with_zero: bool = False) -> Tensor:
+def _gather(x_NHD: Tensor, group: Group, num_kv_heads: int, *, pad_with_zero: bool = False) -> Tensor:
     """Positions of a group as (S·K, L·G, D): the query heads of one key-value head side by side at each position."""
     num_sequences, length = group.rows_SL.shape
     x_SLHD = x_NHD[group.rows_SL]
-    if pad_with_zero and group.real_SL is not None:
-        x_SLHD.masked_fill_(~group.real_SL[..., None, None], 0.0)
+    if pad_with_zero and group.padding is not None:
+        x_SLHD.masked_fill_(group.padding.is_padding_SL[..., None, None], 0.0)
     grouped = x_SLHD.view(num_sequences, length, num_kv_heads, -1, x_NHD.shape[2]).transpose(1, 2)
     return grouped.reshape(num_sequences * num_kv_heads, -1, x_NHD.shape[2])
 
 
-def _scatter(target_NHD: Tensor, x: Tensor, group: _Group, num_kv_heads: int) -> None:
+def _scatter(target_NHD: Tensor, x: Tensor, group: Group, num_kv_heads: int) -> None:
     """Inverse of `_gather`: write the real positions of a group into the packed tensor."""
     num_sequences, length = group.rows_SL.shape
     x_SLHD = x.view(num_sequences, num_kv_heads, length, -1, x.shape[2]).transpose(1, 2)
-    x_SLHD = x_SLHD.reshape(num_sequences, length, *target_NHD.shape[1:])
-    if group.real_SL is None:
-        target_NHD[group.rows_SL.view(-1)] = x_SLHD.flatten(0, 1)
+    x_RHD = x_SLHD.reshape(num_sequences * length, *target_NHD.shape[1:])
+    if group.padding is None:
+        target_NHD[group.rows_SL.view(-1)] = x_RHD
     else:
-        target_NHD[group.rows_SL[group.real_SL]] = x_SLHD[group.real_SL]
+        target_NHD[group.padding.rows_P] = x_RHD[group.padding.real_P]

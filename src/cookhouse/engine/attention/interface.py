@@ -1,0 +1,67 @@
+"""The attention function registered with `transformers` under the name `cookhouse`.
+
+A model's attention layers call `attend` of the layout object that its forward was given, so lengths travel as an
+argument. `PackedLayout` serves training; the sampler brings layouts that read its key-value cache.
+
+Legend: N packed positions, H query heads, K key-value heads, D features per head.
+"""
+
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+NAME = "cookhouse"
+
+
+class AttentionLayout(Protocol):
+    """Which positions of a pass may see which keys."""
+
+    def attend(
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        *,
+        scaling: float,
+        window: int | None,
+        sinks_H: Tensor | None = None,
+    ) -> Tensor:
+        """Attention output (N, H, D) of one layer; `window` limits how many latest keys a query sees.
+
+        A sink is the score of a further key that every query of a head sees, whose value is zero. Values may have other
+        features than queries and keys.
+        """
+
+
+def _attention_function(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    layout: AttentionLayout,
+    sliding_window: int | None = None,
+    s_aux: Tensor | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Adapter from the interface of `transformers` (query (1, H, N, D)) to a layout."""
+    assert attention_mask is None
+    assert dropout == 0.0
+    out_NHD = layout.attend(
+        int(module.layer_idx),  # type: ignore[arg-type]
+        query[0].transpose(0, 1),
+        key[0].transpose(0, 1),
+        value[0].transpose(0, 1),
+        scaling=scaling,
+        window=sliding_window,
+        sinks_H=s_aux,
+    )
+    return out_NHD.unsqueeze(0), None
+
+
+AttentionInterface.register(NAME, _attention_function)
