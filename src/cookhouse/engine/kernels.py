@@ -4,6 +4,8 @@ Where there are none for a tensor, torch computes.
 """
 
 import functools
+import importlib.util
+import logging
 from typing import Any, Protocol
 
 import torch
@@ -11,6 +13,8 @@ from torch import Tensor
 
 from cookhouse.engine.native import cpu_kernels
 
+_log = logging.getLogger(__name__)
+_CONSEQUENCE = "training goes through torch, which is slower"
 _DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -42,5 +46,19 @@ def kernels_for(x: Tensor, *names: str) -> Kernels | None:
 
 @functools.cache
 def _gpu_kernels(device: torch.device) -> Kernels | None:
-    del device
-    return None
+    """The kernels of a GPU, once one has run there; None where none does, and the log says why."""
+    # Triton comes with CUDA builds of torch, and computes bf16 from Ampere on.
+    is_able = torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (8, 0)
+    if not is_able or importlib.util.find_spec("triton") is None:
+        _log.info("no Triton for %s: %s", device, _CONSEQUENCE)
+        return None
+    from cookhouse.engine.gpu.kernels import GpuKernels
+
+    kernels = GpuKernels()
+    try:
+        kernels.check(device)
+    # It compiles a launcher with the C compiler of the machine, then loads it: that fails in many ways, all harmless.
+    except Exception as error:
+        _log.warning("Triton's kernels do not run on %s, so %s: %s", device, _CONSEQUENCE, error)
+        return None
+    return kernels
