@@ -5,7 +5,6 @@ longest table, C positions each reads, L padded context length, H query heads, K
 key-value head, D features per head.
 """
 
-import importlib.util
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from torch import Tensor
 
 from cookhouse.engine.attention import softmax
 from cookhouse.engine.base_model import CacheShape
+from cookhouse.engine.kernels import kernels_for
 from cookhouse.engine.sampler.scheduler import Piece
+from cookhouse.engine.sampler.upload import upload
 
 _QUERY_BLOCK = 128
 _PAD_RATIO = 0.5
@@ -53,13 +54,8 @@ class KeyValueCache:
 
 
 def can_page(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether `TableLayout` can attend: a GPU of compute capability 8.0 or more, and Triton to compile for it."""
-    return (
-        device.type == "cuda"
-        and dtype in (torch.float32, torch.bfloat16, torch.float16)
-        and torch.cuda.get_device_capability(device) >= (8, 0)
-        and importlib.util.find_spec("triton") is not None
-    )
+    """Whether `TableLayout` can attend there: on a GPU that runs Triton's kernels."""
+    return device.type == "cuda" and kernels_for(torch.empty(0, dtype=dtype, device=device)) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +94,8 @@ class TableLayout:
             rows = slice(starts_S1[index], starts_S1[index + 1])
             slots_N[rows] = tables_SM[index, positions // size].astype(np.int64) * size + positions % size
         contexts_S = np.array([piece.stop for piece in pieces], np.int32)
-        # The copies do not wait for the device, which may still be busy with the pass before.
         slots, tables, starts, contexts = (
-            torch.from_numpy(array).to(device, non_blocking=True)
-            for array in (slots_N, tables_SM, starts_S1, contexts_S)
+            upload(array, device) for array in (slots_N, tables_SM, starts_S1, contexts_S)
         )
         return cls(
             cache=cache,
