@@ -15,8 +15,9 @@ from cookhouse.engine.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.attention import AttentionLayout, AttentionShapes, PackedLayout
 from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.fused import fuse
+from cookhouse.engine.grouped import arrange, can_group
 from cookhouse.engine.head import Head
-from cookhouse.engine.lora import AdapterLayout, Routing, Segment
+from cookhouse.engine.lora import AdapterLayout, Adapters, Routing, Segment, Segments
 from cookhouse.engine.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
 from cookhouse.engine.sites import adapt, choose_sites
 from cookhouse.errors import InputError
@@ -51,6 +52,7 @@ class BaseModel:
         output = model.get_output_embeddings()
         output_name = next(name for name, module in model.named_modules() if module is output)
         self.sites = adapt(model, output, self.routing) if is_frozen else ()
+        self.routing.is_grouped = can_group(self.sites, device, output.weight.dtype)
         fuse(model)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
@@ -118,26 +120,35 @@ class BaseModel:
         """Positions that a training pass has at most, unless one sequence is longer."""
         return self.activations.pass_tokens(self._hidden_bytes)
 
+    def arrange(self, segments: Sequence[Segment], num_rows: int) -> Adapters:
+        """The adapters of a pass over so many rows, in the form in which this device computes them best."""
+        if not self.routing.is_grouped:
+            return Segments(segments)
+        return arrange(segments, num_rows, self.sites, self.device)
+
     def hidden(
-        self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
+        self,
+        tokens_N: Tensor,
+        positions_N: Tensor,
+        layout: AttentionLayout,
+        segments: Sequence[Segment] | Adapters,
     ) -> Tensor:
         """Final hidden states (N, H) of packed positions, before the output projection.
 
         Inside `torch.enable_grad` the embeddings carry gradient, so that backward reaches every adapter; run it inside
-        `routing` then, since a layer may compute its forward again.
+        `routing` then, since a layer may compute its forward again, with adapters from `arrange`.
         """
+        adapters = self.arrange(segments, len(tokens_N)) if isinstance(segments, Sequence) else segments
         if not torch.is_grad_enabled():
-            return self._decode(tokens_N, positions_N, layout, segments)
-        with self.activations.planned(len(tokens_N), self._hidden_bytes, segments):
-            return self._decode(tokens_N, positions_N, layout, segments)
+            return self._decode(tokens_N, positions_N, layout, adapters)
+        with self.activations.planned(len(tokens_N), self._hidden_bytes, adapters.segments):
+            return self._decode(tokens_N, positions_N, layout, adapters)
 
-    def _decode(
-        self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
-    ) -> Tensor:
+    def _decode(self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, adapters: Adapters) -> Tensor:
         embeddings_1NH = self._embedding(tokens_N.unsqueeze(0))
         if torch.is_grad_enabled() and not embeddings_1NH.requires_grad:
             embeddings_1NH = embeddings_1NH.requires_grad_()
-        with self.routing.use(segments):
+        with self.routing.use(adapters):
             output = self.decoder(
                 inputs_embeds=embeddings_1NH, position_ids=positions_N.unsqueeze(0), use_cache=False, layout=layout
             )
@@ -152,7 +163,8 @@ class BaseModel:
         """Final hidden states of a sequence of zeros."""
         tokens_N = torch.zeros(length, dtype=torch.int64, device=self.device)
         positions_N = torch.arange(length, device=self.device)
-        return self._decode(tokens_N, positions_N, PackedLayout([length], self.device), segments)
+        layout = PackedLayout([length], self.device)
+        return self._decode(tokens_N, positions_N, layout, self.arrange(segments, length))
 
     @torch.no_grad()
     def _probe(self) -> CacheShape:

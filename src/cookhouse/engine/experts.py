@@ -93,7 +93,7 @@ class LoraExperts(nn.Module):
         num_rows, num_choices = experts_NK.shape
         experts_S, order_S = torch.sort(experts_NK.reshape(-1), stable=True)
         covered = {site.name for site in self.sites}
-        segments = [s for s in self._routing.segments if not covered.isdisjoint(s.weights.views)]
+        segments = [s for s in self._routing.adapters.segments if not covered.isdisjoint(s.weights.views)]
         ranges = [(0, num_rows), *((s.start, s.stop) for s in segments)]
         # Keys ascend, so that the pairs of an expert and a range of positions lie between two of them.
         num_experts = self.get_parameter("down_proj").shape[0]

@@ -4,21 +4,26 @@ Legend: N packed positions, M targets (several may share a position), C position
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cookhouse.engine.lora import LoraLinear, Segment, SiteAdapters
+from cookhouse.engine.lora import Adapters, LoraLinear, Segment, Segments, SiteProduct
+from cookhouse.engine.memory import free_bytes
 from cookhouse.engine.softmax import log_sum_exp, logits_gradient
+from cookhouse.engine.upload import upload
 
-_CHUNK_BYTES = 64 * 2**20
-"""Bound on one chunk's fp32 logits."""
+_CPU_BYTES = 2**26
+_GPU_BYTES = 2**30
+"""Bound on one chunk's fp32 logits: few, so that they stay near a CPU's caches; many, so that they fill a GPU."""
+_FREE_SHARE = 8
+"""Part of a GPU's free memory that a chunk's fp32 logits may take: more than they is held beside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Tokens asked about: `tokens_M[i]` at packed position `rows_M[i]`. Rows never decrease."""
+    """Tokens asked about: `tokens_M[i]` at packed position `rows_M[i]`. Rows never decrease, and are on the host."""
 
     rows_M: Tensor
     tokens_M: Tensor
@@ -26,12 +31,15 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Positions `rows_C` (ascending, each once), their adapter segments, and the targets [first, last) at them."""
+    """Some positions with their adapters, and the targets there."""
 
     rows_C: Tensor
-    segments: tuple[Segment, ...]
-    first: int
-    last: int
+    """Ascending, each once."""
+    adapters: Adapters
+    targets: slice
+    local_M: Tensor
+    """Which of the rows each target is at."""
+    tokens_M: Tensor
 
 
 class Head:
@@ -54,91 +62,98 @@ class Head:
         """Precision of the projection."""
         return self._weight_VH.dtype
 
-    def logits(self, hidden_CH: Tensor, segments: Sequence[Segment]) -> Tensor:
-        """Logits (C, V) in the precision of the projection; segments index the rows of `hidden_CH`."""
-        return self._apply(hidden_CH, self._adapters(segments))[0]
+    def logits(self, hidden_CH: Tensor, adapters: Sequence[Segment] | Adapters) -> Tensor:
+        """Logits (C, V) in the precision of the projection; adapters are those of the rows of `hidden_CH`."""
+        return self._apply(hidden_CH, _adapters(adapters).at(self.name))[0]
 
-    def _apply(self, hidden_CH: Tensor, adapters: SiteAdapters) -> tuple[Tensor, list[Tensor]]:
+    def _apply(self, hidden_CH: Tensor, adapters: SiteProduct | None) -> tuple[Tensor, list[Tensor]]:
         logits_CV = nn.functional.linear(hidden_CH, self._weight_VH, self._bias_V)
-        return logits_CV, adapters.apply(hidden_CH, logits_CV)
-
-    def _adapters(self, segments: Sequence[Segment]) -> SiteAdapters:
-        return SiteAdapters(self.name, [segment for segment in segments if self.name in segment.weights.views])
+        return logits_CV, [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
 
     @torch.no_grad()
-    def logprobs(self, hidden_NH: Tensor, targets: Targets, segments: Sequence[Segment]) -> Tensor:
+    def logprobs(self, hidden_NH: Tensor, targets: Targets, adapters: Sequence[Segment] | Adapters) -> Tensor:
         """Log-probability (M,) of each target in nats, fp32, temperature 1. Not differentiable: see `backward`."""
         parts = []
-        for chunk in self._chunks(targets, segments):
-            logits_CV = self.logits(hidden_NH[chunk.rows_C], chunk.segments)
-            local_M, tokens_M = _local_targets(chunk, targets)
-            parts.append((logits_CV[local_M, tokens_M].double() - log_sum_exp(logits_CV)[local_M]).float())
+        for chunk in self._chunks(targets, _adapters(adapters)):
+            logits_CV = self.logits(hidden_NH[chunk.rows_C], chunk.adapters)
+            chosen_M = logits_CV[chunk.local_M, chunk.tokens_M].double()
+            parts.append((chosen_M - log_sum_exp(logits_CV)[chunk.local_M]).float())
         return torch.cat(parts)
 
-    def rows(self, hidden_NH: Tensor, rows_B: Tensor, segments: Sequence[Segment]) -> Tensor:
-        """Logits (B, V) in fp32 at ascending packed rows."""
-        return self.logits(hidden_NH[rows_B], _clip(segments, rows_B)).float()
+    def rows(self, hidden_NH: Tensor, rows_B: Tensor, adapters: Sequence[Segment] | Adapters) -> Tensor:
+        """Logits (B, V) in fp32 at ascending packed rows, which are on the host."""
+        chosen_BH = hidden_NH[upload(rows_B.numpy(), hidden_NH.device)]
+        return self.logits(chosen_BH, _adapters(adapters).at_rows(rows_B)).float()
 
     def topk_logprobs(
-        self, hidden_NH: Tensor, rows_C: Tensor, k: int, segments: Sequence[Segment]
+        self, hidden_NH: Tensor, rows_C: Tensor, k: int, adapters: Sequence[Segment] | Adapters
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities (C, k) in nats and tokens (C, k), most likely first, at ascending packed rows."""
+        """Log-probabilities (C, k) in nats and tokens (C, k), most likely first, at ascending packed rows, which are on
+        the host.
+        """
         ranked, tokens = [], []
-        for chunk in self._chunks(Targets(rows_C, torch.zeros_like(rows_C)), segments):
-            logprobs_CV = torch.log_softmax(self.logits(hidden_NH[chunk.rows_C], chunk.segments).float(), -1)
+        nothing = torch.zeros(len(rows_C), dtype=torch.int64, device=hidden_NH.device)
+        for chunk in self._chunks(Targets(rows_C, nothing), _adapters(adapters)):
+            logprobs_CV = torch.log_softmax(self.logits(hidden_NH[chunk.rows_C], chunk.adapters).float(), -1)
             top = torch.topk(logprobs_CV, k)
             ranked.append(top.values)
             tokens.append(top.indices)
         return torch.cat(ranked), torch.cat(tokens)
 
     @torch.no_grad()
-    def backward(self, hidden_NH: Tensor, targets: Targets, dlogprobs_M: Tensor, segments: Sequence[Segment]) -> Tensor:
+    def backward(
+        self, hidden_NH: Tensor, targets: Targets, dlogprobs_M: Tensor, adapters: Sequence[Segment] | Adapters
+    ) -> Tensor:
         """Gradient (N, H) of hidden states given that of the targets' log-probabilities; adapter gradients are added,
         and those of the projection itself where it is trained.
 
         Logits are computed again, and only at positions where some gradient is not zero.
         """
         dhidden_NH = torch.zeros_like(hidden_NH)
-        is_used_M = dlogprobs_M != 0
-        used = Targets(targets.rows_M[is_used_M], targets.tokens_M[is_used_M])
-        dlogprobs_M = dlogprobs_M[is_used_M]
-        for chunk in self._chunks(used, segments):
+        used_M = (dlogprobs_M != 0).cpu().nonzero().squeeze(1)
+        there_M = upload(used_M.numpy(), hidden_NH.device)
+        used = Targets(targets.rows_M[used_M], targets.tokens_M[there_M])
+        dlogprobs_M = dlogprobs_M[there_M]
+        for chunk in self._chunks(used, _adapters(adapters)):
             hidden_CH = hidden_NH[chunk.rows_C]
-            adapters = self._adapters(chunk.segments)
-            logits_CV, lows = self._apply(hidden_CH, adapters)
-            local_M, tokens_M = _local_targets(chunk, used)
-            dlogits_CV = logits_gradient(logits_CV, local_M, tokens_M, dlogprobs_M[chunk.first : chunk.last])
+            product = chunk.adapters.at(self.name)
+            logits_CV, lows = self._apply(hidden_CH, product)
+            dlogits_CV = logits_gradient(logits_CV, chunk.local_M, chunk.tokens_M, dlogprobs_M[chunk.targets])
             dhidden_CH = dlogits_CV @ self._weight_VH
             if self._weight_VH.requires_grad:
                 torch.autograd.backward(self._weight_VH, dlogits_CV.T @ hidden_CH)
                 if self._bias_V is not None:
                     torch.autograd.backward(self._bias_V, dlogits_CV.sum(0))
-            adapters.backward(hidden_CH, lows, dlogits_CV, dhidden_CH)
+            if product is not None:
+                product.backward(hidden_CH, lows, dlogits_CV, dhidden_CH)
             dhidden_NH[chunk.rows_C] = dhidden_CH
         return dhidden_NH
 
-    def _chunks(self, targets: Targets, segments: Sequence[Segment]) -> Iterator[_Chunk]:
-        rows_C, counts_C = torch.unique_consecutive(targets.rows_M, return_counts=True)
-        ends_C = counts_C.cumsum(0)
-        size = max(1, _CHUNK_BYTES // (4 * self._weight_VH.shape[0]))
+    def _chunks(self, targets: Targets, adapters: Adapters) -> Iterator[_Chunk]:
+        device = self._weight_VH.device
+        rows_C, local_M, counts_C = torch.unique_consecutive(targets.rows_M, return_inverse=True, return_counts=True)
+        ends = [0, *counts_C.cumsum(0).tolist()]
+        there_C, local_M = upload(rows_C.numpy(), device), upload(local_M.numpy(), device)
+        size = max(1, _chunk_bytes(device) // (4 * self.vocab_size)) if len(rows_C) else 1
         for start in range(0, len(rows_C), size):
-            part_C = rows_C[start : start + size]
-            first = int(ends_C[start - 1]) if start else 0
-            yield _Chunk(part_C, _clip(segments, part_C), first, int(ends_C[start + len(part_C) - 1]))
+            stop = min(start + size, len(rows_C))
+            span = slice(ends[start], ends[stop])
+            yield _Chunk(
+                there_C[start:stop],
+                adapters.at_rows(rows_C[start:stop]),
+                span,
+                local_M[span] - start,
+                targets.tokens_M[span],
+            )
 
 
-def _clip(segments: Sequence[Segment], rows_C: Tensor) -> tuple[Segment, ...]:
-    """The segments that some of the ascending rows lie in, as ranges of indices into the rows."""
-    clipped = []
-    for segment in segments:
-        bounds = torch.tensor([segment.start, segment.stop], device=rows_C.device)
-        start, stop = torch.searchsorted(rows_C, bounds).tolist()
-        if start < stop:
-            clipped.append(replace(segment, start=start, stop=stop))
-    return tuple(clipped)
+def _adapters(adapters: Sequence[Segment] | Adapters) -> Adapters:
+    return Segments(adapters) if isinstance(adapters, Sequence) else adapters
 
 
-def _local_targets(chunk: _Chunk, targets: Targets) -> tuple[Tensor, Tensor]:
-    """Row within the chunk, and token, of each of its targets."""
-    rows_M = targets.rows_M[chunk.first : chunk.last]
-    return torch.searchsorted(chunk.rows_C, rows_M), targets.tokens_M[chunk.first : chunk.last]
+def _chunk_bytes(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _CPU_BYTES
+    most = free_bytes(device) // _FREE_SHARE
+    # Halved rather than cut to what is free: rounding depends on a chunk's size, and should not on the day's memory.
+    return max(_GPU_BYTES >> halvings for halvings in range(5) if _GPU_BYTES >> halvings <= most or halvings == 4)

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import addressof
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -137,23 +137,71 @@ class Segment:
     gradient: Mapping[str, tuple[Tensor, Tensor]] | None = None
 
 
+class SiteProduct(Protocol):
+    """The adapters of one site over the rows of a pass."""
+
+    def apply(self, x_NI: Tensor, y_NO: Tensor) -> list[Tensor]:
+        """Add scaling · B A x to `y_NO`, each row by its adapter; return what backward needs of A x."""
+
+    def backward(self, x_NI: Tensor, lows: Sequence[Tensor], dy_NO: Tensor, dx_NI: Tensor | None) -> None:
+        """Add the adapters' gradients, and their share of dx in place."""
+
+
+class Adapters(Protocol):
+    """Which adapter each row of a pass goes through."""
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What the pass was laid out from."""
+
+    def at(self, name: str) -> SiteProduct | None:
+        """The adapters of a site; None where it has none."""
+
+    def at_rows(self, rows_C: Tensor) -> "Adapters":
+        """Those of some rows alone, ascending and on the host; segments then count from the first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Adapters that are applied one segment after the other."""
+
+    segments: Sequence[Segment] = ()
+
+    def at(self, name: str) -> "SiteAdapters | None":
+        """See `Adapters`."""
+        covering = [segment for segment in self.segments if name in segment.weights.views]
+        return SiteAdapters(name, covering) if covering else None
+
+    def at_rows(self, rows_C: Tensor) -> "Segments":
+        """See `Adapters`."""
+        clipped = []
+        for segment in self.segments:
+            bounds = torch.tensor([segment.start, segment.stop])
+            start, stop = torch.searchsorted(rows_C, bounds).tolist()
+            if start < stop:
+                clipped.append(replace(segment, start=start, stop=stop))
+        return Segments(clipped)
+
+
 @dataclass
 class Routing:
-    """Which adapter each packed position of the pass that is running goes through.
+    """Which adapters the pass that is running goes through.
 
     One object per base model, held by its adapted layers: `transformers` hands a linear layer nothing but its input.
     """
 
-    segments: Sequence[Segment] = field(default_factory=tuple)
+    is_grouped: bool = False
+    """Whether products over experts, and those of many adapters, are grouped: where `can_group` says so."""
+    adapters: Adapters = Segments()
 
     @contextmanager
-    def use(self, segments: Sequence[Segment]) -> Iterator[None]:
+    def use(self, adapters: Adapters) -> Iterator[None]:
         """Route one pass, forward and backward."""
-        self.segments = segments
+        self.adapters = adapters
         try:
             yield
         finally:
-            self.segments = ()
+            self.adapters = Segments()
 
 
 class LoraLinear(nn.Module):
@@ -169,11 +217,11 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, I) to (…, O); the leading dimensions together are the packed positions."""
-        segments = [s for s in self._routing.segments if self._site.name in s.weights.views]
-        if not segments:
+        adapters = self._routing.adapters.at(self._site.name)
+        if adapters is None:
             return nn.functional.linear(x, self.weight, self.bias)
         y_NO: Tensor = _LoraProduct.apply(  # type: ignore[no-untyped-call]
-            x.reshape(-1, self.in_features), self.weight, self.bias, self._site.name, segments
+            x.reshape(-1, self.in_features), self.weight, self.bias, adapters
         )
         return y_NO.view(*x.shape[:-1], self.out_features)
 
@@ -182,18 +230,11 @@ class _LoraProduct(torch.autograd.Function):
     """Adapted product whose backward adds straight into flat gradients: no parameter tensor enters the graph."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x_NI: Tensor,
-        weight_OI: Tensor,
-        bias_O: Tensor | None,
-        name: str,
-        segments: Sequence[Segment],
-    ) -> Tensor:
+    def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, adapters: SiteProduct) -> Tensor:
         x_NI = x_NI.contiguous()
         y_NO = nn.functional.linear(x_NI, weight_OI, bias_O)
-        ctx.adapters = SiteAdapters(name, segments)
-        ctx.save_for_backward(x_NI, weight_OI, *ctx.adapters.apply(x_NI, y_NO))
+        ctx.adapters = adapters
+        ctx.save_for_backward(x_NI, weight_OI, *adapters.apply(x_NI, y_NO))
         return y_NO
 
     @staticmethod
@@ -202,11 +243,11 @@ class _LoraProduct(torch.autograd.Function):
         dy_NO = dy_NO.contiguous()
         dx_NI = dy_NO @ weight_OI if ctx.needs_input_grad[0] else None
         ctx.adapters.backward(x_NI, lows, dy_NO, dx_NI)
-        return dx_NI, None, None, None, None
+        return dx_NI, None, None, None
 
 
 class SiteAdapters:
-    """The adapters of one site over the packed positions of a pass. Tensors are contiguous.
+    """The adapters of one site, one segment of the packed positions after the other. Tensors are contiguous.
 
     Short segments go through the CPU kernels together, where there are any.
     """

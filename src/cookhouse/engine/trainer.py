@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.adapter import Adapter
@@ -20,6 +21,7 @@ from cookhouse.engine.head import Targets
 from cookhouse.engine.lora import Segment, Weights
 from cookhouse.engine.losses import LOSSES, loss_inputs
 from cookhouse.engine.packing import pack, positions
+from cookhouse.engine.upload import upload
 from cookhouse.errors import InputError
 
 _ALONE_TOKENS = {torch.float32: 1024, torch.bfloat16: 4096}
@@ -46,14 +48,14 @@ class _Job:
         self.gradient_views: Mapping[str, tuple[Tensor, Tensor]] | None = (
             None if self.gradient is None else adapter.layout.views(self.gradient)
         )
-        self.logprobs_D: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = [np.empty(0, np.float32)] * len(
-            request.data_D
-        )
+        self.logprobs_D: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(request.data_D)
         self.loss = 0.0
 
-    def keep_logprobs(self, members: Sequence[_Item], shapes: Sequence[tuple[int, ...]], logprobs_M: Tensor) -> None:
-        """Store the outputs of the datums of one pass."""
-        flat = logprobs_M.cpu().numpy()
+    def keep(
+        self, members: Sequence[_Item], shapes: Sequence[tuple[int, ...]], flat: NDArray[np.float32], loss: float
+    ) -> None:
+        """Store the outputs of its datums in one pass."""
+        self.loss += loss
         start = 0
         for item, shape in zip(members, shapes, strict=True):
             self.logprobs_D[item.datum] = flat[start : start + math.prod(shape)].reshape(shape)
@@ -117,40 +119,45 @@ def _shares(jobs: Sequence[_Job], alone_tokens: int) -> list[list[_Item]]:
 def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> None:
     data_D = [_datum(jobs, item) for item in items]
     lengths = [len(datum.tokens_T) for datum in data_D]
-    segments = _segments(jobs, items, lengths)
-    tokens_N = torch.from_numpy(np.concatenate([datum.tokens_T for datum in data_D])).to(base.device)
-    positions_N = torch.from_numpy(positions(lengths)).to(base.device)
+    adapters = base.arrange(_segments(jobs, items, lengths), sum(lengths))
+    tokens_N = upload(np.concatenate([datum.tokens_T for datum in data_D]), base.device)
+    positions_N = upload(positions(lengths), base.device)
     targets = _targets(data_D, lengths, base.device)
     is_training = any(jobs[item.request].gradient is not None for item in items)
     with torch.set_grad_enabled(is_training):
-        hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), segments)
+        hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), adapters)
     detached_NH = hidden_NH.detach()
-    logprobs_M = base.head.logprobs(detached_NH, targets, segments).requires_grad_(is_training)
+    logprobs_M = base.head.logprobs(detached_NH, targets, adapters).requires_grad_(is_training)
     with torch.set_grad_enabled(is_training):
         total = _add_losses(jobs, items, logprobs_M)
     if is_training:
         (dlogprobs_M,) = torch.autograd.grad(total, logprobs_M)
-        dhidden_NH = base.head.backward(detached_NH, targets, dlogprobs_M, segments)
-        with base.routing.use(segments):
+        dhidden_NH = base.head.backward(detached_NH, targets, dlogprobs_M, adapters)
+        with base.routing.use(adapters):
             torch.autograd.backward(hidden_NH, dhidden_NH)
 
 
 def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor) -> Tensor:
     """Store each datum's log-probabilities and add its loss to its job; return the sum to differentiate."""
     total = logprobs_M.new_zeros(())
+    losses: list[Tensor] = []
+    shares: list[tuple[_Job, list[_Item], list[tuple[int, ...]], slice]] = []
     start = 0
     for request, group in itertools.groupby(items, key=lambda item: item.request):
         job, members = jobs[request], list(group)
         data_D = [job.request.data_D[item.datum] for item in members]
         shapes = [datum.loss_fn_inputs["target_tokens"].shape for datum in data_D]
-        stop = start + sum(math.prod(shape) for shape in shapes)
+        span = slice(start, start + sum(math.prod(shape) for shape in shapes))
         inputs = loss_inputs(job.request, data_D, logprobs_M.device)
-        loss = LOSSES[job.request.loss_fn].function(logprobs_M[start:stop], inputs).sum()
-        job.loss += float(loss.detach())
+        losses.append(LOSSES[job.request.loss_fn].function(logprobs_M[span], inputs).sum())
         if job.gradient is not None:
-            total = total + loss
-        job.keep_logprobs(members, shapes, logprobs_M[start:stop].detach())
-        start = stop
+            total = total + losses[-1]
+        shares.append((job, members, shapes, span))
+        start = span.stop
+    # Read from the device once for all jobs.
+    flat = logprobs_M.detach().cpu().numpy()
+    for (job, members, shapes, span), loss in zip(shares, torch.stack(losses).tolist(), strict=True):
+        job.keep(members, shapes, flat[span], loss)
     return total
 
 
@@ -180,6 +187,4 @@ def _targets(data_D: Sequence[TrainingDatum], lengths: Sequence[int], device: to
         rows.append(np.repeat(np.arange(start, start + length), per_position))
         tokens.append(targets.reshape(-1).astype(np.int64))
         start += length
-    return Targets(
-        torch.from_numpy(np.concatenate(rows)).to(device), torch.from_numpy(np.concatenate(tokens)).to(device)
-    )
+    return Targets(torch.from_numpy(np.concatenate(rows)), upload(np.concatenate(tokens), device))

@@ -17,7 +17,7 @@ from cookhouse.engine.attention import softmax
 from cookhouse.engine.base_model import CacheShape
 from cookhouse.engine.kernels import kernels_for
 from cookhouse.engine.sampler.scheduler import Piece
-from cookhouse.engine.sampler.upload import upload
+from cookhouse.engine.upload import upload
 
 _QUERY_BLOCK = 128
 _PAD_RATIO = 0.5

@@ -53,7 +53,7 @@ class Runner:
             return Reading(logits_BV, hidden_NH.to(self._base.dtype), segments, first_rows)
         hidden_NH = self._hidden(pieces, segments)
         ends = [row + n - 1 for row, n, piece in zip(first_rows, lengths, pieces, strict=True) if piece.is_last]
-        rows_B = torch.tensor(ends, dtype=torch.int64, device=self._base.device)
+        rows_B = torch.tensor(ends, dtype=torch.int64)
         return Reading(self._base.head.rows(hidden_NH, rows_B, segments), hidden_NH, segments, first_rows)
 
     def _hidden(self, pieces: Sequence[Piece], segments: Sequence[Segment]) -> Tensor:

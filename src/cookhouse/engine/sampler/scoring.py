@@ -48,7 +48,7 @@ class PromptScores:
         self._num_scored = stop
         hidden_NH, segments = reading.hidden_NH, reading.segments
         offset = first_row - piece.start - 1
-        rows = torch.arange(start + offset, stop + offset, device=hidden_NH.device)
+        rows = torch.arange(start + offset, stop + offset)
         if self.logprobs_T is not None:
             tokens = torch.tensor(piece.sequence.tokens[start:stop], device=hidden_NH.device)
             self.logprobs_T[start:stop] = head.logprobs(hidden_NH, Targets(rows, tokens), segments).cpu().numpy()
