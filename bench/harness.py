@@ -1,58 +1,69 @@
-"""What the benchmarks share: models, processes of their own, memory, and records of results."""
+"""What the benchmarks share: options, models, processes of their own, clocks, memory, and records of results."""
 
+import argparse
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-RESULTS = Path(__file__).parent / "results"
+from bench.shapes import make_random_model
 
+RESULTS = Path(__file__).parent / "results"
+MODEL_HELP = "embedded name, folder, random:HIDDENxLAYERS[xVOCABULARY] or random:qwen3-0.6b, -1.7b, -4b, -8b"
+
+_KEY = "tml-bench"
 _T = TypeVar("_T")
 
 
-def model_folder(name: str, folder: Path) -> str:
-    """Folder of an embedded model or of `random:HIDDENxLAYERS[xVOCABULARY]`, made there; any other name unchanged."""
+def parse_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Read the command line, with the options that every benchmark of an engine takes."""
+    import torch
+
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="of both sides; default: cuda where there is one",
+    )
+    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
+    return parser.parse_args()
+
+
+def model_folder(name: str, folder: Path, device: str) -> str:
+    """Folder of an embedded model, or of one with random weights that is made there; any other name unchanged."""
     from cookhouse.assets import resolve_model
 
-    return (
-        make_random_model(name.removeprefix("random:"), folder) if name.startswith("random:") else resolve_model(name)
-    )
+    if name.startswith("random:"):
+        isolated(make_random_model, name.removeprefix("random:"), folder, device)
+        return str(folder)
+    return resolve_model(name)
 
 
-def make_random_model(shape: str, folder: Path) -> str:
-    """A random Qwen3 beside the embedded tokenizer; a vocabulary of 8192 unless the shape says another."""
-    import torch
-    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+def now(device: str) -> float:
+    """Seconds of the clock, once the device has done all that was asked of it."""
+    if device == "cuda":
+        import torch
 
-    from cookhouse.assets import TINY_MODEL, resolve_model
-
-    hidden, layers, vocabulary = (int(part) for part in (shape + "x8192").split("x")[:3])
-    tokenizer = AutoTokenizer.from_pretrained(resolve_model(TINY_MODEL))
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=vocabulary,
-        hidden_size=hidden,
-        intermediate_size=hidden * 3,
-        num_hidden_layers=layers,
-        num_attention_heads=hidden // 64,
-        num_key_value_heads=max(1, hidden // 128),
-        head_dim=64,
-        tie_word_embeddings=True,
-        max_position_embeddings=4096,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
-def peak_bytes(pid: int) -> int:
-    """Largest resident size that a process has had."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+def peak_bytes() -> int:
+    """The most memory that this process has held at once: in tensors on the GPU if it uses one, else resident."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
@@ -69,14 +80,54 @@ def isolated(function: Callable[..., _T], *arguments: Any) -> _T:
         return pool.submit(function, *arguments).result()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A server in a process of its own."""
+
+    url: str
+    api_key: str
+    process: subprocess.Popen[str]
+    peak_file: Path
+
+    def stop(self) -> int:
+        """End it; the most memory that it has held at once, as of `peak_bytes`."""
+        self.process.communicate("")
+        return int(self.peak_file.read_text(encoding="ascii"))
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[Server]:
+    """A server that answers requests; `arguments` are those of `python -m cookhouse.server`."""
+    with tempfile.TemporaryDirectory() as folder:
+        peak_file = Path(folder) / "peak"
+        command = [sys.executable, "-m", "bench.server", str(peak_file), "--json", "--watch-stdin"]
+        process = subprocess.Popen(
+            [*command, "--state-dir", f"{folder}/state", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"COOKHOUSE_API_KEYS": _KEY},
+        )
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            yield Server(url=url, api_key=_KEY, process=process, peak_file=peak_file)
+        finally:
+            if process.returncode is None:
+                process.communicate("")
+
+
 def save_record(name: str, options: dict[str, Any], figures: dict[str, float]) -> None:
-    """Write results/NAME.json with the figures, the settings, the machine and the commit."""
+    """Write results/NAME.json with the figures, the settings, the machine and the commit; a GPU's name is in both."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    record = {
-        "figures": figures,
-        "options": options,
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-        "commit": commit.stdout.strip(),
-    }
+    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    if options.get("device") == "cuda":
+        import torch
+
+        gpu = torch.cuda.get_device_name()
+        machine += f", {gpu}"
+        name += "-" + gpu.lower().replace(" ", "-")
+    record = {"figures": figures, "options": options, "machine": machine, "commit": commit.stdout.strip()}
     RESULTS.mkdir(exist_ok=True)
+    name = name.replace("/", "-").replace(":", "-")
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

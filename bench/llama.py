@@ -2,7 +2,7 @@
 
 Writes the weights of a Qwen3 folder as GGUF, then samples every prompt to its length, all sequences decoding together.
 
-    PYTHON bench/llama.py FOLDER LOAD.json PRECISION THREADS     prints seconds
+    PYTHON bench/llama.py FOLDER LOAD.json PRECISION THREADS DEVICE     prints seconds
 """
 
 import ctypes
@@ -113,22 +113,27 @@ def run(
 
 
 def main() -> None:
-    folder, load, precision, threads = (
+    folder, load, precision, threads, device = (
         Path(sys.argv[1]),
         json.loads(Path(sys.argv[2]).read_text()),
         sys.argv[3],
         int(sys.argv[4]),
+        sys.argv[5],
     )
+    if device == "cuda" and not llama.llama_supports_gpu_offload():
+        sys.exit("it was built without CUDA")
     target = Path(sys.argv[2]).with_suffix(".gguf")
     write_gguf(folder, target, precision)
     silent = llama.llama_log_callback(lambda *_: None)
     llama.llama_log_set(silent, ctypes.c_void_p(0))
     llama.llama_backend_init()
-    model = llama.llama_model_load_from_file(str(target).encode(), llama.llama_model_default_params())
+    sizes = llama.llama_model_default_params()
+    sizes.n_gpu_layers = 0 if device == "cpu" else 10_000
+    model = llama.llama_model_load_from_file(str(target).encode(), sizes)
     params = llama.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = 2**15, 2048, 512, len(load["prompts"])
     params.n_threads = params.n_threads_batch = threads
-    params.kv_unified, params.flash_attn_type = False, 0  # the fastest of four on a CPU
+    params.kv_unified, params.flash_attn_type = False, int(device == "cuda")  # the fastest of four on a CPU
     context = llama.llama_init_from_model(model, params)
     sampler = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
     llama.llama_sampler_chain_add(sampler, llama.llama_sampler_init_dist(0))

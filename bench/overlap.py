@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bench.harness import save_record
+from bench.harness import parse_options, save_record
 
 if TYPE_CHECKING:
     from cookhouse.training import Connect
@@ -74,13 +74,14 @@ async def seconds_per_step(
     return watch.seconds
 
 
-async def measure_embedded(folder: Path, num_steps: int, num_rounds: int) -> dict[str, float]:
+async def measure_embedded(folder: Path, device: str, num_steps: int, num_rounds: int) -> dict[str, float]:
     """Seconds per step by mode on one embedded server, medians over rounds in which the modes take turns."""
-    from cookhouse.local import local_server
+    from cookhouse.local import SERVER_COMMAND, local_server
     from cookhouse.training import connect_to
 
     rounds = []
-    async with local_server(folder / "service", base_model="cookhouse/tiny") as server:
+    command = (*SERVER_COMMAND, "--device", device)
+    async with local_server(folder / "service", base_model="cookhouse/tiny", command=command) as server:
         connect = connect_to(server.url, server.api_key)
         await seconds_per_step(folder, connect, time.perf_counter, {"max_steps": 1})
         for _ in range(num_rounds):
@@ -146,13 +147,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=8, help="steps of each mode on the embedded engine, in each round")
     parser.add_argument("--rounds", type=int, default=2, help="times that the modes take turns there")
-    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
-    options = parser.parse_args()
+    options = parse_options(parser)
     os.environ["TINKER_TELEMETRY"] = "0"
     with tempfile.TemporaryDirectory() as folder:
         found = {
             "simulated": measure_simulated(Path(folder)),
-            "embedded": asyncio.run(measure_embedded(Path(folder), options.steps, options.rounds)),
+            "embedded": asyncio.run(measure_embedded(Path(folder), options.device, options.steps, options.rounds)),
         }
     figures: dict[str, float] = {}
     for service, seconds in found.items():

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bench.harness import cpu_seconds, isolated, model_folder, save_record
+from bench.harness import MODEL_HELP, cpu_seconds, isolated, model_folder, now, parse_options, save_record
 
 if TYPE_CHECKING:
     import tinker
@@ -38,6 +38,7 @@ class Case:
     """One measurement's settings; `prompts` are tokens, `batch_size` of them for each step."""
 
     model: str
+    device: str
     prompts: list[list[int]]
     batch_size: int
     group_size: int
@@ -70,12 +71,13 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.envs.rows import read_problems, text_field
     from cookhouse.tokenizers import get_tokenizer
 
-    model = model_folder(options.model, folder)
+    model = model_folder(options.model, folder, options.device)
     renderer = get_renderer("human_ai", get_tokenizer(model))
     questions = read_problems(data_file("arithmetic/train.jsonl"), lambda row: text_field(row, "question"))
     count = (options.warmup + options.steps) * options.batch_size
     return Case(
         model=model,
+        device=options.device,
         prompts=[
             renderer.build_generation_prompt([{"role": "user", "content": question}]).to_ints()
             for question in itertools.islice(itertools.cycle(questions), count)
@@ -231,7 +233,7 @@ async def _train(case: Case, precision: str) -> Measurement:
             "log_path": f"{folder}/run",
         }
         config = recipe.resolve(ReinforcementConfig(**settings))
-        command = (*SERVER_COMMAND, "--precision", precision)
+        command = (*SERVER_COMMAND, "--device", case.device, "--precision", precision)
         async with local_server(Path(folder) / "service", base_model=case.model, command=command) as server:
 
             async def connect() -> Service:
@@ -278,7 +280,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
 
     class StepClock(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            ends.append(time.perf_counter())
+            ends.append(now(case.device))
             cpu_ends.append(time.process_time())
 
     def reward(completions: list[str], **_: Any) -> list[float]:
@@ -304,7 +306,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
                 weight_decay=0.0,
                 max_grad_norm=0.0,
                 bf16=False,
-                use_cpu=True,
+                use_cpu=case.device == "cpu",
                 gradient_checkpointing=False,
                 shuffle_dataset=False,
                 logging_steps=1,
@@ -331,7 +333,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
 def main() -> None:
     """Measure both sides in turn and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
+    parser.add_argument("--model", default="cookhouse/tiny", help=MODEL_HELP)
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--peer-precision", choices=["float32", "bfloat16"], help="default: the same")
     parser.add_argument("--batch-size", type=int, default=16, help="groups per step")
@@ -342,8 +344,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4, help="timed steps of each side in each round")
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1, help="repeat both sides in turn")
-    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
-    options = parser.parse_args()
+    options = parse_options(parser)
     peer_precision = options.peer_precision or options.precision
     with tempfile.TemporaryDirectory() as folder:
         case = make_case(options, Path(folder) / "model")
@@ -376,9 +377,8 @@ def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, 
     print(f"ratio {figures['ratio']:.2f}, of processor time {figures['cpu_ratio']:.2f}")
     print("ours: " + ", ".join(f"{phase} {share:.0%}" for phase, share in shares.items()))
     if options.save:
-        model = options.model.replace("/", "-").replace(":", "-")
         figures |= {f"share_{phase}": share for phase, share in shares.items()}
-        save_record(f"rl-{model}-{options.precision}-{peer_precision}", vars(options), figures)
+        save_record(f"rl-{options.model}-{options.precision}-{peer_precision}", vars(options), figures)
 
 
 if __name__ == "__main__":

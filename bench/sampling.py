@@ -7,6 +7,7 @@ log-probabilities of every token as it always does.
 
     python -m bench.sampling
     python -m bench.sampling --model random:512x8 --precision bfloat16 --continuous --llama PYTHON
+    python -m bench.sampling --model random:qwen3-1.7b --precision bfloat16 --static-batch 64 --continuous   # on a GPU
 """
 
 import argparse
@@ -14,14 +15,11 @@ import json
 import os
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from bench.harness import isolated, model_folder, save_record
-
-STATIC_BATCH = 16
+from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, save_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +43,15 @@ def make_load(count: int, seed: int) -> Load:
     return Load(prompts=[rng.integers(0, 2000, n).tolist() for n in lengths], num_new=num_new.tolist())
 
 
-def run_cookhouse(model: str, precision: str, load: Load) -> float:
+def run_cookhouse(model: str, device: str, precision: str, load: Load) -> float:
     """Seconds of our sampler for the load."""
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.contract import SampleRequest
 
-    engine = TorchEngine(base_models=[model], device="cpu", precision=precision)
+    engine = TorchEngine(base_models=[model], device=device, precision=precision)
 
     def run(part: Load) -> float:
-        start = time.perf_counter()
+        start = now(device)
         for i, (prompt, num_new) in enumerate(zip(part.prompts, part.num_new, strict=True)):
             engine.submit_sample(
                 SampleRequest(
@@ -68,22 +66,22 @@ def run_cookhouse(model: str, precision: str, load: Load) -> float:
             )
         while engine.has_samples():
             engine.step_samples()
-        return time.perf_counter() - start
+        return now(device) - start
 
     run(make_load(8, seed=1))
     return run(load)
 
 
-def run_group(model: str, precision: str, is_grouped: bool) -> float:
+def run_group(model: str, device: str, precision: str, is_grouped: bool) -> float:
     """Seconds to the first token of each of 16 samples of one prompt of 512 tokens, the best of four."""
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.contract import SampleRequest
 
-    engine = TorchEngine(base_models=[model], device="cpu", precision=precision)
+    engine = TorchEngine(base_models=[model], device=device, precision=precision)
     best = float("inf")
     for attempt in range(4):
         prompt_T = np.random.default_rng(attempt).integers(0, 2000, 512)
-        start = time.perf_counter()
+        start = now(device)
         for i in range(1 if is_grouped else 16):
             engine.submit_sample(
                 SampleRequest(
@@ -100,16 +98,16 @@ def run_group(model: str, precision: str, is_grouped: bool) -> float:
             )
         while engine.has_samples():
             engine.step_samples()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, now(device) - start)
     return best
 
 
-def run_generate(model: str, precision: str, load: Load) -> float:
+def run_generate(model: str, device: str, precision: str, load: Load, batch_size: int) -> float:
     """Seconds of `generate` in static batches of neighbors by prompt length; a batch runs to its longest output."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    peer = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision)).eval()
+    peer = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision)).to(device).eval()
     order = sorted(range(len(load.prompts)), key=lambda i: len(load.prompts[i]))
 
     def run(members: list[int]) -> None:
@@ -120,35 +118,35 @@ def run_generate(model: str, precision: str, load: Load) -> float:
             tokens[row, longest - len(load.prompts[i]) :] = torch.tensor(load.prompts[i])
             mask[row, longest - len(load.prompts[i]) :] = 1
         num_new = max(load.num_new[i] for i in members)
-        peer.generate(
-            tokens, attention_mask=mask, max_new_tokens=num_new, min_new_tokens=num_new, do_sample=True, top_k=0
-        )
+        limits = {"max_new_tokens": num_new, "min_new_tokens": num_new}
+        peer.generate(tokens.to(device), attention_mask=mask.to(device), do_sample=True, top_k=0, **limits)
 
     with torch.no_grad():
         run(order[:4])
-        start = time.perf_counter()
-        for first in range(0, len(order), STATIC_BATCH):
-            run(order[first : first + STATIC_BATCH])
-    return time.perf_counter() - start
+        start = now(device)
+        for first in range(0, len(order), batch_size):
+            run(order[first : first + batch_size])
+    return now(device) - start
 
 
-def run_continuous(model: str, precision: str, load: Load) -> float:
+def run_continuous(model: str, device: str, precision: str, load: Load) -> float:
     """Seconds of the continuous batching of `transformers`, each request with its own limit.
 
-    Its cache and passes get the sizes of the load: those that it chooses by itself on a CPU are several times slower.
+    On a CPU its cache and passes get the sizes of the load: those that it chooses there are several times slower.
     """
     import torch
     from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
 
-    peer = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision)).eval()
+    peer = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision)).to(device).eval()
     config = GenerationConfig(do_sample=True, top_k=0, eos_token_id=-1, pad_token_id=0)
-    sizes = ContinuousBatchingConfig(num_blocks=2 * len(load.prompts), max_batch_tokens=512)
+    fitted = {"num_blocks": 2 * len(load.prompts), "max_batch_tokens": 512} if device == "cpu" else {}
+    sizes = ContinuousBatchingConfig(**fitted)
     with peer.continuous_batching_context_manager(
         generation_config=config, continuous_batching_config=sizes
     ) as manager:
 
         def run(part: Load) -> float:
-            start = time.perf_counter()
+            start = now(device)
             for prompt, num_new in zip(part.prompts, part.num_new, strict=True):
                 manager.add_request(prompt, max_new_tokens=num_new)
             left = len(part.prompts)
@@ -157,19 +155,19 @@ def run_continuous(model: str, precision: str, load: Load) -> float:
                 if result is None or result.error:
                     raise RuntimeError(f"continuous batching failed: {result and result.error}")
                 left -= result.is_finished()
-            return time.perf_counter() - start
+            return now(device) - start
 
         run(make_load(4, seed=1))
         return run(load)
 
 
-def run_llama(python: str, model: str, precision: str, load: Load) -> float | None:
+def run_llama(python: str, model: str, device: str, precision: str, load: Load) -> float | None:
     """Seconds of `llama-cpp-python` under another Python; None, and a line that says why, if it cannot be had."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.json"
         path.write_text(json.dumps({"prompts": load.prompts, "num_new": load.num_new}), encoding="utf-8")
         threads = os.environ.get("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
-        command = [python, str(Path(__file__).with_name("llama.py")), model, str(path), precision, threads]
+        command = [python, str(Path(__file__).with_name("llama.py")), model, str(path), precision, threads, device]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"llama-cpp-python was left out: {done.stderr.strip().splitlines()[-1]}")
@@ -180,27 +178,28 @@ def run_llama(python: str, model: str, precision: str, load: Load) -> float | No
 def main() -> None:
     """Measure all sides and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
+    parser.add_argument("--model", default="cookhouse/tiny", help=MODEL_HELP)
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--prompts", type=int, default=64)
+    parser.add_argument("--static-batch", type=int, default=16, help="prompts in each batch of `generate`")
     parser.add_argument("--continuous", action="store_true", help="measure the peer's continuous batching as well")
     parser.add_argument(
         "--llama", metavar="PYTHON", help="a Python that has llama-cpp-python and gguf, to measure it too"
     )
-    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
-    options = parser.parse_args()
+    options = parse_options(parser)
     load = make_load(options.prompts, seed=0)
     with tempfile.TemporaryDirectory() as folder:
-        model = model_folder(options.model, Path(folder) / "model")
-        seconds = {"cookhouse": isolated(run_cookhouse, model, options.precision, load)}
-        seconds["generate"] = isolated(run_generate, model, options.precision, load)
+        model = model_folder(options.model, Path(folder) / "model", options.device)
+        side = (model, options.device, options.precision)
+        seconds = {"cookhouse": isolated(run_cookhouse, *side, load)}
+        seconds["generate"] = isolated(run_generate, *side, load, options.static_batch)
         if options.continuous:
-            seconds["continuous"] = isolated(run_continuous, model, options.precision, load)
+            seconds["continuous"] = isolated(run_continuous, *side, load)
         if options.llama:
-            llama_seconds = run_llama(options.llama, model, options.precision, load)
+            llama_seconds = run_llama(options.llama, *side, load)
             if llama_seconds is not None:
                 seconds["llama"] = llama_seconds
-        grouped, separate = (isolated(run_group, model, options.precision, flag) for flag in (True, False))
+        grouped, separate = (isolated(run_group, *side, flag) for flag in (True, False))
     figures = {f"{name}_tokens_per_second": load.num_sampled / value for name, value in seconds.items()}
     figures |= {
         f"ratio_to_{name}": value / seconds["cookhouse"] for name, value in seconds.items() if name != "cookhouse"
@@ -209,8 +208,7 @@ def main() -> None:
     for name, value in figures.items():
         print(f"{name:32} {value:10.2f}")
     if options.save:
-        name = options.model.replace("/", "-").replace(":", "-")
-        save_record(f"sampling-{name}-{options.precision}", vars(options), figures)
+        save_record(f"sampling-{options.model}-{options.precision}", vars(options), figures)
 
 
 if __name__ == "__main__":

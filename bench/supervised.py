@@ -7,21 +7,18 @@ tokens, so no tokenizing is timed.
     python -m bench.supervised                              # cookhouse/tiny in fp32
     python -m bench.supervised --precision bfloat16 --peer-precision float32
     python -m bench.supervised --model random:512x8 --batch-size 8 --max-length 256
+    python -m bench.supervised --model random:qwen3-1.7b --precision bfloat16 --join 8      # on a GPU
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.harness import isolated, model_folder, peak_bytes, save_record
+from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, peak_bytes, save_record, serving
 
 LORA_ALPHA = 32
 ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -32,6 +29,7 @@ class Case:
     """One measurement's settings; `batches[i][j]` is (tokens, weights) of an example, one entry per token."""
 
     model: str
+    device: str
     batches: list[list[tuple[list[int], list[float]]]]
     rank: int
     learning_rate: float
@@ -61,7 +59,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.data import read_conversations
     from cookhouse.tokenizers import get_tokenizer
 
-    model = model_folder(options.model, folder)
+    model = model_folder(options.model, folder, options.device)
     renderer = get_renderer("qwen3_instruct", get_tokenizer(model))
     examples = []
     for conversation in read_conversations(data_file("conversations/train.jsonl")):
@@ -77,7 +75,12 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
         examples += examples
     batches = [examples[i * size : (i + 1) * size] for i in range(num_steps)]
     return Case(
-        model=model, batches=batches, rank=options.rank, learning_rate=options.learning_rate, num_warmup=options.warmup
+        model=model,
+        device=options.device,
+        batches=batches,
+        rank=options.rank,
+        learning_rate=options.learning_rate,
+        num_warmup=options.warmup,
     )
 
 
@@ -89,24 +92,12 @@ def join(examples: Sequence[tuple[list[int], list[float]]]) -> tuple[list[int], 
 def run_cookhouse(case: Case, precision: str) -> Measurement:
     """Train through the unmodified SDK against a server in its own process, two batches in flight."""
     os.environ["TINKER_TELEMETRY"] = "0"
-    key = "tml-bench"
-    with tempfile.TemporaryDirectory() as state:
-        command = [sys.executable, "-m", "cookhouse.server", "--json", "--watch-stdin", "--state-dir", state]
-        process = subprocess.Popen(
-            [*command, "--base-model", case.model, "--precision", precision],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"COOKHOUSE_API_KEYS": key},
-        )
-        assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
-        measurement = _train_over_the_wire(case, url, key, process.pid)
-        process.communicate("")
-    return measurement
+    with serving("--base-model", case.model, "--device", case.device, "--precision", precision) as server:
+        clock, losses = _train_over_the_wire(case, server.url, server.api_key)
+        return clock.measurement(losses, server.stop())
 
 
-def _train_over_the_wire(case: Case, url: str, key: str, server_pid: int) -> Measurement:
+def _train_over_the_wire(case: Case, url: str, key: str) -> "tuple[Clock, list[float]]":
     import tinker
     from tinker import types
 
@@ -114,7 +105,7 @@ def _train_over_the_wire(case: Case, url: str, key: str, server_pid: int) -> Mea
     # TRL computes its loss past an adapter on the output projection, so neither side has one.
     training = client.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=False)
     adam = types.AdamParams(learning_rate=case.learning_rate, beta2=0.95, eps=1e-8)
-    clock = Clock(case)
+    clock = Clock(case, "cpu")  # of a step that has been answered: all of it is done
     losses: list[float] = []
     pending: list[tuple[Any, Any]] = []
 
@@ -139,7 +130,7 @@ def _train_over_the_wire(case: Case, url: str, key: str, server_pid: int) -> Mea
             finish()
     while pending:
         finish()
-    return clock.measurement(losses, peak_bytes(server_pid))
+    return clock, losses
 
 
 def run_trl(case: Case, precision: str) -> Measurement:
@@ -156,7 +147,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
         for batch in case.batches
         for tokens, weights in batch
     ]
-    clock = Clock(case)
+    clock = Clock(case, case.device)
 
     class StepClock(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -180,7 +171,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
                 weight_decay=0.0,
                 max_grad_norm=0.0,
                 bf16=precision == "bfloat16",
-                use_cpu=True,
+                use_cpu=case.device == "cpu",
                 gradient_checkpointing=False,
                 max_length=None,
                 dataset_kwargs={"skip_prepare_dataset": True},
@@ -198,15 +189,16 @@ def run_trl(case: Case, precision: str) -> Measurement:
         )
         trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return clock.measurement(losses, peak_bytes(os.getpid()))
+    return clock.measurement(losses, peak_bytes())
 
 
 class Clock:
-    """Times the steps after the warm-up."""
+    """Times the steps after the warm-up, up to what has been done on a device."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, device: str) -> None:
         self._case = case
-        self._start = time.perf_counter()
+        self._device = device
+        self._start = now(device)
         self._end = self._start
 
     def num_trained(self, step: int) -> int:
@@ -215,7 +207,7 @@ class Clock:
 
     def step_done(self, step: int) -> None:
         """Note that a step is over."""
-        self._end = time.perf_counter()
+        self._end = now(self._device)
         if step == self._case.num_warmup - 1:
             self._start = self._end
 
@@ -234,7 +226,7 @@ class Clock:
 def main() -> None:
     """Measure both sides and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
+    parser.add_argument("--model", default="cookhouse/tiny", help=MODEL_HELP)
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--peer-precision", choices=["float32", "bfloat16"], help="default: the same")
     parser.add_argument("--batch-size", type=int, default=32)
@@ -245,8 +237,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=1, help="repeat both sides in turn and keep the medians")
-    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
-    options = parser.parse_args()
+    options = parse_options(parser)
     peer_precision = options.peer_precision or options.precision
     with tempfile.TemporaryDirectory() as folder:
         case = make_case(options, Path(folder) / "model")
@@ -273,8 +264,8 @@ def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, 
     print(f"ratio {ours.rate / peer.rate:.2f}; largest difference of the first ten losses {drift:.1e}")
     if options.save:
         figures = {"cookhouse": ours.rate, "trl": peer.rate, "ratio": ours.rate / peer.rate}
-        model = options.model.replace("/", "-").replace(":", "-")
-        save_record(f"supervised-{model}-{options.precision}-{peer_precision}", vars(options), figures)
+        figures |= {"cookhouse_peak_bytes": ours.peak_bytes, "trl_peak_bytes": peer.peak_bytes}
+        save_record(f"supervised-{options.model}-{options.precision}-{peer_precision}", vars(options), figures)
 
 
 if __name__ == "__main__":

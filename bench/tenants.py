@@ -5,21 +5,20 @@ python -m bench.tenants
 
 import argparse
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
-from bench.harness import isolated, model_folder, save_record
+from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, save_record
 
 
 def run(
-    model: str, precision: str, num_tenants: int, num_sequences: int, length: int, rank: int
+    model: str, device: str, precision: str, num_tenants: int, num_sequences: int, length: int, rank: int
 ) -> tuple[float, float]:
     """Best seconds of a forward-backward of every tenant: together, and one after another, in turn."""
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.contract import ForwardBackward, LoraSpec, TrainingDatum
 
-    engine = TorchEngine(base_models=[model], device="cpu", precision=precision)
+    engine = TorchEngine(base_models=[model], device=device, precision=precision)
     rng = np.random.default_rng(0)
     requests = []
     for tenant in range(num_tenants):
@@ -33,33 +32,31 @@ def run(
         requests.append(ForwardBackward(model_id=str(tenant), data_D=data_D, loss_fn="cross_entropy"))
     together, apart = [], []
     for _ in range(7):
-        start = time.perf_counter()
+        start = now(device)
         engine.forward_backward(requests)
-        middle = time.perf_counter()
+        middle = now(device)
         for request in requests:
             engine.forward_backward([request])
         together.append(middle - start)
-        apart.append(time.perf_counter() - middle)
+        apart.append(now(device) - middle)
     return min(together), min(apart)
 
 
 def main() -> None:
     """Print the ratio at each batch size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="cookhouse/tiny", help="embedded name, folder, or random:HIDDENxLAYERS")
+    parser.add_argument("--model", default="cookhouse/tiny", help=MODEL_HELP)
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--tenants", type=int, default=8)
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--save", action="store_true", help="write its record under bench/results")
-    options = parser.parse_args()
+    options = parse_options(parser)
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
-        model = model_folder(options.model, Path(folder) / "model")
+        model = model_folder(options.model, Path(folder) / "model", options.device)
         for count in (1, 4, 16, 64):
-            together, apart = isolated(
-                run, model, options.precision, options.tenants, count, options.length, options.rank
-            )
+            sizes = (options.tenants, count, options.length, options.rank)
+            together, apart = isolated(run, model, options.device, options.precision, *sizes)
             tokens = options.tenants * count * options.length
             figures[f"ratio_at_{count}"] = apart / together
             print(
@@ -67,8 +64,7 @@ def main() -> None:
                 f"one after another {tokens / apart:8.0f} tokens/s, ratio {apart / together:.2f}"
             )
     if options.save:
-        name = options.model.replace("/", "-").replace(":", "-")
-        save_record(f"tenants-{name}-{options.precision}", vars(options), figures)
+        save_record(f"tenants-{options.model}-{options.precision}", vars(options), figures)
 
 
 if __name__ == "__main__":
