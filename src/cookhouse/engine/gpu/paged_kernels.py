@@ -57,8 +57,8 @@ def decode_kernel(
     heads_R = head * G + offsets_R
     rows_R = row.to(tl.int64) * (K * G) + heads_R
     q_RD = _load_rows(q, rows_R, is_real_R, D, D_PAD)
-    positions_R = tl.zeros([R], tl.int32) + (context - 1)
-    for chunk in range(first_chunk + worker, tl.cdiv(context, CHUNK), tl.num_programs(2)):
+    positions_R = tl.full([R], 0, tl.int32) + (context - 1)
+    for chunk in range(first_chunk + worker, (context + CHUNK - 1) // CHUNK, tl.num_programs(2)):
         sums_RE, maxima_R, totals_R = _scan(
             q_RD,
             positions_R,
@@ -112,11 +112,11 @@ def combine_kernel(
     if tl.load(starts + piece + 1) - row != 1:
         return
     context = tl.load(contexts + piece)
-    count = tl.cdiv(context, CHUNK) - _first_seen(context - 1, WINDOW) // CHUNK
+    count = (context + CHUNK - 1) // CHUNK - _first_seen(context - 1, WINDOW) // CHUNK
     base = (piece.to(tl.int64) * H + head) * NUM_CHUNKS
-    sum_1E = tl.zeros([1, E_PAD], tl.float32)
-    maximum_1 = tl.zeros([1], tl.float32) + _LEAST
-    total_1 = tl.zeros([1], tl.float32)
+    sum_1E = tl.full([1, E_PAD], 0.0, tl.float32)
+    maximum_1 = tl.full([1], _LEAST, tl.float32)
+    total_1 = tl.full([1], 0.0, tl.float32)
     for first in range(0, count, 16):
         chunks_C = first + tl.arange(0, 16)
         is_real_C = chunks_C < count
@@ -246,9 +246,9 @@ def _scan(
     T: tl.constexpr,
 ):
     """Sums of values, maxima of scores (in base 2) and totals of weights over the keys from `start` to `stop`."""
-    sums_RE = tl.zeros([R, E_PAD], tl.float32)
-    maxima_R = tl.zeros([R], tl.float32) + _LEAST
-    totals_R = tl.zeros([R], tl.float32)
+    sums_RE = tl.full([R, E_PAD], 0.0, tl.float32)
+    maxima_R = tl.full([R], _LEAST, tl.float32)
+    totals_R = tl.full([R], 0.0, tl.float32)
     for first in range(start, stop, T):
         seen_T = first + tl.arange(0, T)
         is_real_T = seen_T < stop
