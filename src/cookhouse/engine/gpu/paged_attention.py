@@ -123,8 +123,8 @@ def _decode(
     num_workers = min(num_chunks, max(_MIN_WORKERS, _PROGRAMS // (num_pieces * num_kv_heads)))
     # One chunk needs no combining: its program writes the output itself.
     partial = (num_pieces, num_heads, num_chunks if num_chunks > 1 else 0)
-    sums_SHCE = torch.empty(*partial, value_dim, dtype=torch.float32, device=q_NHD.device)
-    maxima_SHC, totals_SHC = torch.empty(2, *partial, dtype=torch.float32, device=q_NHD.device)
+    sums_SHCE = q_NHD.new_empty(*partial, value_dim, dtype=torch.float32)
+    maxima_SHC, totals_SHC = (q_NHD.new_empty(partial, dtype=torch.float32) for _ in range(2))
     scratch = (out_NHE, sums_SHCE, maxima_SHC, totals_SHC)
     chunks = {"NUM_CHUNKS": num_chunks, "CHUNK": _CHUNK}
     cached = (q_NHD, keys, values, tables_SM, starts_S1, contexts_S, sinks_H)
