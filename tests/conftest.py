@@ -1,6 +1,8 @@
 """Fixtures that every test may use."""
 
 import os
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,15 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=["cpu", "cuda"], help="where engines compute; default: cpu")
+    # Here, before conftests of packages load Triton, which reads it once: its kernels then run on CPU tensors.
+    if parser.parse_known_args([*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *sys.argv[1:]]).device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let engines, those of other processes too, choose the device that is asked for: they take a GPU that they see."""
     if config.getoption("--device") == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported: its kernels run on CPU tensors
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch

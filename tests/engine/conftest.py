@@ -1,6 +1,7 @@
 """Small random models of the real architectures, with a byte-level tokenizer, in folders."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3Con
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import LoraSpec, TrainingDatum
+from cookhouse.engine.native import cpu_kernels
 
 VOCAB_SIZE = 264
 
@@ -58,6 +60,24 @@ def qwen3_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
         eos_token_id=256,
     )
     return save_model(tmp_path_factory.mktemp("qwen3"), config)
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def kernel_device(request: pytest.FixtureRequest, device: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where kernels under test compute: those of the CPU there, those of a GPU on one, or on the CPU if there is none.
+
+    Triton's interpreter runs them then, and rounds to bf16 toward zero, which a GPU does not.
+    """
+    if request.param == "cpu":
+        if cpu_kernels() is None:
+            pytest.skip("no C++ compiler")
+        return "cpu"
+    pytest.importorskip("triton")
+    if device == "cpu":
+        monkeypatch.setattr(
+            "cookhouse.engine.kernels.cpu_kernels", import_module("cookhouse.engine.gpu.kernels").GpuKernels
+        )
+    return device
 
 
 @pytest.fixture
