@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check bench format clean
+.PHONY: run test test-gpu check bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
 
 test: $(VENV)/installed-dev
 	$(BIN)/pytest $(ARGS)
+
+# What computes in an engine: its own tests, and those that start one through the server or the command line.
+test-gpu: $(VENV)/installed-dev
+	$(BIN)/pytest --device cuda $(or $(ARGS),tests/engine tests/contract tests/e2e)
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -20,6 +24,22 @@ check: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m bench.supervised $(ARGS)
+
+# The table of bench/README.md "On a GPU", each line with a record under bench/results.
+GPU := --device cuda --save
+GPU_MODEL ?= random:qwen3-1.7b
+GPU_BATCH := --model $(GPU_MODEL) --join 16 --batch-size 32 --steps 10
+bench-gpu: $(VENV)/installed-bench
+	$(BIN)/python -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16
+	$(BIN)/python -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16 --peer-precision float32
+	$(BIN)/python -m bench.tenants $(GPU) --model $(GPU_MODEL) --precision bfloat16
+	$(BIN)/python -m bench.sampling $(GPU) --model $(GPU_MODEL) --precision bfloat16 --static-batch 64 --continuous
+	$(BIN)/python -m bench.supervised $(GPU) --model random:256x2x151936 --batch-size 8 --join 16 --max-length 512 --steps 3 --warmup 1
+	$(BIN)/python -m bench.publish $(GPU)
+	$(BIN)/python -m bench.rl $(GPU) --model $(GPU_MODEL) --precision bfloat16 --rounds 3 --steps 3
+	$(BIN)/python -m bench.mfu $(GPU) --profile --model random:qwen3-1.7b
+	$(BIN)/python -m bench.mfu $(GPU) --profile --model random:qwen3-4b
+	$(BIN)/python -m bench.mfu $(GPU) --profile --model random:qwen3-8b
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
