@@ -17,16 +17,21 @@ from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleReque
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.losses import check_tokens
 from cookhouse.engine.sampler.blocks import BlockManager
+from cookhouse.engine.sampler.cache import can_page
+from cookhouse.engine.sampler.capture import Capture, CudaCapture
 from cookhouse.engine.sampler.choose import Choice, choose, sequence_seed, uniforms
 from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
+from cookhouse.engine.upload import upload
 from cookhouse.errors import InputError
 
 _BLOCK_SIZE = 16
 _MAX_RUNNING = 256
-_BUDGET_TOKENS = 2048
+"""About where products over a GPU's weights are bound by arithmetic: more rows at once would be no faster."""
+_BUDGET_TOKENS = {"cpu": 2048, "cuda": 8192}
+"""Positions of a pass, by kind of device. What decodes waits for the prompts of its pass: a fraction of a second."""
 _MAX_SAMPLES = 1024
 _MAX_STOPS = 1024
 """Each string is looked for after every token, while all other requests wait."""
@@ -50,15 +55,26 @@ class _Request:
 class Sampler:
     """Continuous batching over one base model; see `Engine` for the methods' contract."""
 
-    def __init__(self, base: BaseModel, cache_bytes: int, *, is_native: bool = True) -> None:
-        """`is_native` False keeps decoding in torch even where the fused step could do it."""
+    def __init__(
+        self, base: BaseModel, cache_bytes: int, *, is_native: bool = True, capture: Capture | None = None
+    ) -> None:
+        """`is_native` False keeps decoding in torch even where the fused step could do it.
+
+        `capture` records decoding steps; None: as CUDA graphs where the device can attend by tables, else not at all.
+        """
         self._base = base
         block_bytes = base.cache_shape.num_features * _BLOCK_SIZE * base.dtype.itemsize
         num_blocks = max(cache_bytes // block_bytes, 1)
         self._scheduler = Scheduler(
-            BlockManager(num_blocks, _BLOCK_SIZE), max_running=_MAX_RUNNING, budget_tokens=_BUDGET_TOKENS
+            BlockManager(num_blocks, _BLOCK_SIZE),
+            max_running=_MAX_RUNNING,
+            budget_tokens=_BUDGET_TOKENS[base.device.type],
         )
-        self._runner = Runner(base, num_blocks, _BLOCK_SIZE, is_native=is_native)
+        if capture is None and can_page(base.device, base.dtype):
+            capture = CudaCapture(base.device)
+        self._runner = Runner(
+            base, num_blocks, _BLOCK_SIZE, max_running=_MAX_RUNNING, is_native=is_native, capture=capture
+        )
         self._requests: dict[str, _Request] = {}
         self._base_roots: dict[str, int] = {}
         """Root of what each owner computes under the bare base model: from 0 down, so that no serial is met."""
@@ -128,7 +144,10 @@ class Sampler:
         if not ready:
             return []
         sequences, rows = self._fork(ready)
-        self._choose(sequences, reading.logits_BV[rows])
+        logits_BV = reading.logits_BV
+        if len(rows) > len(ready):
+            logits_BV = logits_BV[upload(np.array(rows), logits_BV.device)]
+        self._choose(sequences, logits_BV)
         failed = self._fail(sequences)
         return failed + self._finish([s for s in sequences if s.request.request_id in self._requests])
 

@@ -1,0 +1,81 @@
+"""Which adapters sit in the slots of the stack that decoding steps are captured over.
+
+Legend: N rows of a step, K slots.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.grouped import AdapterStack, Groups, max_slots
+from cookhouse.engine.lora import Weights
+from cookhouse.engine.upload import upload
+
+_FEWEST_SLOTS = 4
+
+
+class AdapterBank:
+    """Slot 0 holds zeros, for rows of the bare base model; the others hold adapters by ascending serial: rows that
+    are sorted by it lie in the order of the slots.
+
+    Weights are copied in when a step needs them and are not there; those it does not need make room then. No weights
+    are kept alive.
+    """
+
+    def __init__(self, base: BaseModel) -> None:
+        self._base = base
+        self._max_slots = max_slots(base.sites)
+        self._serials = np.zeros(1, np.int64)
+        """Of the slots in use; 0, which no weights have, of the first."""
+        self.groups: Groups | None = None
+        """What a captured step goes through. `grow` alone replaces it."""
+
+    def can_hold(self, weights: Sequence[Weights]) -> bool:
+        """Whether a stack may have as many slots."""
+        return self._base.routing.is_grouped and len(weights) < self._max_slots
+
+    def fits(self, weights: Sequence[Weights]) -> bool:
+        """Whether the present stack has the slots and the rank for these."""
+        if self.groups is None:
+            return False
+        stack = self.groups.stack
+        return len(weights) < stack.num_slots and max(w.layout.spec.rank for w in weights) <= stack.rank
+
+    def grow(self, weights: Sequence[Weights]) -> None:
+        """Make a stack for these weights and about as many more, of no lower rank than the last one."""
+        num_slots, rank = len(weights) + 1, max(w.layout.spec.rank for w in weights)
+        if self.groups is not None:
+            num_slots = max(num_slots, self.groups.stack.num_slots)
+            rank = max(rank, self.groups.stack.rank)
+        num_slots = min(max(_FEWEST_SLOTS, _power_of_two(num_slots)), self._max_slots)
+        device = self._base.device
+        # The old stack goes before the next one comes.
+        self.groups, self._serials = None, np.zeros(1, np.int64)
+        stack = AdapterStack(self._base.sites, _power_of_two(rank), num_slots, device, self._base.dtype)
+        self.groups = Groups(stack, torch.zeros(num_slots, dtype=torch.int32, device=device))
+
+    def hold(self, weights: Sequence[Weights]) -> None:
+        """Have the slots hold at least these weights, which `fits` and which come by ascending serial."""
+        assert self.groups is not None
+        serials = [w.serial for w in weights]
+        if np.isin(serials, self._serials).all():
+            return
+        self.groups.stack.fill([None, *weights])
+        self._serials = np.array([0, *serials])
+
+    def route(self, serials_N: Sequence[int], num_rows: int) -> None:
+        """Say which rows go through which slot: those of these ascending serials, 0 for the bare base model.
+
+        Rows after them, up to `num_rows`, are padding and go through the last slot in use.
+        """
+        assert self.groups is not None
+        ends_K = np.full(self.groups.stack.num_slots, num_rows, np.int32)
+        ends_K[: len(self._serials) - 1] = np.searchsorted(serials_N, self._serials[:-1], side="right")
+        self.groups.ends_K.copy_(upload(ends_K, self._base.device))
+
+
+def _power_of_two(number: int) -> int:
+    """The least one that is not below."""
+    return 1 << (number - 1).bit_length()

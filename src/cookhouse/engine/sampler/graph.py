@@ -1,0 +1,208 @@
+"""Decoding steps as captured graphs: one launch for a whole step of the model.
+
+Graphs are captured when a step of their shape comes up first. A step has its rows and its tables of blocks padded to
+the next size of few, so that a handful of graphs serve whatever is running.
+
+Legend: N rows of a step (one for each sequence), M blocks of a table, V vocabulary.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.grouped import Groups
+from cookhouse.engine.lora import Weights
+from cookhouse.engine.sampler.bank import AdapterBank
+from cookhouse.engine.sampler.cache import KeyValueCache, TableLayout
+from cookhouse.engine.sampler.capture import Capture, Step
+from cookhouse.engine.sampler.scheduler import Piece
+from cookhouse.engine.upload import upload
+
+_logger = logging.getLogger(__name__)
+_SIZES_PER_DOUBLING = 4
+"""Numbers of rows: from 64 on the padding is a fifth at most, and captures stay few."""
+_FEWEST_BLOCKS = 128
+_BLOCKS_FACTOR = 4
+"""Widths of tables. A wide one costs scratch memory alone: attention reads as far as contexts go."""
+_ALIGNED = 4
+"""Arrays within the buffer start at multiples of 16 bytes, as Triton compiles for other addresses apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """What a graph is captured for."""
+
+    num_rows: int
+    num_blocks: int
+    is_adapted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _DecodingStep:
+    """One pass of the model over tensors that stay where they are."""
+
+    base: BaseModel
+    tokens_N: Tensor
+    positions_N: Tensor
+    layout: TableLayout
+    groups: Groups | None
+    logits_NV: Tensor
+    """Where the logits go: graphs may share it, since each step's are read before the next one runs."""
+
+    def __call__(self) -> None:
+        adapters = self.groups or ()
+        hidden_NH = self.base.hidden(self.tokens_N, self.positions_N, self.layout, adapters)
+        self.logits_NV.copy_(self.base.head.logits(hidden_NH, adapters))
+
+
+class DecodeGraphs:
+    """Decoding steps of one base model over one cache; graphs hold addresses of both, and go with this object."""
+
+    def __init__(self, base: BaseModel, cache: KeyValueCache, capture: Capture, *, max_rows: int) -> None:
+        device = base.device
+        self._base = base
+        self._cache = cache
+        self._capture = capture
+        self._can_capture = True
+        self._bank = AdapterBank(base)
+        self._graphs: dict[_Shape, Step] = {}
+        self._max_rows = max_rows
+        num_positions = min(base.info.max_context_tokens, cache.scratch_block * cache.block_size)
+        self._max_blocks = -(-num_positions // cache.block_size)
+        self._longs = torch.zeros(3 * max_rows, dtype=torch.int64, device=device)
+        """Tokens, positions and slots."""
+        num_ints = _aligned(max_rows) + max_rows * self._max_blocks
+        self._ints = torch.zeros(num_ints, dtype=torch.int32, device=device)
+        """Lengths of the contexts and tables of blocks."""
+        self._starts = torch.arange(max_rows + 1, dtype=torch.int32, device=device)
+        self._logits = torch.zeros(max_rows, base.head.vocab_size, dtype=base.dtype, device=device)
+
+    def run(self, pieces: Sequence[Piece], weights: Sequence[Weights | None]) -> Tensor | None:
+        """Logits (N, V) in fp32 after pieces of one position each. They hold until the next call.
+
+        Pieces of the bare base model come first, the others by ascending serial of their weights.
+
+        None where no graph serves: the model's step cannot be captured, or adapters cannot share its products.
+        """
+        serials = [0 if w is None else w.serial for w in weights]
+        adapters = list({w.serial: w for w in weights if w is not None}.values())
+        if not self._can_capture or (adapters and not self._bank.can_hold(adapters)):
+            return None
+        shape = self._shape(pieces, is_adapted=bool(adapters))
+        self._write(pieces, shape)
+        try:
+            if adapters:
+                self._prepare(adapters)
+                self._bank.route(serials, shape.num_rows)
+            if shape not in self._graphs:
+                self._graphs[shape] = self._capture(self._step(shape))
+        except RuntimeError as error:
+            self._give_up(error)
+            return None
+        self._graphs[shape]()
+        return self._logits[: len(pieces)].float()
+
+    def _shape(self, pieces: Sequence[Piece], *, is_adapted: bool) -> _Shape:
+        num_blocks = -(-max(piece.stop for piece in pieces) // self._cache.block_size)
+        return _Shape(
+            num_rows=min(padded_rows(len(pieces)), self._max_rows),
+            num_blocks=min(padded_blocks(num_blocks), self._max_blocks),
+            is_adapted=is_adapted,
+        )
+
+    def _write(self, pieces: Sequence[Piece], shape: _Shape) -> None:
+        """Bring what a step reads to the device, in one copy for each precision."""
+        longs_3N, contexts_N, tables_NM = step_arrays(pieces, shape.num_rows, shape.num_blocks, self._cache)
+        padding = np.zeros(_aligned(shape.num_rows) - shape.num_rows, np.int32)
+        ints = np.concatenate([contexts_N, padding, tables_NM.reshape(-1)])
+        for buffer, array in ((self._longs, longs_3N.reshape(-1)), (self._ints, ints)):
+            buffer[: len(array)].copy_(upload(array, buffer.device))
+
+    def _prepare(self, adapters: Sequence[Weights]) -> None:
+        """Have the bank hold these adapters."""
+        if not self._bank.fits(adapters):
+            # They point into the stack that the bank is about to replace.
+            self._graphs = {shape: graph for shape, graph in self._graphs.items() if not shape.is_adapted}
+            self._bank.grow(adapters)
+        self._bank.hold(adapters)
+
+    def _step(self, shape: _Shape) -> Step:
+        num_rows, num_blocks = shape.num_rows, shape.num_blocks
+        tokens_N, positions_N, slots_N = self._longs[: 3 * num_rows].view(3, num_rows)
+        tables = self._ints[_aligned(num_rows) :][: num_rows * num_blocks]
+        layout = TableLayout(
+            cache=self._cache,
+            slots_N=slots_N,
+            tables_SM=tables.view(num_rows, num_blocks),
+            starts_S1=self._starts[: num_rows + 1],
+            contexts_S=self._ints[:num_rows],
+            max_queries=1,
+        )
+        groups = self._bank.groups if shape.is_adapted else None
+        return _DecodingStep(self._base, tokens_N, positions_N, layout, groups, self._logits[:num_rows])
+
+    def _give_up(self, error: BaseException) -> None:
+        """Leave decoding to passes that are not captured; what the first error said is the reason."""
+        self._can_capture = False
+        self._graphs = {}
+        self._bank = AdapterBank(self._base)
+        while error.__context__ is not None:
+            error = error.__context__
+        _logger.warning(
+            "base model %s decodes without CUDA graphs, which is slower: its step cannot be captured (%s: %s)",
+            self._base.name,
+            type(error).__name__,
+            error,
+        )
+
+
+def padded_rows(num_rows: int) -> int:
+    """Rows of the graph that serves so many: 1, 2, 4, 8, 16, then four sizes, multiples of 8, up to each doubling."""
+    power = 1 << (num_rows - 1).bit_length()
+    step = max(power // (2 * _SIZES_PER_DOUBLING), 8)
+    return power if power <= 16 else -(-num_rows // step) * step
+
+
+def padded_blocks(num_blocks: int) -> int:
+    """Width of the tables of the graph that serves contexts of so many blocks."""
+    width = _FEWEST_BLOCKS
+    while width < num_blocks:
+        width *= _BLOCKS_FACTOR
+    return width
+
+
+def step_arrays(
+    pieces: Sequence[Piece], num_rows: int, num_blocks: int, cache: KeyValueCache
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Tokens, positions and slots (3, N), lengths of the contexts (N,) and tables (N, M) of pieces of one position.
+
+    Rows after them are padding: each a sequence of one position in the scratch block.
+    """
+    size, count = cache.block_size, len(pieces)
+    positions_S = np.fromiter((piece.start for piece in pieces), np.int64, count)
+    counts_S = positions_S // size + 1
+    tables_NM = np.full((num_rows, num_blocks), cache.scratch_block, np.int32)
+    blocks = chain.from_iterable(piece.sequence.blocks[:n] for piece, n in zip(pieces, counts_S.tolist(), strict=True))
+    total = int(counts_S.sum())
+    # Where each block goes in the tables laid out as one row: entries of a piece follow each other.
+    shifts_S = np.arange(count) * num_blocks - (np.cumsum(counts_S) - counts_S)
+    tables_NM.reshape(-1)[np.arange(total) + np.repeat(shifts_S, counts_S)] = np.fromiter(blocks, np.int32, total)
+    longs_3N = np.zeros((3, num_rows), np.int64)
+    longs_3N[2] = cache.scratch_block * size
+    longs_3N[0, :count] = [piece.sequence.tokens[piece.start] for piece in pieces]
+    longs_3N[1, :count] = positions_S
+    longs_3N[2, :count] = tables_NM[np.arange(count), counts_S - 1].astype(np.int64) * size + positions_S % size
+    contexts_N = np.ones(num_rows, np.int32)
+    contexts_N[:count] = positions_S + 1
+    return longs_3N, contexts_N, tables_NM
+
+
+def _aligned(number: int) -> int:
+    return -(-number // _ALIGNED) * _ALIGNED

@@ -1,0 +1,378 @@
+"""Captured decoding steps equal passes that are not captured, whatever joins, leaves or is published meanwhile.
+
+A recorder takes the place of CUDA graphs: it calls the step again on the tensors that it was given, after checking that
+the step does nothing that no graph can hold.
+"""
+
+import gc
+import logging
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.base_model import BaseModel
+from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
+from cookhouse.engine.lora import Weights
+from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.sampler.cache import KeyValueCache
+from cookhouse.engine.sampler.capture import Step
+from cookhouse.engine.sampler.graph import padded_blocks, padded_rows, step_arrays
+from cookhouse.engine.sampler.scheduler import Piece
+from cookhouse.engine.sampler.sequence import Sequence as Sampled
+from tests.engine.conftest import VOCAB_SIZE
+
+paged = pytest.importorskip("cookhouse.engine.gpu.paged_attention", reason="needs Triton")
+_CACHE_BYTES = 2**20
+_CONTENT_OPS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "bincount")
+
+
+class _NothingReadBack(TorchDispatchMode):
+    """Refuses what needs the contents of a tensor on the host, or allocates by them."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in _CONTENT_OPS or "unique" in name:
+            raise RuntimeError(f"{name} reads back to the host")
+        if name in ("index", "index_put_", "_index_put_impl_"):
+            masks = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
+            if masks:
+                raise RuntimeError(f"{name} of a mask allocates by its contents")
+        return func(*args, **(kwargs or {}))
+
+
+class _Recorder:
+    """See `Capture`."""
+
+    def __init__(self) -> None:
+        self.num_captures = 0
+        self.num_replays = 0
+
+    def __call__(self, step: Step) -> Step:
+        with _NothingReadBack():
+            step()
+        self.num_captures += 1
+
+        def replay() -> None:
+            self.num_replays += 1
+            step()
+
+        return replay
+
+
+def _plain_attention(
+    q_NHD: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables_SM: Tensor,
+    starts_S1: Tensor,
+    contexts_S: Tensor,
+    *,
+    block_size: int,
+    max_queries: int,
+    scaling: float,
+    window: int | None,
+    sinks_H: Tensor | None = None,
+) -> Tensor:
+    """What `paged_attention` computes, row by row over whole tables."""
+    assert window is sinks_H is None
+    assert max_queries > 0
+    rows_N = torch.arange(len(q_NHD))
+    pieces_N = torch.searchsorted(starts_S1[1:].long(), rows_N, right=True)
+    positions_N = contexts_S[pieces_N] - (starts_S1[pieces_N + 1] - rows_N)
+    slots_SL = (tables_SM.long().unsqueeze(2) * block_size + torch.arange(block_size)).flatten(1)
+    per_kv = q_NHD.shape[1] // keys.shape[1]
+    k_NLHD, v_NLHD = (t[slots_SL[pieces_N]].repeat_interleave(per_kv, 2) for t in (keys, values))
+    is_hidden_NL = torch.arange(slots_SL.shape[1]) > positions_N.unsqueeze(1)
+    scores_NHL = torch.einsum("nhd,nlhd->nhl", q_NHD, k_NLHD) * scaling
+    probs_NHL = torch.softmax(scores_NHL.masked_fill(is_hidden_NL.unsqueeze(1), float("-inf")), -1)
+    return torch.einsum("nhl,nlhd->nhd", probs_NHL, v_NLHD.nan_to_num())
+
+
+@pytest.fixture
+def plain_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paged kernel has tests of its own, and its interpreter is slow."""
+    monkeypatch.setattr(paged, "paged_attention", _plain_attention)
+
+
+class _Bench:
+    """One model with adapters of several ranks, and samplers over it that capture their steps or do not."""
+
+    def __init__(self, folder: str, device: str = "cpu", precision: str = "float32") -> None:
+        self.folder = folder
+        self.engine = TorchEngine(base_models=[folder], device=device, precision=precision)
+        self.base = self.engine._bases[folder]
+        for index, rank in enumerate((4, 8, 3)):
+            self.publish(f"s{index}", rank, seed=index)
+
+    def publish(self, snapshot_id: str, rank: int, seed: int) -> None:
+        spec = LoraSpec(rank=rank, seed=seed, train_mlp=seed % 2 == 0)
+        layout = self.base.adapter_layout(spec)
+        flat = torch.randn(layout.num_parameters, generator=torch.Generator().manual_seed(seed)) * 0.1
+        flat = flat.to(self.engine._device, self.engine._dtype)
+        self.engine._put_snapshot(snapshot_id, self.folder, Weights(layout, flat))
+
+    def use(self, recorder: Any, cache_bytes: int = _CACHE_BYTES) -> Sampler:
+        """Sample through a captured step (None: through torch)."""
+        self.base.routing.is_grouped = recorder is not None
+        sampler = Sampler(self.base, cache_bytes, is_native=False, capture=recorder)
+        self.engine._samplers[self.folder] = sampler
+        return sampler
+
+    def ask(self, request_id: str, snapshot_id: str | None, **changes: Any) -> SampleRequest:
+        rng = np.random.default_rng(sum(request_id.encode()))
+        fields: dict[str, Any] = {"prompt_T": rng.integers(0, 256, 20), "stop": [], "max_tokens": 8, "seed": 3}
+        return SampleRequest(
+            request_id=request_id, base_model=self.folder, snapshot_id=snapshot_id, **(fields | changes)
+        )
+
+    def sample(self, *waves: Sequence[SampleRequest]) -> dict[str, SampleOutput]:
+        """Submit one wave a step."""
+        outputs: dict[str, SampleOutput] = {}
+        pending = list(waves)
+        while pending or self.engine.has_samples():
+            for request in pending.pop(0) if pending else ():
+                self.engine.submit_sample(request)
+            outputs |= {output.request_id: output for output in self.engine.step_samples()}
+        return outputs
+
+
+@pytest.fixture
+def bench(qwen3_folder: str) -> _Bench:
+    return _Bench(qwen3_folder)
+
+
+def _assert_same(outputs: dict[str, SampleOutput], expected: dict[str, SampleOutput]) -> None:
+    assert outputs.keys() == expected.keys()
+    for name, output in outputs.items():
+        for one, other in zip(output.sequences, expected[name].sequences, strict=True):
+            assert one.tokens_T.tolist() == other.tokens_T.tolist()
+            np.testing.assert_allclose(one.logprobs_T, other.logprobs_T, atol=1e-5)
+        scores, others = output.prompt_logprobs_T, expected[name].prompt_logprobs_T
+        assert (scores is None) == (others is None)
+        if scores is not None and others is not None:
+            np.testing.assert_allclose(scores[1:], others[1:], atol=1e-5)
+
+
+def _waves(bench: _Bench) -> list[list[SampleRequest]]:
+    """Requests that join at different steps and leave at others: adapters, the bare base, forks, greedy, scored."""
+    return [
+        [bench.ask("a", "s0", temperature=0.0), bench.ask("b", None, max_tokens=5)],
+        [bench.ask("c", "s1", num_samples=3, prompt_logprobs=True), bench.ask("d", "s0", max_tokens=3, top_k=5)],
+        [],
+        [bench.ask("e", "s2", top_p=0.9), bench.ask("f", None, num_samples=2, prompt_logprobs=True)],
+        [bench.ask("g", "s1", prompt_T=np.arange(3), max_tokens=20)],
+    ]
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_captured_steps_sample_what_torch_samples(bench: _Bench) -> None:
+    """Would catch rows through the wrong adapter or the wrong table, padding that is seen, and a stale input."""
+    waves = _waves(bench)
+    bench.use(None)
+    expected = bench.sample(*waves)
+    recorder = _Recorder()
+    bench.use(recorder)
+    _assert_same(bench.sample(*waves), expected)
+    assert recorder.num_replays > 15
+    assert recorder.num_captures < 8
+
+
+def test_captured_steps_over_the_paged_kernel_sample_what_torch_samples(bench: _Bench, device: str) -> None:
+    """Would catch a layout of padded rows that the kernel itself does not bear."""
+    if device != "cpu":
+        pytest.skip("Triton compiles for the GPU and interprets nothing")
+    wave = [bench.ask("a", "s0", max_tokens=3), bench.ask("b", None, max_tokens=3), bench.ask("c", "s1", max_tokens=3)]
+    bench.use(None)
+    expected = bench.sample(wave)
+    bench.use(_Recorder())
+    _assert_same(bench.sample(wave), expected)
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_preemption_and_cancellation_under_captured_steps(bench: _Bench) -> None:
+    """Would catch a table that still names blocks which went to another sequence."""
+    requests = [bench.ask(f"r{i}", [None, "s0", "s1"][i % 3], num_samples=2, max_tokens=30) for i in range(5)]
+    bench.use(None)
+    expected = bench.sample(requests)
+    num_bytes = 12 * 16 * bench.base.cache_shape.num_features * 4
+    sampler = bench.use(_Recorder(), cache_bytes=num_bytes)
+    bench.engine.submit_sample(bench.ask("dropped", "s2", max_tokens=100))
+    for _ in range(3):
+        bench.engine.step_samples()
+    bench.engine.cancel_sample("dropped")
+    _assert_same(bench.sample(requests), expected)
+    assert sampler.num_free_blocks == 12
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_published_weights_are_seen_and_a_thousand_snapshots_leave_nothing_behind(bench: _Bench) -> None:
+    """Would catch a slot that keeps the weights of an earlier snapshot, and slots or graphs that pile up."""
+    recorder = _Recorder()
+    runner = bench.use(recorder)._runner
+    assert runner._graphs is not None
+    published: list[weakref.ref[Weights]] = []
+    seen = set()
+    for version in range(1000):
+        bench.publish("s0", rank=4, seed=version)
+        published.append(weakref.ref(bench.engine._snapshot("s0")[1]))
+        if version % 100 == 0:
+            (sequence,) = bench.sample([bench.ask("r", "s0", max_tokens=3)])["r"].sequences
+        else:
+            weights = published[-1]()
+            assert weights is not None
+            runner._graphs._prepare([weights])
+        seen.add(tuple(sequence.logprobs_T))
+    bench.use(None)
+    (expected,) = bench.sample([bench.ask("r", "s0", max_tokens=3)])["r"].sequences
+    assert len(seen) == 10
+    assert recorder.num_captures == 1
+    assert sum(weights() is not None for weights in published) <= 1
+    groups = runner._graphs._bank.groups
+    assert groups is not None
+    assert groups.stack.num_slots == 4
+    assert len(expected.tokens_T) == 3
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_more_adapters_or_a_higher_rank_make_a_larger_stack(bench: _Bench) -> None:
+    """Would catch graphs that still point into the stack that was replaced."""
+    for index in range(6):
+        bench.publish(f"t{index}", rank=16 if index == 5 else 2, seed=index + 10)
+    waves = [[bench.ask("a", "s0", max_tokens=12)]]
+    waves += [[bench.ask(f"r{index}", f"t{index}", max_tokens=6)] for index in range(6)]
+    bench.use(None)
+    expected = bench.sample(*waves)
+    sampler = bench.use(_Recorder())
+    _assert_same(bench.sample(*waves), expected)
+    graphs = sampler._runner._graphs
+    assert graphs is not None
+    assert graphs._bank.groups is not None
+    assert (graphs._bank.groups.stack.num_slots, graphs._bank.groups.stack.rank) == (8, 16)
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_adapters_that_cannot_share_products_decode_uncaptured(bench: _Bench) -> None:
+    """Would catch adapters left out where grouped products are not to be had, as in fp32 on a GPU."""
+    waves = [[bench.ask("a", "s0"), bench.ask("b", None)], [bench.ask("c", None, max_tokens=20)]]
+    bench.use(None)
+    expected = bench.sample(*waves)
+    recorder = _Recorder()
+    bench.use(recorder)
+    bench.base.routing.is_grouped = False
+    _assert_same(bench.sample(*waves), expected)
+    assert recorder.num_replays >= 8
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_a_step_that_reads_back_decodes_uncaptured_with_one_warning(
+    bench: _Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a model that fails, that tries again each step, or that is slow and does not say why."""
+    waves = _waves(bench)
+    bench.use(None)
+    expected = bench.sample(*waves)
+    hidden = BaseModel.hidden
+
+    def reads_back(self: BaseModel, tokens_N: Tensor, *more: Any) -> Tensor:
+        assert int(tokens_N.max()) < VOCAB_SIZE
+        return hidden(self, tokens_N, *more)
+
+    monkeypatch.setattr(BaseModel, "hidden", reads_back)
+    recorder = _Recorder()
+    bench.use(recorder)
+    with caplog.at_level(logging.WARNING):
+        _assert_same(bench.sample(*waves), expected)
+    (record,) = caplog.records
+    assert "_local_scalar_dense reads back to the host" in record.getMessage()
+    assert recorder.num_replays == 0
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_a_dropped_sampler_frees_its_graphs(bench: _Bench) -> None:
+    """Would catch a cycle, which keeps the memory of a snapshot's cache until a collection happens to run."""
+    sampler = bench.use(_Recorder())
+    bench.sample([bench.ask("a", "s0")])
+    graphs = sampler._runner._graphs
+    assert graphs is not None
+    kept = [weakref.ref(graphs), weakref.ref(graphs._logits), weakref.ref(sampler._runner._cache)]
+    bench.engine._samplers.clear()
+    gc.disable()
+    try:
+        del sampler, graphs
+        assert [ref() for ref in kept] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+def test_graphs_are_few_and_hold_what_they_serve() -> None:
+    """Would catch a graph with fewer rows or narrower tables than its step."""
+    assert [padded_rows(n) for n in (1, 2, 3, 5, 9, 17, 33, 65, 100, 129, 200, 256)] == [
+        *(1, 2, 4, 8, 16, 24, 40, 80, 112, 160, 224, 256)
+    ]
+    assert all(n <= padded_rows(n) for n in range(1, 300))
+    assert len({padded_rows(n) for n in range(1, 257)}) < 22
+    assert [padded_blocks(n) for n in (1, 128, 129, 513)] == [128, 128, 512, 2048]
+
+
+def _sampled(num_tokens: int, blocks: list[int], request: SampleRequest) -> Sampled:
+    return Sampled(
+        request=request,
+        index=0,
+        tokens=list(range(num_tokens)),
+        num_prompt=1,
+        max_total=10**6,
+        seed=0,
+        stop_tokens=frozenset(),
+        stop_strings=(),
+        num_cached=num_tokens - 1,
+        blocks=blocks,
+    )
+
+
+def test_what_a_step_reads_is_laid_out_for_its_pieces_and_padding(bench: _Bench) -> None:
+    """Would catch rows that write into a block of another sequence; the same by hand for each."""
+    cache = KeyValueCache(bench.base.cache_shape, 10, 16, torch.device("cpu"), torch.float32)
+    request = bench.ask("r", None)
+    lengths, blocks = [17, 16, 33], [[3, 1], [7], [2, 5, 0]]
+    pieces = [Piece(_sampled(n, b, request), n - 1, n) for n, b in zip(lengths, blocks, strict=True)]
+    longs, contexts, tables = step_arrays(pieces, 4, 3, cache)
+    assert longs.tolist() == [[16, 15, 32, 0], [16, 15, 32, 0], [16, 7 * 16 + 15, 0, 160]]
+    assert contexts.tolist() == [17, 16, 33, 1]
+    assert tables.tolist() == [[3, 1, 10], [7, 10, 10], [2, 5, 0], [10, 10, 10]]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_cuda_graphs_sample_what_passes_of_torch_sample(
+    qwen3_folder: str, device: str, precision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The real thing: greedy tokens equal, and log-probabilities near, those of steps that are not captured."""
+    outputs = []
+    for is_captured in (True, False):
+        bench = _Bench(qwen3_folder, device, precision)
+        sampler = Sampler(bench.base, _CACHE_BYTES)
+        bench.engine._samplers[qwen3_folder] = sampler
+        assert sampler._runner._graphs is not None
+        sampler._runner._graphs._can_capture = is_captured
+        names = [None, "s0", "s1", "s2", None]
+        requests = [bench.ask(f"r{i}", name, temperature=0.0) for i, name in enumerate(names)]
+        outputs.append(bench.sample(requests[:2], requests[2:]))
+        assert bool(sampler._runner._graphs._graphs) == is_captured
+    assert not caplog.records
+    captured, expected = outputs
+    for name, output in captured.items():
+        for one, other in zip(output.sequences, expected[name].sequences, strict=True):
+            same = one.tokens_T == other.tokens_T
+            num_same = len(same) if same.all() else int(np.argmin(same))
+            # In bf16 a tie may fall either way: what comes after is another sample.
+            assert num_same == len(same) if precision == "float32" else num_same > 0
+            np.testing.assert_allclose(
+                one.logprobs_T[:num_same], other.logprobs_T[:num_same], atol=1e-4 if precision == "float32" else 0.1
+            )
