@@ -28,7 +28,7 @@ bench: $(VENV)/installed-bench
 # The table of bench/README.md "On a GPU", each line with a record under bench/results.
 GPU := --device cuda --save
 GPU_MODEL ?= random:qwen3-1.7b
-GPU_BATCH := --model $(GPU_MODEL) --join 16 --batch-size 32 --steps 10
+GPU_BATCH := --model $(GPU_MODEL) --join 16 --batch-size 8 --steps 10
 bench-gpu: $(VENV)/installed-bench
 	$(BIN)/python -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16
 	$(BIN)/python -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16 --peer-precision float32

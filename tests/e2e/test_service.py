@@ -58,6 +58,15 @@ def test_an_address_where_nobody_answers_fails_at_once(cookhouse: Cookhouse) -> 
     assert "Traceback" not in done.stderr
 
 
+def test_a_device_that_there_is_not_is_told_in_one_line(cookhouse: Cookhouse) -> None:
+    """Would catch options that never reach the engine."""
+    done = cookhouse.run("serve", "--port", "0", "--state-dir", "state", "--device", "cuda:99")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "device 'cuda:99'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_ctrl_c_stops_the_server(
     terminal: Cookhouse, server: subprocess.Popen[str], exports: Mapping[str, str]
 ) -> None:

@@ -6,7 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +29,13 @@ def serve(
         Path | None,
         typer.Option(help="Folder of checkpoints and database.", show_default="~/.local/state/cookhouse/serve"),
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default="cuda where there is a GPU")
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="float32 or bfloat16, of base model and activations.", show_default="by device"),
+    ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -41,7 +48,9 @@ def serve(
     if not keys and not _is_loopback(host):
         raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
     _check_port_is_free(host, port)
-    asyncio.run(_serve(host, port, model, state_dir or default_state_dir(os.environ), keys))
+    settings = {"--device": device, "--precision": precision}
+    options = [word for name, value in settings.items() if value is not None for word in (name, value)]
+    asyncio.run(_serve(host, port, model, state_dir or default_state_dir(os.environ), keys, options))
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
@@ -50,12 +59,16 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
     return (Path(root) if root else Path.home() / ".local" / "state") / "cookhouse" / "serve"
 
 
-async def _serve(host: str, port: int, model: str, state_dir: Path, keys: tuple[str, ...]) -> None:
-    from cookhouse.local import EmbeddedService, local_server
+async def _serve(
+    host: str, port: int, model: str, state_dir: Path, keys: tuple[str, ...], options: Sequence[str]
+) -> None:
+    from cookhouse.local import SERVER_COMMAND, EmbeddedService, local_server
 
     typer.echo(f"starting the engine with {model}; its state and its log (server.log) are in {state_dir}")
     async with EmbeddedService(
-        lambda: local_server(state_dir, base_model=model, host=host, port=port, api_keys=keys)
+        lambda: local_server(
+            state_dir, base_model=model, host=host, port=port, api_keys=keys, command=(*SERVER_COMMAND, *options)
+        )
     ) as service:
         serving = asyncio.ensure_future(service.guard(_announce(service, model, bool(keys))))
         for number in (signal.SIGINT, signal.SIGTERM):
