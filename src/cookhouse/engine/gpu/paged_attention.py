@@ -40,14 +40,15 @@ class Tiling:
 
 
 def tiling_for(dtype: torch.dtype, key_dim: int, group: int, *, is_decoding: bool) -> Tiling:
-    """Tiles that fit into the 99 KiB of shared memory that the smallest GPU from compute capability 8.0 on has."""
+    """Tiles that fit into a GPU's shared memory: the least, of compute capabilities 8.6 and 12.0, is 99 KiB."""
     is_wide = key_dim > 128
     least_rows = max(16, triton.next_power_of_2(group))
     if dtype == torch.float32:
-        return Tiling(rows=max(16, least_rows), keys=32, num_warps=4, num_stages=1 if is_wide else 2)
+        return Tiling(rows=least_rows, keys=32, num_warps=4, num_stages=1 if is_wide else 2)
+    keys, num_stages = 32 if is_wide else 64, 3 if key_dim <= 192 else 2
     if is_decoding:
-        return Tiling(rows=least_rows, keys=32 if is_wide else 64, num_warps=4, num_stages=2)
-    return Tiling(rows=max(64 if is_wide else 128, least_rows), keys=32 if is_wide else 64, num_warps=8, num_stages=2)
+        return Tiling(rows=least_rows, keys=keys, num_warps=4, num_stages=num_stages)
+    return Tiling(rows=max(64 if is_wide else 128, least_rows), keys=keys, num_warps=8, num_stages=num_stages)
 
 
 def paged_attention(
@@ -125,15 +126,15 @@ def _decode(
     partial = (num_pieces, num_heads, num_chunks if num_chunks > 1 else 0)
     sums_SHCE = q_NHD.new_empty(*partial, value_dim, dtype=torch.float32)
     maxima_SHC, totals_SHC = (q_NHD.new_empty(partial, dtype=torch.float32) for _ in range(2))
-    scratch = (out_NHE, sums_SHCE, maxima_SHC, totals_SHC)
-    chunks = {"NUM_CHUNKS": num_chunks, "CHUNK": _CHUNK}
+    scratch = (out_NHE, sums_SHCE, maxima_SHC, totals_SHC, num_chunks)
     cached = (q_NHD, keys, values, tables_SM, starts_S1, contexts_S, sinks_H)
     grid = (num_pieces, num_kv_heads, num_workers)
-    launch(decode_kernel, grid, *cached, *scratch, **shape, **chunks, **_options(tiling))
-    if num_chunks > 1:
+    is_whole = num_chunks == 1
+    launch(decode_kernel, grid, *cached, *scratch, **shape, IS_WHOLE=is_whole, CHUNK=_CHUNK, **_options(tiling))
+    if not is_whole:
         sizes = {"H": num_heads, "E": value_dim, "E_PAD": shape["E_PAD"], "WINDOW": shape["WINDOW"]}
         tables = (starts_S1, contexts_S, sinks_H)
-        launch(combine_kernel, (num_pieces, num_heads), *tables, *scratch, **sizes, **chunks, num_warps=4)
+        launch(combine_kernel, (num_pieces, num_heads), *tables, *scratch, **sizes, CHUNK=_CHUNK, num_warps=4)
 
 
 def _options(tiling: Tiling) -> dict[str, Any]:

@@ -15,7 +15,7 @@ _LEAST = tl.constexpr(-1e30)
 _LOG2E = tl.constexpr(1.4426950408889634)
 
 
-@triton.jit(do_not_specialize=["table_width"])
+@triton.jit(do_not_specialize=["table_width", "num_chunks"])
 def decode_kernel(
     q,
     keys,
@@ -28,6 +28,7 @@ def decode_kernel(
     sums,
     maxima,
     totals,
+    num_chunks,
     scale,
     table_width,
     K: tl.constexpr,
@@ -39,12 +40,12 @@ def decode_kernel(
     BLOCK_SIZE: tl.constexpr,
     WINDOW: tl.constexpr,
     PRECISION: tl.constexpr,
-    NUM_CHUNKS: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
     CHUNK: tl.constexpr,
     R: tl.constexpr,
     T: tl.constexpr,
 ):
-    """Chunks of one piece of one query and one key-value head: those of this worker."""
+    """Chunks of one piece of one query and one key-value head: those of this worker. `IS_WHOLE`: there is one."""
     piece, head, worker = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     row = tl.load(starts + piece)
     if tl.load(starts + piece + 1) - row != 1:
@@ -80,17 +81,17 @@ def decode_kernel(
             R,
             T,
         )
-        if NUM_CHUNKS == 1:
+        if IS_WHOLE:
             out_RE = _finish(sums_RE, maxima_R, totals_R, sinks, heads_R, is_real_R)
             _store_rows(out, rows_R, is_real_R, out_RE, E, E_PAD)
         else:
-            partial_R = (piece.to(tl.int64) * (K * G) + heads_R) * NUM_CHUNKS + (chunk - first_chunk)
+            partial_R = (piece.to(tl.int64) * (K * G) + heads_R) * num_chunks + (chunk - first_chunk)
             _store_rows(sums, partial_R, is_real_R, sums_RE, E, E_PAD)
             tl.store(maxima + partial_R, maxima_R, is_real_R)
             tl.store(totals + partial_R, totals_R, is_real_R)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_chunks"])
 def combine_kernel(
     starts,
     contexts,
@@ -99,11 +100,11 @@ def combine_kernel(
     sums,
     maxima,
     totals,
+    num_chunks,
     H: tl.constexpr,
     E: tl.constexpr,
     E_PAD: tl.constexpr,
     WINDOW: tl.constexpr,
-    NUM_CHUNKS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
     """One head of one piece: its chunks, sixteen at a time in order."""
@@ -113,7 +114,7 @@ def combine_kernel(
         return
     context = tl.load(contexts + piece)
     count = (context + CHUNK - 1) // CHUNK - _first_seen(context - 1, WINDOW) // CHUNK
-    base = (piece.to(tl.int64) * H + head) * NUM_CHUNKS
+    base = (piece.to(tl.int64) * H + head) * num_chunks
     sum_1E = tl.full([1, E_PAD], 0.0, tl.float32)
     maximum_1 = tl.full([1], _LEAST, tl.float32)
     total_1 = tl.full([1], 0.0, tl.float32)
@@ -161,7 +162,8 @@ def read_kernel(
     T: tl.constexpr,
 ):
     """A tile of queries of one piece and one key-value head."""
-    tile, head = tl.program_id(0), tl.program_id(1)
+    # The last tiles of a piece see most: they start first.
+    tile, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     QUERIES: tl.constexpr = R // G
     piece = _piece_of(tile, starts, num_pieces, QUERIES)
     start = tl.load(starts + piece)
@@ -249,11 +251,13 @@ def _scan(
     sums_RE = tl.full([R, E_PAD], 0.0, tl.float32)
     maxima_R = tl.full([R], _LEAST, tl.float32)
     totals_R = tl.full([R], 0.0, tl.float32)
+    blocks_T = _load_blocks(table, start + tl.arange(0, T), stop, BLOCK_SIZE)
     for first in range(start, stop, T):
         seen_T = first + tl.arange(0, T)
         is_real_T = seen_T < stop
-        blocks_T = tl.load(table + seen_T // BLOCK_SIZE, is_real_T, other=0)
         slots_T = (blocks_T.to(tl.int64) * BLOCK_SIZE + seen_T % BLOCK_SIZE) * K + head
+        # A step ahead: addresses that wait for a load of the same step would keep Triton from reading ahead itself.
+        blocks_T = _load_blocks(table, seen_T + T, stop, BLOCK_SIZE)
         # Slots past the end are not read: what they hold is anything, and nothing times NaN is NaN.
         k_TD = _load_rows(keys, slots_T, is_real_T, D, D_PAD)
         scores_RT = tl.dot(q_RD, tl.trans(k_TD), input_precision=PRECISION) * scale
@@ -270,6 +274,12 @@ def _scan(
         sums_RE = tl.dot(weights_RT.to(v_TE.dtype), v_TE, sums_RE * fade_R[:, None], input_precision=PRECISION)
         maxima_R = raised_R
     return sums_RE, maxima_R, totals_R
+
+
+@triton.jit
+def _load_blocks(table, positions_T, stop, BLOCK_SIZE: tl.constexpr):
+    """Blocks of positions; any for those from `stop` on."""
+    return tl.load(table + positions_T // BLOCK_SIZE, positions_T < stop, other=0)
 
 
 @triton.jit
