@@ -33,7 +33,7 @@ _CACHE_BYTES = 2**20
 _CONTENT_OPS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "bincount")
 
 
-class _NothingReadBack(TorchDispatchMode):
+class _NothingReadBack(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses what needs the contents of a tensor on the host, or allocates by them."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -55,7 +55,7 @@ class _Recorder:
         self.num_replays = 0
 
     def __call__(self, step: Step) -> Step:
-        with _NothingReadBack():
+        with _NothingReadBack():  # type: ignore[no-untyped-call]
             step()
         self.num_captures += 1
 
@@ -81,7 +81,8 @@ def _plain_attention(
     sinks_H: Tensor | None = None,
 ) -> Tensor:
     """What `paged_attention` computes, row by row over whole tables."""
-    assert window is sinks_H is None
+    assert window is None
+    assert sinks_H is None
     assert max_queries > 0
     rows_N = torch.arange(len(q_NHD))
     pieces_N = torch.searchsorted(starts_S1[1:].long(), rows_N, right=True)
@@ -295,17 +296,36 @@ def test_a_step_that_reads_back_decodes_uncaptured_with_one_warning(
 
 
 @pytest.mark.usefixtures("plain_attention")
+def test_a_snapshot_of_all_weights_has_graphs_of_its_own(bench: _Bench) -> None:
+    """Would catch a step that still runs the base model, or that looks for adapters where there are none."""
+    engine, recorder = bench.engine, _Recorder()
+    engine.create_model("full", bench.folder, LoraSpec(rank=0))
+    model = engine._model("full")
+    model.params.mul_(1.5)
+    engine.snapshot("full", "all")
+    wave = [bench.ask("a", "all", max_tokens=5), bench.ask("b", "all", temperature=0.0)]
+    base = engine._full_snapshots["all"].base
+    outputs = []
+    for capture in (None, recorder):
+        engine._full_samplers["all"] = Sampler(base, _CACHE_BYTES, is_native=False, capture=capture)
+        outputs.append(bench.sample(wave))
+    _assert_same(*outputs)
+    assert recorder.num_replays == 7
+
+
+@pytest.mark.usefixtures("plain_attention")
 def test_a_dropped_sampler_frees_its_graphs(bench: _Bench) -> None:
     """Would catch a cycle, which keeps the memory of a snapshot's cache until a collection happens to run."""
     sampler = bench.use(_Recorder())
     bench.sample([bench.ask("a", "s0")])
     graphs = sampler._runner._graphs
     assert graphs is not None
-    kept = [weakref.ref(graphs), weakref.ref(graphs._logits), weakref.ref(sampler._runner._cache)]
+    held = (graphs, graphs._logits, sampler._runner._cache)
+    kept: list[weakref.ref[Any]] = [weakref.ref(thing) for thing in held]
     bench.engine._samplers.clear()
     gc.disable()
     try:
-        del sampler, graphs
+        del sampler, graphs, held
         assert [ref() for ref in kept] == [None, None, None]
     finally:
         gc.enable()

@@ -41,11 +41,20 @@ class Plan:
     """One pass."""
 
     pieces: list[Piece] = field(default_factory=list)
+    num_tokens: int = 0
+    """Positions in the pass."""
 
-    @property
-    def num_tokens(self) -> int:
-        """Positions in the pass."""
-        return sum(piece.stop - piece.start for piece in self.pieces)
+    def add(self, piece: Piece) -> None:
+        """Compute this piece too."""
+        self.pieces.append(piece)
+        self.num_tokens += piece.stop - piece.start
+
+    def drop(self, sequence: Sequence) -> None:
+        """Compute nothing of this sequence."""
+        pieces, self.pieces, self.num_tokens = self.pieces, [], 0
+        for piece in pieces:
+            if piece.sequence is not sequence:
+                self.add(piece)
 
 
 class Scheduler:
@@ -122,7 +131,7 @@ class Scheduler:
             self._preempt(youngest, plan)
             if youngest is sequence:
                 return
-        plan.pieces.append(Piece(sequence, sequence.num_cached, sequence.num_cached + count))
+        plan.add(Piece(sequence, sequence.num_cached, sequence.num_cached + count))
 
     def _admit(self, plan: Plan, sequence: Sequence) -> bool:
         budget = self.budget_tokens - plan.num_tokens
@@ -134,7 +143,7 @@ class Scheduler:
             self._release(sequence)
             return False
         self.running.append(sequence)
-        plan.pieces.append(Piece(sequence, sequence.num_cached, stop))
+        plan.add(Piece(sequence, sequence.num_cached, stop))
         return True
 
     def _reuse(self, sequence: Sequence) -> None:
@@ -156,7 +165,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence, plan: Plan) -> None:
         self.running.remove(sequence)
         self._release(sequence)
-        plan.pieces = [piece for piece in plan.pieces if piece.sequence is not sequence]
+        plan.drop(sequence)
         self.waiting.appendleft(sequence)
 
     def _release(self, sequence: Sequence) -> None:
