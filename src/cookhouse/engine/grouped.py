@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import grouped_mm
 
 from cookhouse.engine.lora import LoraSite, Segment, Segments, SiteProduct, Weights
+from cookhouse.engine.upload import upload
 
 _ALIGNMENT = 8
 """Grouped products on a GPU want strides of whole 16 bytes: 8 features in bf16."""
@@ -175,6 +177,7 @@ class Groups:
 
     def at_rows(self, rows_C: Tensor) -> "Groups":
         """See `Adapters`."""
+        assert self.stops_K
         stops = torch.searchsorted(rows_C, torch.tensor(self.stops_K)).tolist()
         spans = zip(self.segments_K, [0, *stops[:-1]], stops, strict=True)
         segments_K = [None if segment is None else replace(segment, start=a, stop=b) for segment, a, b in spans]
@@ -184,7 +187,7 @@ class Groups:
     def scaling(self) -> Tensor:
         """Factor of B A x of each slot (K, 1, 1), fp32."""
         scaling = [0.0 if segment is None else segment.weights.layout.scaling for segment in self.segments_K]
-        return torch.tensor(scaling, device=self.ends_K.device).view(-1, 1, 1)
+        return upload(np.array(scaling, np.float32), self.ends_K.device).view(-1, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +235,4 @@ class GroupedProduct:
 
 
 def _ends(stops: Sequence[int], device: torch.device) -> Tensor:
-    return torch.tensor(stops, dtype=torch.int32, device=device)
+    return upload(np.array(stops, np.int32), device)

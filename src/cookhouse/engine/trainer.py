@@ -17,6 +17,7 @@ from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.attention import PackedLayout
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, TrainingDatum
+from cookhouse.engine.device import deterministic
 from cookhouse.engine.head import Targets
 from cookhouse.engine.lora import Segment, Weights
 from cookhouse.engine.losses import LOSSES, loss_inputs
@@ -99,7 +100,9 @@ def forward_backward(
     for items in _shares(jobs, _ALONE_TOKENS[base.dtype]):
         lengths = [len(_datum(jobs, item).tokens_T) for item in items]
         for members in pack(lengths, budget_tokens):
-            _run_pass(base, jobs, sorted((items[i] for i in members.indices), key=lambda item: item.request))
+            together = sorted((items[i] for i in members.indices), key=lambda item: item.request)
+            with deterministic(base.device):
+                _run_pass(base, jobs, together)
     return [job.finish() for job in jobs]
 
 

@@ -13,4 +13,4 @@ def upload(array: NDArray[Any], device: torch.device) -> Tensor:
     On a CPU it shares the array's memory.
     """
     tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
