@@ -58,11 +58,12 @@ def now(device: str) -> float:
     return time.perf_counter()
 
 
-def peak_bytes() -> int:
-    """The most memory that this process has held at once: in tensors on the GPU if it uses one, else resident."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return int(torch.cuda.max_memory_allocated())
+def peak_bytes(device: str) -> int:
+    """The most memory that this process has held at once: in tensors on the GPU, or resident."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated()
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
@@ -96,11 +97,11 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[Server]:
-    """A server that answers requests; `arguments` are those of `python -m cookhouse.server`."""
+def serving(device: str, *arguments: str) -> Iterator[Server]:
+    """A server that answers requests; further `arguments` are those of `python -m cookhouse.server`."""
     with tempfile.TemporaryDirectory() as folder:
         peak_file = Path(folder) / "peak"
-        command = [sys.executable, "-m", "bench.server", str(peak_file), "--json", "--watch-stdin"]
+        command = [sys.executable, "-m", "bench.server", str(peak_file), device, "--json", "--watch-stdin"]
         process = subprocess.Popen(
             [*command, "--state-dir", f"{folder}/state", *arguments],
             stdin=subprocess.PIPE,

@@ -60,7 +60,7 @@ def measure(model: str, options: argparse.Namespace) -> dict[str, Any]:
         "attention_share": 1 - work.of_tokens(sum(lengths)) / work.flops(lengths),
         "peak": peak,
         "source": source,
-        "peak_bytes": peak_bytes(),
+        "peak_bytes": peak_bytes(options.device),
         "kinds": time_by_kind(step, options.device) if options.profile else {},
     }
 

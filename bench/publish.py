@@ -34,7 +34,7 @@ def wire_seconds(device: str, rank: int) -> float:
     """Median seconds of `save_weights_and_get_sampling_client` through the SDK against a server process."""
     import tinker
 
-    with serving("--device", device) as server:
+    with serving(device) as server:
         client = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
         training = client.create_lora_training_client(TINY_MODEL, rank=rank).result()
         seconds = []

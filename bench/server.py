@@ -1,6 +1,6 @@
 """`python -m cookhouse.server` that on stopping writes to a file the most memory that it has held at once.
 
-python -m bench.server FILE --state-dir FOLDER ...
+python -m bench.server FILE DEVICE --state-dir FOLDER ...
 """
 
 import sys
@@ -11,6 +11,7 @@ from bench.harness import peak_bytes
 from cookhouse.server.__main__ import exit_with, main
 
 if __name__ == "__main__":
-    code = main(sys.argv[2:])
-    Path(sys.argv[1]).write_text(str(peak_bytes()), encoding="ascii")
+    peak_file, device, *arguments = sys.argv[1:]
+    code = main(["--device", device, *arguments])
+    Path(peak_file).write_text(str(peak_bytes(device)), encoding="ascii")
     exit_with(code)

@@ -92,7 +92,7 @@ def join(examples: Sequence[tuple[list[int], list[float]]]) -> tuple[list[int], 
 def run_cookhouse(case: Case, precision: str) -> Measurement:
     """Train through the unmodified SDK against a server in its own process, two batches in flight."""
     os.environ["TINKER_TELEMETRY"] = "0"
-    with serving("--base-model", case.model, "--device", case.device, "--precision", precision) as server:
+    with serving(case.device, "--base-model", case.model, "--precision", precision) as server:
         clock, losses = _train_over_the_wire(case, server.url, server.api_key)
         return clock.measurement(losses, server.stop())
 
@@ -189,7 +189,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
         )
         trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return clock.measurement(losses, peak_bytes())
+    return clock.measurement(losses, peak_bytes(case.device))
 
 
 class Clock:
