@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
-from cookhouse.engine.kernels import kernels_for
+from cookhouse.engine.kernels import _gpu_kernels, kernels_for
 from tests.engine.conftest import noise, random_datums
 from tests.engine.families import save_family
 
@@ -54,3 +54,19 @@ def test_kernels_are_asked_for_by_what_they_can_do(kernel_device: str, monkeypat
     monkeypatch.setattr("cookhouse.engine.kernels.cpu_kernels", lambda: None)
     monkeypatch.setattr("cookhouse.engine.kernels._gpu_kernels", lambda _: None)
     assert kernels_for(x, "norm") is None
+
+
+def test_a_gpu_on_which_triton_fails_is_used_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Triton needs a C compiler and Python's headers at its first launch, which many machines lack."""
+    pytest.importorskip("triton")
+
+    def fail(_: torch.device) -> None:
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr("cookhouse.engine.gpu.kernels.GpuKernels.check", staticmethod(fail))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    assert _gpu_kernels.__wrapped__(torch.device("cuda", 0)) is None
+    assert "training goes through torch, which is slower: Failed to find C compiler" in caplog.text

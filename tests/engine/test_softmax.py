@@ -21,7 +21,7 @@ def test_normalizer(dtype: torch.dtype, size: int, kernel_device: str) -> None:
     got_C = log_sum_exp(logits_CV)
     assert got_C.dtype == torch.float64
     # A few units of fp32 of the sum, whatever the size of the logits.
-    torch.testing.assert_close(got_C, torch.logsumexp(logits_CV.double(), -1), rtol=0, atol=2e-7)
+    torch.testing.assert_close(got_C, torch.logsumexp(logits_CV.double(), -1), rtol=0, atol=4e-7)
 
 
 def test_normalizer_of_one_likely_token(dtype: torch.dtype, kernel_device: str) -> None:

@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 """Softmax over the vocabulary: a program computes one row.
 
-Exponentials are fp32 and exact to 1e-7, their sum over the row is fp64. Each lane of a program keeps the largest number
+Exponentials are fp32 and exact to 2e-7, their sum over the row is fp64. Each lane of a program keeps the largest number
 that it has seen, and the sum of the exponentials of all that it has seen, less that: the loop waits for no other lane.
 
 Legend: C positions, V vocabulary, M targets (several may share a position).
@@ -91,7 +91,7 @@ def _total(logits, size, BLOCK: tl.constexpr):
 
 @triton.jit
 def _exponential(x):
-    """exp(x) for x ≤ 0 to 1e-7 relative; below -85 that of -85, which is 1e-37. What is no number stays so."""
+    """exp(x) for x ≤ 0 to 2e-7 relative; below -85 that of -85, which is 1e-37. What is no number stays so."""
     # 2ⁿ exp(r), |r| ≤ ln 2 / 2: Triton's own takes 2 to the power of x · log2 e, whose rounding error grows with x.
     x = tl.where(x < -85.0, -85.0, x)
     n = tl.floor(x * 1.44269504 + 0.5)
