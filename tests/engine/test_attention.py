@@ -1,9 +1,17 @@
 """Catches attention that looks across sequences, past its window, or differentiates wrongly."""
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention.varlen import varlen_attn
 
-from cookhouse.engine.attention import PackedLayout
+from cookhouse.engine.attention import PackedLayout, packed, varlen
+from cookhouse.engine.attention.varlen import obstacle
+from cookhouse.engine.device import deterministic
 
 H, K, D = 6, 2, 8
 
@@ -20,7 +28,8 @@ def _reference(
     for length in lengths:
         rows = slice(start, start + length)
         start += length
-        distance = torch.arange(length)[:, None] - torch.arange(length)
+        positions = torch.arange(length, device=q.device)
+        distance = positions[:, None] - positions
         is_seen = (distance >= 0) & (distance < (window or length))
         keys, values = (t[rows].transpose(0, 1).repeat_interleave(H // K, 0) for t in (k, v))
         scores = q[rows].transpose(0, 1) @ keys.transpose(1, 2) * 0.3
@@ -33,14 +42,13 @@ def _reference(
 
 @pytest.mark.parametrize("window", [None, 1, 5, 150])
 @pytest.mark.parametrize("lengths", [[1], [4, 4], [130, 3, 110, 257, 104]])
-def test_output_and_gradients_equal_plain_attention(lengths: list[int], window: int | None) -> None:
+def test_output_and_gradients_equal_plain_attention(lengths: list[int], window: int | None, device: str) -> None:
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(sum(lengths), n, D, generator=generator, dtype=torch.float64) for n in (H, K, K))
-    dout = torch.randn(sum(lengths), H, D, generator=generator, dtype=torch.float64)
+    q, k, v, dout = (torch.randn(sum(lengths), n, D, generator=generator).double().to(device) for n in (H, K, K, H))
     inputs = [t.requires_grad_() for t in (q, k, v)]
     expected = _reference(q, k, v, lengths, window)
     wanted = torch.autograd.grad(expected, inputs, dout)
-    out = PackedLayout(lengths, torch.device("cpu")).attend(0, q, k, v, scaling=0.3, window=window)
+    out = PackedLayout(lengths, q.device).attend(0, q, k, v, scaling=0.3, window=window)
     # The softmax is computed in fp32 whatever the inputs are.
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
     for got, want in zip(torch.autograd.grad(out, inputs, dout), wanted, strict=True):
@@ -48,18 +56,106 @@ def test_output_and_gradients_equal_plain_attention(lengths: list[int], window: 
 
 
 @pytest.mark.parametrize("window", [None, 5])
-def test_sinks_and_values_of_another_size_equal_plain_attention(window: int | None) -> None:
+def test_sinks_and_values_of_another_size_equal_plain_attention(window: int | None, device: str) -> None:
     lengths = [130, 3, 110, 257]
     generator = torch.Generator().manual_seed(0)
     shapes = [(H, D), (K, D), (K, D - 3)]
-    inputs = [torch.randn(sum(lengths), *shape, generator=generator).double().requires_grad_() for shape in shapes]
-    sinks = torch.randn(H, generator=generator).double()
-    dout = torch.randn(sum(lengths), H, D - 3, generator=generator).double()
+    inputs = [torch.randn(sum(lengths), *shape, generator=generator).double().to(device) for shape in shapes]
+    inputs = [t.requires_grad_() for t in inputs]
+    sinks = torch.randn(H, generator=generator).double().to(device)
+    dout = torch.randn(sum(lengths), H, D - 3, generator=generator).double().to(device)
     q, k, v = inputs
     expected = _reference(q, k, v, lengths, window, sinks)
     wanted = torch.autograd.grad(expected, inputs, dout)
-    layout = PackedLayout(lengths, torch.device("cpu"))
+    layout = PackedLayout(lengths, q.device)
     out = layout.attend(0, q, k, v, scaling=0.3, window=window, sinks_H=sinks)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
     for got, want in zip(torch.autograd.grad(out, inputs, dout), wanted, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def _plain_varlen(accepts: Callable[..., Any], *arguments: Any, **options: Any) -> torch.Tensor:
+    """What `varlen_attn` means, by plain attention, for a call that it accepts."""
+    call = inspect.signature(accepts).bind(*arguments, **options)
+    call.apply_defaults()
+    of = call.arguments
+    lengths = of["cu_seq_q"].diff().tolist()
+    assert of["cu_seq_q"].dtype == of["cu_seq_k"].dtype == torch.int32
+    assert of["max_q"] == of["max_k"] == max(lengths)
+    assert of["enable_gqa"]
+    left, right = of["window_size"]
+    assert right == 0
+    assert of["scale"] == 0.3
+    return _reference(of["query"], of["key"], of["value"], lengths, None if left == -1 else left + 1)
+
+
+@pytest.mark.parametrize("window", [None, 1, 5, 150])
+def test_flash_attention_is_asked_for_what_the_products_compute(
+    window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a window off by one, lengths or heads told wrongly, and gradients that stop on the way."""
+    lengths = [130, 3, 110, 257, 104]
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, dout = (torch.randn(sum(lengths), n, D, generator=generator).double() for n in (H, K, K, H))
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    expected = PackedLayout(lengths, q.device).attend(0, q, k, v, scaling=0.3, window=window)
+    wanted = torch.autograd.grad(expected, inputs, dout)
+    monkeypatch.setattr(packed, "obstacle", lambda *_: None)
+    monkeypatch.setattr(varlen, "varlen_attn", lambda *a, **options: _plain_varlen(varlen_attn, *a, **options))
+    out = PackedLayout(lengths, q.device).attend(0, q, k, v, scaling=0.3, window=window)
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+    for got, want in zip(torch.autograd.grad(out, inputs, dout), wanted, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dims", "has_sinks", "reason"),
+    [
+        (torch.bfloat16, (128, 128), False, None),
+        (torch.float16, (256, 256), False, None),
+        (torch.float32, (128, 128), False, "not in torch.float32"),
+        (torch.bfloat16, (64, 64), True, "no sinks"),
+        (torch.bfloat16, (192, 128), False, "not 128 and 192"),
+        (torch.bfloat16, (264, 264), False, "not 264"),
+        (torch.bfloat16, (20, 20), False, "not 20"),
+    ],
+)
+def test_what_flash_attention_cannot_compute_is_named(
+    dtype: torch.dtype, dims: tuple[int, int], has_sinks: bool, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(varlen, "_is_built_for", lambda _: True)
+    with FakeTensorMode():
+        q, v, sinks = (torch.empty(4, 2, dim, dtype=dtype, device="cuda") for dim in (*dims, 1))
+        found = obstacle(q, v, sinks if has_sinks else None)
+        monkeypatch.setattr(varlen, "_is_built_for", lambda _: False)
+        assert obstacle(q, v, sinks if has_sinks else None) is not None
+    assert (found is None) == (reason is None)
+    assert reason is None or reason in str(found)
+
+
+def test_flash_attention_is_for_a_gpu() -> None:
+    q = torch.empty(4, 2, 128, dtype=torch.bfloat16)
+    assert obstacle(q, q, None) is not None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("window", [None, 1, 100])
+@pytest.mark.parametrize("heads", [(8, 8), (8, 2)])
+def test_flash_attention_equals_plain_attention_and_repeats(heads: tuple[int, int], window: int | None) -> None:
+    """Catches a version of torch whose windows mean something else, and gradients whose bits vary."""
+    lengths = [300, 1, 17, 700]
+    generator = torch.Generator().manual_seed(0)
+    counts = (heads[0], heads[1], heads[1], heads[0])
+    q, k, v, dout = (torch.randn(sum(lengths), n, 64, generator=generator).bfloat16().cuda() for n in counts)
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    assert obstacle(q, v, None) is None
+    with deterministic(q.device):
+        out = PackedLayout(lengths, q.device).attend(0, q, k, v, scaling=0.1, window=window)
+        gradients = torch.autograd.grad(out, inputs, dout, retain_graph=True)
+        for got, again in zip(gradients, torch.autograd.grad(out, inputs, dout), strict=True):
+            assert torch.equal(got, again)
+    exact = [t.detach().float().requires_grad_() for t in inputs]
+    expected = PackedLayout(lengths, q.device).attend(0, *exact, scaling=0.1, window=window)
+    torch.testing.assert_close(out.float(), expected, rtol=2e-2, atol=2e-2)
+    for got, want in zip(gradients, torch.autograd.grad(expected, exact, dout.float()), strict=True):
+        torch.testing.assert_close(got.float(), want, rtol=3e-2, atol=3e-2)

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 _LARGEST_HEAD = 256
+# Earlier versions of torch have no such argument and take fewer key-value heads as they are.
+_NAMES_GROUPS = "enable_gqa" in inspect.signature(varlen_attn).parameters
 _logger = logging.getLogger(__name__)
 
 
@@ -44,8 +46,7 @@ def varlen_attention(
 ) -> Tensor:
     """Attention output (N, H, D), differentiable; `window` as of `AttentionLayout`."""
     starts_S1, longest = lengths.starts_S1, lengths.longest
-    # Earlier versions of torch have no such argument and take fewer key-value heads as they are.
-    grouped: dict[str, Any] = {"enable_gqa": q_NHD.shape[1] != k_NKD.shape[1]} if _names_groups() else {}
+    grouped: dict[str, Any] = {"enable_gqa": q_NHD.shape[1] != k_NKD.shape[1]} if _NAMES_GROUPS else {}
     out_NHD = varlen_attn(
         q_NHD,
         k_NKD,
@@ -80,11 +81,6 @@ def _gpu_obstacle(q_NHD: Tensor, v_NKD: Tensor, sinks_H: Tensor | None) -> str |
 
 def _is_built_for(device: torch.device) -> bool:
     return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-@functools.cache
-def _names_groups() -> bool:
-    return "enable_gqa" in inspect.signature(varlen_attn).parameters
 
 
 @functools.cache
