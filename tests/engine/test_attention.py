@@ -82,6 +82,7 @@ def _plain_varlen(accepts: Callable[..., Any], *arguments: Any, **options: Any) 
     lengths = of["cu_seq_q"].diff().tolist()
     assert of["cu_seq_q"].dtype == of["cu_seq_k"].dtype == torch.int32
     assert of["max_q"] == of["max_k"] == max(lengths)
+    assert of["query"].shape[2] == of["key"].shape[2] == of["value"].shape[2]
     assert of["enable_gqa"]
     left, right = of["window_size"]
     assert right == 0
@@ -89,14 +90,15 @@ def _plain_varlen(accepts: Callable[..., Any], *arguments: Any, **options: Any) 
     return _reference(of["query"], of["key"], of["value"], lengths, None if left == -1 else left + 1)
 
 
-@pytest.mark.parametrize("window", [None, 1, 5, 150])
+@pytest.mark.parametrize(("window", "value_dim"), [(None, D), (1, D), (5, D), (150, D), (None, D - 3)])
 def test_flash_attention_is_asked_for_what_the_products_compute(
-    window: int | None, monkeypatch: pytest.MonkeyPatch
+    window: int | None, value_dim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a window off by one, lengths or heads told wrongly, and gradients that stop on the way."""
     lengths = [130, 3, 110, 257, 104]
     generator = torch.Generator().manual_seed(0)
-    q, k, v, dout = (torch.randn(sum(lengths), n, D, generator=generator).double() for n in (H, K, K, H))
+    shapes = ((H, D), (K, D), (K, value_dim), (H, value_dim))
+    q, k, v, dout = (torch.randn(sum(lengths), *shape, generator=generator).double() for shape in shapes)
     inputs = [t.requires_grad_() for t in (q, k, v)]
     expected = PackedLayout(lengths, q.device).attend(0, q, k, v, scaling=0.3, window=window)
     wanted = torch.autograd.grad(expected, inputs, dout)
@@ -115,7 +117,8 @@ def test_flash_attention_is_asked_for_what_the_products_compute(
         (torch.float16, (256, 256), False, None),
         (torch.float32, (128, 128), False, "not in torch.float32"),
         (torch.bfloat16, (64, 64), True, "no sinks"),
-        (torch.bfloat16, (192, 128), False, "not 128 and 192"),
+        (torch.bfloat16, (192, 128), False, None),
+        (torch.bfloat16, (64, 128), False, "more features than keys, 128 and 64"),
         (torch.bfloat16, (264, 264), False, "not 264"),
         (torch.bfloat16, (20, 20), False, "not 20"),
     ],
