@@ -5,7 +5,7 @@ E experts (1 for a plain layer), G = E · K groups (expert after expert, slot af
 O features out, R rank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -88,13 +88,17 @@ class AdapterStack:
         assert 1 <= num_slots <= max_slots(sites)
         self.rank = -(-rank // _ALIGNMENT) * _ALIGNMENT
         self.num_slots = num_slots
-        self._sites = tuple(sites)
         self._serials: list[int | None] = [None] * num_slots
         shapes = [shape for site in sites for shape in self._shapes(site)]
         sizes = [prod(shape) for shape in shapes]
         flat = torch.zeros(sum(sizes), device=device, dtype=dtype)
         stacks = [part.view(shape) for part, shape in zip(flat.split_with_sizes(sizes), shapes, strict=True)]
-        self._stacks = {site.name: (stacks[2 * i], stacks[2 * i + 1]) for i, site in enumerate(sites)}
+        names = [site.name for site in sites]
+        groups = [stack.flatten(0, -3) for stack in stacks]
+        self._matrices = dict(zip(names, _pairs(groups), strict=True))
+        by_slot = zip(*(stack.unbind(-3) for stack in stacks), strict=True)
+        self._slots = [dict(zip(names, _pairs(matrices), strict=True)) for matrices in by_slot]
+        """Of each slot the A (R, I) and B (O, R), or (E, R, I) and (E, O, R), of all sites."""
 
     def fill(self, weights_K: Sequence[Weights | None]) -> None:
         """Have slot k hold adapter k, or zeros where that is None; what a slot already holds is not written again.
@@ -102,46 +106,46 @@ class AdapterStack:
         Slots after the last of them keep what they hold.
         """
         cleared: list[Tensor] = []
-        copies: list[tuple[Tensor, Tensor]] = []
-        scaled: list[Tensor] = []
-        factors: list[float] = []
+        copied: list[tuple[Tensor, Tensor, float]] = []
         for slot, weights in enumerate(weights_K):
             serial = None if weights is None else weights.serial
             if serial == self._serials[slot]:
                 continue
             self._serials[slot] = serial
-            cleared += [stack_EKXX[:, slot] for pair in self._stacks.values() for stack_EKXX in pair]
-            if weights is None:
-                continue
-            for name, (a, b) in weights.views.items():
-                to_a, to_b = self._slot(name, slot, a.shape[-2])
-                copies += [(to_a, a.view_as(to_a)), (to_b, b.view_as(to_b))]
-                scaled.append(to_b)
-                factors.append(weights.layout.scaling)
-        # One launch for many tensors each, where they are dense: those of lower rank within B are not.
+            matrices = self._slots[slot]
+            if weights is None or weights.layout.spec.rank < self.rank or len(weights.views) < len(matrices):
+                cleared += [matrix for pair in matrices.values() for matrix in pair]
+            if weights is not None:
+                copied += self._copies(matrices, weights)
+        # A launch for many tensors each, where all are dense: the lower ranks within B are not, nor slots of experts.
         if cleared:
             torch._foreach_zero_(cleared)
         for is_dense in (True, False):
-            chosen = [(to, source) for to, source in copies if to.is_contiguous() == is_dense]
+            chosen = [entry for entry in copied if entry[0].is_contiguous() == is_dense]
             if chosen:
-                torch._foreach_copy_([to for to, _ in chosen], [source for _, source in chosen])
-        if scaled:
-            torch._foreach_mul_(scaled, factors)
+                torch._foreach_copy_([to for to, _, _ in chosen], [source for _, source, _ in chosen])
+            scaled = [(to, factor) for to, _, factor in chosen if factor != 1.0]
+            if scaled:
+                torch._foreach_mul_([to for to, _ in scaled], [factor for _, factor in scaled])
 
     def matrices(self, name: str) -> tuple[Tensor, Tensor] | None:
         """A (G, R, I) and scaling · B (G, O, R) of a site; None if the stack has none there."""
-        pair = self._stacks.get(name)
-        return None if pair is None else (pair[0].flatten(0, 1), pair[1].flatten(0, 1))
+        return self._matrices.get(name)
 
     def _shapes(self, site: LoraSite) -> list[tuple[int, ...]]:
-        groups = site.num_experts or 1, self.num_slots
+        groups = (self.num_slots,) if site.num_experts is None else (site.num_experts, self.num_slots)
         return [(*groups, self.rank, site.in_features), (*groups, site.out_features, self.rank)]
 
-    def _slot(self, name: str, slot: int, rank: int) -> tuple[Tensor, Tensor]:
-        """Where one adapter's A (E, its rank, I) and B (E, O, its rank) of a site lie."""
+    def _copies(
+        self, matrices: Mapping[str, tuple[Tensor, Tensor]], weights: Weights
+    ) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """Where each matrix of an adapter goes within a slot, and its factor there."""
+        rank, scaling = weights.layout.spec.rank, weights.layout.scaling
         assert rank <= self.rank
-        a_EKRI, b_EKOR = self._stacks[name]
-        return a_EKRI[:, slot, :rank], b_EKOR[:, slot, :, :rank]
+        for name, (a, b) in weights.views.items():
+            to_a, to_b = matrices[name]
+            yield to_a[..., :rank, :], a, 1.0
+            yield to_b[..., :rank], b, scaling
 
 
 @dataclass(frozen=True)
@@ -232,6 +236,10 @@ class GroupedProduct:
             targets += [a, b]
             found += [da_EKRI[:, slot, :rank].view_as(a), db_EKOR[:, slot, :, :rank].view_as(b)]
         torch._foreach_add_(targets, found)
+
+
+def _pairs(matrices: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(matrices[::2], matrices[1::2], strict=True))
 
 
 def _ends(stops: Sequence[int], device: torch.device) -> Tensor:
