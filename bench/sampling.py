@@ -44,7 +44,7 @@ def make_load(count: int, seed: int) -> Load:
 
 
 def warm_up(load: Load, device: str) -> Load:
-    """What a side runs before the clock. As large as the load on a GPU, where each size of batch has a graph captured."""
+    """What a side runs before the clock. On a GPU it is as large as the load: each size of batch is prepared once."""
     return make_load(len(load.prompts) if device == "cuda" else 8, seed=1)
 
 

@@ -103,7 +103,7 @@ def _train_over_the_wire(case: Case, url: str, key: str) -> "tuple[Clock, list[f
 
     client = tinker.ServiceClient(base_url=url, api_key=key)
     # TRL computes its loss past an adapter on the output projection, so neither side has one.
-    training = client.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=False)
+    training = client.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=False).result()
     adam = types.AdamParams(learning_rate=case.learning_rate, beta2=0.95, eps=1e-8)
     clock = Clock(case, "cpu")  # of a step that has been answered: all of it is done
     losses: list[float] = []

@@ -108,6 +108,11 @@ def test_a_pass_is_as_long_as_the_memory_of_a_gpu_allows(
         monkeypatch.setattr(activations, "total_bytes", lambda _, n=tokens: 8 * n * least)
         found.append(kept.pass_tokens(4 * 64))
     assert found == [16_384, 16_384, 8_192, 4_096, 1_024]
+    monkeypatch.setattr(kept, "_layers", kept._layers * 50)  # of which the kept parts are the many
+    monkeypatch.setattr(activations, "total_bytes", lambda _: 8 / 3 * 16_383 * kept._measured(()))
+    assert kept.pass_tokens(1) == 8_192
+    monkeypatch.setattr(activations, "total_bytes", lambda _: 8 / 3 * 1_000 * kept._measured(()))
+    assert kept.pass_tokens(1) == 4_096
 
 
 _PEAK = """

@@ -226,9 +226,12 @@ def test_several_targets_per_position_sum(engine: TorchEngine, add_model: AddMod
     )
 
 
-def test_the_same_seed_gives_the_same_losses_to_the_bit(qwen3_folder: str) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_same_seed_gives_the_same_losses_to_the_bit(qwen3_folder: str, precision: str) -> None:
+    """Would catch sums by atomics on a GPU, where each precision has an attention of its own."""
+
     def losses() -> list[float]:
-        engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
+        engine = TorchEngine(base_models=[qwen3_folder], precision=precision)
         engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
         values = []
         for step in range(4):

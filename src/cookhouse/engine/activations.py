@@ -26,9 +26,13 @@ _FREE_SHARE = 0.5
 _PASS_TOKENS = {"cpu": 4096, "cuda": 16384}
 """Positions of a training pass. On a CPU cost grows faster than tokens beyond; a GPU's products are at full speed by
 then, and what any pass costs is little beside them."""
-_LEAST_PASS_TOKENS = 1024
-_PASS_SHARE = 1 / 8
-"""Of a GPU's memory, for a pass of that many positions in which everything is computed again."""
+_KEPT_SHARE = 3 / 8
+"""Of a GPU's memory, for the activations of a pass: a shorter one that keeps all beats one that computes again."""
+_LEAST_KEPT_TOKENS = 4096
+"""But not below this, where products become slow."""
+_COMPUTED_SHARE = 1 / 8
+"""Of a GPU's memory, for a pass in which everything is computed again."""
+_LEAST_TOKENS = 1024
 
 Probe = Callable[[int, Sequence[Segment]], Tensor]
 """Computes a pass over one sequence of some length, inside `torch.enable_grad`."""
@@ -76,9 +80,13 @@ class Activations:
         tokens = _PASS_TOKENS[self._device.type]
         if self._device.type != "cuda":
             return tokens
-        of_one_layer = self._measured(()) / max(len(self._layers), 1)
-        num_bytes = len(self._layers) * input_bytes + 2 * of_one_layer  # its activations and their gradients
-        while tokens > _LEAST_PASS_TOKENS and tokens * num_bytes > total_bytes(self._device) * _PASS_SHARE:
+        kept = self._measured(())
+        # Each layer's input, and the activations of one layer with their gradients.
+        computed = len(self._layers) * input_bytes + 2 * kept / max(len(self._layers), 1)
+        total = total_bytes(self._device)
+        while tokens > _LEAST_KEPT_TOKENS and tokens * kept > total * _KEPT_SHARE:
+            tokens //= 2
+        while tokens > _LEAST_TOKENS and tokens * computed > total * _COMPUTED_SHARE:
             tokens //= 2
         return tokens
 
