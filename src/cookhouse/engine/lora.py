@@ -6,7 +6,7 @@ Legend: N packed positions, I features in, O features out, R rank, E experts.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from ctypes import addressof
+from ctypes import Array, addressof
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.kernels import kernels_for
 from cookhouse.engine.native import LANES, LoraSegment
+from cookhouse.engine.tiled import TiledProduct, tiles_for
 
 ALPHA = 32.0
 """Not on the wire. Scaling ALPHA / rank keeps the best learning rate the same at every rank
@@ -220,8 +221,10 @@ class LoraLinear(nn.Module):
         adapters = self._routing.adapters.at(self._site.name)
         if adapters is None:
             return nn.functional.linear(x, self.weight, self.bias)
-        y_NO: Tensor = _LoraProduct.apply(  # type: ignore[no-untyped-call]
-            x.reshape(-1, self.in_features), self.weight, self.bias, adapters
+        arguments = x.reshape(-1, self.in_features), self.weight, self.bias, adapters
+        kernels = tiles_for(x, self.weight) if isinstance(adapters, SiteAdapters) else None
+        y_NO: Tensor = (
+            _LoraProduct.apply(*arguments) if kernels is None else TiledProduct.apply(*arguments, kernels)  # type: ignore[no-untyped-call]
         )
         return y_NO.view(*x.shape[:-1], self.out_features)
 
@@ -299,9 +302,14 @@ class SiteAdapters:
     ) -> None:
         kernels = kernels_for(x_NI)
         assert kernels is not None
-        table = (LoraSegment * len(segments))(*(self._entry(segment) for segment in segments))
+        table = self.table(segments)
         sizes = (x_NI, x_NI.shape[1], y_NO, y_NO.shape[1], low_NR, low_NR.shape[1])
         kernels(function, x_NI.dtype, addressof(table), len(segments), *sizes, *more)
+
+    def table(self, segments: Sequence[Segment] | None = None) -> Array[LoraSegment]:
+        """Segments, all unless some are named, as the kernels take them."""
+        entries = [self._entry(segment) for segment in (self._segments if segments is None else segments)]
+        return (LoraSegment * len(entries))(*entries)
 
     def _entry(self, segment: Segment) -> LoraSegment:
         a_RI, b_OR = segment.weights.views[self._name]

@@ -2,6 +2,6 @@
 
 from cookhouse.engine.native.attention import CausalAttention
 from cookhouse.engine.native.build import build
-from cookhouse.engine.native.kernels import LANES, CpuKernels, LoraSegment, cpu_kernels
+from cookhouse.engine.native.kernels import LANES, TILE, CpuKernels, LoraSegment, cpu_kernels
 
-__all__ = ["LANES", "CausalAttention", "CpuKernels", "LoraSegment", "build", "cpu_kernels"]
+__all__ = ["LANES", "TILE", "CausalAttention", "CpuKernels", "LoraSegment", "build", "cpu_kernels"]

@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-from ctypes import Structure, c_double, c_float, c_int64, c_void_p
+from ctypes import Structure, c_bool, c_double, c_float, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from cookhouse.engine.native.build import build
 _FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 LANES = 16
 """Rows of scratch that a kernel writes are rounded up to a multiple."""
+TILE = 32
+"""Features of a linear layer that the matrix unit takes are a multiple."""
 _SUFFIXES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 _TYPES = {"p": c_void_p, "n": c_int64, "f": c_float}
 _SIGNATURES = {
@@ -31,6 +33,8 @@ _SIGNATURES = {
     "lora": "pnpnpnpn",
     "lora_backward": "pnpnpnpnp",
 }
+_TILE_SIGNATURES = {"linear": "pnpnnppnpp", "linear_backward": "pnpnnppnpp"}
+"""Of functions for bf16 alone, on processors with a matrix unit."""
 
 
 class AttentionShape(Structure):
@@ -44,7 +48,7 @@ class AttentionShape(Structure):
 
 
 class LoraSegment(Structure):
-    """`LoraSegment` of lora.cpp."""
+    """`LoraSegment` of lora.h."""
 
     _fields_ = (
         *((name, c_int64) for name in ("start", "stop", "rank")),
@@ -57,14 +61,17 @@ class CpuKernels:
     """The compiled functions, by name and precision."""
 
     def __init__(self, compiled: ctypes.CDLL) -> None:
-        self.names = frozenset(_SIGNATURES)
+        compiled.has_tiles.restype = c_bool
+        tiled = _TILE_SIGNATURES if compiled.has_tiles() else {}
+        self.names = frozenset((*_SIGNATURES, *tiled))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
-        for name, letters in _SIGNATURES.items():
-            for dtype, suffix in _SUFFIXES.items():
-                function = getattr(compiled, f"{name}_{suffix}")
-                function.argtypes = [_TYPES[letter] for letter in letters]
-                function.restype = None
-                self._functions[name, dtype] = function
+        for signatures, dtypes in ((_SIGNATURES, tuple(_SUFFIXES)), (tiled, (torch.bfloat16,))):
+            for name, letters in signatures.items():
+                for dtype in dtypes:
+                    function = getattr(compiled, f"{name}_{_SUFFIXES[dtype]}")
+                    function.argtypes = [_TYPES[letter] for letter in letters]
+                    function.restype = None
+                    self._functions[name, dtype] = function
 
     def __call__(self, name: str, dtype: torch.dtype, *arguments: Any) -> None:
         """Call a function for numbers of `dtype`. Tensors are contiguous and pass their address."""

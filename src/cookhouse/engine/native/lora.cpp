@@ -3,16 +3,7 @@
 // Legend: N packed positions, I features in, O features out, R rank.
 
 #include "lanes.h"
-
-extern "C" {
-
-struct LoraSegment {
-    int64_t start, stop, rank;
-    const void *a, *b;  // (R, I), (O, R)
-    float *da, *db;     // added to; null: not wanted
-    double scaling;
-};
-}
+#include "lora.h"
 
 namespace {
 
