@@ -58,7 +58,7 @@ def deterministic(device: torch.device) -> Iterator[None]:
         return
     mode = torch.get_deterministic_debug_mode()
     was_filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # as `use_deterministic_algorithms`, which loads a compiler first
     # It would write every new tensor twice, to show reads of memory that nothing was written to.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
