@@ -82,6 +82,73 @@ def test_rows_do_not_depend_on_their_neighbors(device: str) -> None:
     assert together == alone
 
 
+_MIXED = [
+    (0.0, -1, 1.0),
+    (1.0, -1, 1.0),
+    (0.7, 20, 0.95),
+    (1.0, -1, 0.9),
+    (3.0, -1, 0.99),
+    (1.0, 1500, 0.8),
+    (2.0, 64, 1.0),
+]
+
+
+def _reference(logits_V: np.ndarray, choice: Choice) -> int:
+    """The token of one row as the papers have it: everything ranked, in fp64."""
+    if choice.temperature == 0:
+        return int(logits_V.argmax())
+    scaled_V = (logits_V * np.float32(1 / choice.temperature)).astype(np.float64)
+    order_V = np.arange(len(scaled_V))
+    if choice.top_k > 0 or choice.top_p < 1:
+        order_V = np.lexsort((order_V, -scaled_V))
+    probs_P = np.exp(scaled_V - scaled_V.max())[order_V] / np.exp(scaled_V - scaled_V.max()).sum()
+    if 0 < choice.top_k < len(probs_P):
+        probs_P = probs_P[: choice.top_k]
+        total = probs_P.sum()
+    else:
+        total = 1.0
+    if choice.top_p < 1:
+        probs_P = probs_P[: max(1, int((probs_P.cumsum() - probs_P < choice.top_p * total).sum()))]
+    cumulative_P = probs_P.cumsum()
+    return int(order_V[np.searchsorted(cumulative_P, choice.uniform * cumulative_P[-1], side="right")])
+
+
+def _mixed(num_rows: int) -> list[Choice]:
+    return [Choice(*_MIXED[i % len(_MIXED)], (i * 0.381966) % 1) for i in range(num_rows)]
+
+
+@pytest.mark.parametrize("chunk", [2**24, 9000])
+@pytest.mark.parametrize("step", [0.0, 0.25])
+def test_mixed_rows_draw_what_each_would_draw_by_the_definition(
+    chunk: int, step: float, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a row that gets another's filter, a prefix taken for all there is, and equal logits, of which bf16 has
+    many, in an order that depends on how many are ranked.
+    """
+    monkeypatch.setattr("cookhouse.engine.sampler.choose._CHUNK_ELEMENTS", {"cpu": chunk, "cuda": chunk})
+    logits_BV = torch.randn(70, 3000, generator=torch.Generator().manual_seed(1)) * 2
+    if step:
+        logits_BV = (logits_BV / step).round() * step
+    choices = _mixed(70)
+    tokens, _ = choose(logits_BV.to(device), choices)
+    assert tokens == [_reference(row, choice) for row, choice in zip(logits_BV.numpy(), choices, strict=True)]
+    backwards, _ = choose(logits_BV.flip(0).to(device), choices[::-1])
+    assert backwards[::-1] == tokens
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_a_row_that_is_not_finite_harms_no_other(bad: float, device: str) -> None:
+    """Would catch an index out of range, which on a GPU ends the process, and a failure that is not seen."""
+    logits_BV = torch.randn(21, 300, generator=torch.Generator().manual_seed(2))
+    choices = _mixed(21)
+    expected, _ = choose(logits_BV.to(device), choices)
+    bad_rows = range(0, 21, 2)
+    logits_BV[::2, :] = bad
+    tokens, logprobs = choose(logits_BV.to(device), choices)
+    assert [tokens[i] for i in range(1, 21, 2)] == [expected[i] for i in range(1, 21, 2)]
+    assert all(0 <= tokens[i] < 300 and not np.isfinite(logprobs[i]) for i in bad_rows)
+
+
 def test_uniforms_are_spread_and_differ_by_seed_index_and_position() -> None:
     seeds = [sequence_seed(seed, index) for seed in range(50) for index in range(20)]
     values = uniforms(seeds * 20, [p for p in range(20) for _ in seeds])
