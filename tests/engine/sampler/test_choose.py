@@ -122,7 +122,7 @@ def _mixed(num_rows: int) -> list[Choice]:
 def test_mixed_rows_draw_what_each_would_draw_by_the_definition(
     chunk: int, step: float, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Would catch a row that gets another's filter, a prefix taken for all there is, and equal logits, of which bf16 has
+    """Would catch a row with another's filter, a prefix taken for all there is, and equal logits, of which bf16 has
     many, in an order that depends on how many are ranked.
     """
     monkeypatch.setattr("cookhouse.engine.sampler.choose._CHUNK_ELEMENTS", {"cpu": chunk, "cuda": chunk})
