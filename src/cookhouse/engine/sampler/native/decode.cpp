@@ -15,6 +15,7 @@
 
 #include <omp.h>
 
+#include "attention.h"
 #include "matmul.h"
 #include "tiles.h"
 
@@ -33,8 +34,8 @@ struct Layer {
     const float* q_norm;          // (D) or null
     const float* k_norm;          // (D) or null
     Linear q, k, v, o, gate, up, down;
-    void* keys;    // (slots, K, D)
-    void* values;  // (slots, K, D)
+    void* keys;    // (blocks, K, D, 16 positions)
+    void* values;  // (blocks, K, 16 positions, D)
     int64_t window;  // latest keys that a query sees; 0: all
 };
 
@@ -76,7 +77,6 @@ struct Batch {
 
 namespace {
 
-constexpr int64_t kBlockSize = kLanes;  // positions side by side in the cache
 constexpr int64_t kRowsPerThread = 4;
 constexpr int64_t kProductsPerThread = 4000000;
 constexpr int64_t kRowsAtOnce = 128;  // their activations stay in a core's cache
@@ -116,6 +116,7 @@ class Step {
           up_(batch.num_rows * model.layers->gate.out),
           low_(batch.num_rows * rank_),
           packed_((batch.num_rows + kLanes) * std::max({model.hidden, model.layers->gate.out, model.num_heads * model.head_dim, rank_})) {
+        cut_tiles();
         for (int64_t s = 0; s <= batch.num_segments; ++s)
             output_starts_.push_back(std::lower_bound(batch.outputs, batch.outputs + batch.num_outputs, batch.segment_starts[s]) - batch.outputs);
     }
@@ -206,84 +207,68 @@ class Step {
 #pragma omp for schedule(static)
         for (int64_t r = 0; r < b_.num_rows; ++r) {
             const float *cos = b_.cos + r * dim, *sin = b_.sin + r * dim;
-            int64_t target = slot(r, b_.positions[r]) * kv_heads * dim;
-            W *keys = static_cast<W*>(layer.keys) + target, *values = static_cast<W*>(layer.values) + target;
-            float *k = &k_[r * kv_heads * dim], *v = &v_[r * kv_heads * dim];
-            for (int64_t h = 0; h < kv_heads; ++h) rotate(k + h * dim, layer.k_norm, m_.norm_eps, cos, sin, dim);
-            for (int64_t i = 0; i < kv_heads * dim; ++i) store1(keys + i, k[i]), store1(values + i, v[i]);
+            int64_t block = table(r)[b_.positions[r] / kBlockSize] * block_stride(), offset = b_.positions[r] % kBlockSize;
+            W *keys = static_cast<W*>(layer.keys) + block + offset, *values = static_cast<W*>(layer.values) + block + offset * dim;
+            for (int64_t h = 0; h < kv_heads; ++h) {
+                float *k = &k_[(r * kv_heads + h) * dim], *v = &v_[(r * kv_heads + h) * dim];
+                rotate(k, layer.k_norm, m_.norm_eps, cos, sin, dim);
+                for (int64_t i = 0; i < dim; ++i) store1(keys + (h * dim + i) * kBlockSize, k[i]);
+                for (int64_t i = 0; i < dim; ++i) store1(values + h * kBlockSize * dim + i, v[i]);
+            }
             for (int64_t h = 0; h < m_.num_heads; ++h) rotate(&q_[(r * m_.num_heads + h) * dim], layer.q_norm, m_.norm_eps, cos, sin, dim);
         }
     }
 
+    // Neighbors among the rows of a sequence, with as many of the query heads of a key-value head as go together.
+    struct Tile {
+        int64_t row, num_rows;
+    };
+
+    int64_t per_kv() const { return m_.num_heads / m_.num_kv_heads; }
+
+    void cut_tiles() {
+        int64_t most = std::max<int64_t>(1, kMaxQueries / per_kv());
+        for (int64_t r = 0; r < b_.num_rows; ++r) {
+            bool is_next = r && b_.first_block[r] == b_.first_block[r - 1] && tiles_.back().num_rows < most;
+            if (is_next) ++tiles_.back().num_rows;
+            else tiles_.push_back({r, 1});
+            longest_ = std::max(longest_, b_.positions[r] + 1);
+        }
+    }
+
     void attend(const Layer& layer) {
-        int64_t heads = m_.num_heads, per_kv = heads / m_.num_kv_heads;
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t task = 0; task < b_.num_rows * heads; ++task)
-            mix(layer, task / heads, task % heads / per_kv, &q_[task * m_.head_dim], &mixed_[task * m_.head_dim]);
+        Buffer<float> scores(kMaxQueries * (longest_ + 2 * kBlockSize));
+        int64_t kv_heads = m_.num_kv_heads, num_tasks = int64_t(tiles_.size()) * kv_heads;
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < num_tasks; ++task)
+            for (int64_t first = 0; first < per_kv(); first += kMaxQueries)
+                attend_tile(layer, tiles_[task / kv_heads], task % kv_heads, first, scores.data());
     }
 
-    // Softmax of one query over the keys it sees, applied to their values.
-    void mix(const Layer& layer, int64_t r, int64_t h, const float* q, float* out) {
-        int64_t dim = m_.head_dim, stride = m_.num_kv_heads * dim, stop = b_.positions[r] + 1;
-        int64_t start = layer.window ? std::max<int64_t>(0, stop - layer.window) : 0;
-        int64_t base = start / kBlockSize * kBlockSize, padded = (stop - base + kLanes - 1) / kLanes * kLanes;
-        Buffer<float> room(padded);
-        float* scores = room.data();
-        // Blocks are read whole; what lies beyond the positions seen is then hidden, whatever it was.
-        for (int64_t j = 0; j < padded; j += kLanes)
-            tile<1, kLanes>(q, dim, static_cast<const W*>(layer.keys) + slot(r, base + j) * stride + h * dim, stride, dim, scores + j);
-        std::fill(scores, scores + (start - base), -INFINITY);
-        std::fill(scores + (stop - base), scores + padded, -INFINITY);
-        float largest = -INFINITY;
-        for (int64_t j = start - base; j < stop - base; ++j) largest = std::max(largest, scores[j]);
-        Vec total = {};
-        for (int64_t j = 0; j < padded; j += kLanes) {
-            Vec weights = exp((load(scores + j) - largest) * m_.scaling);
-            total += weights;
-            store(scores + j, weights);
-        }
-        float factor = 1.0f / sum(total);
-        int64_t i = 0;
-        for (; i + 4 * kLanes <= dim; i += 4 * kLanes) mix_values<4>(layer, r, h * dim + i, start, stop, scores - base, factor, out + i);
-        for (; i + 2 * kLanes <= dim; i += 2 * kLanes) mix_values<2>(layer, r, h * dim + i, start, stop, scores - base, factor, out + i);
-        for (; i + kLanes <= dim; i += kLanes) mix_values<1>(layer, r, h * dim + i, start, stop, scores - base, factor, out + i);
-        for (; i < dim; ++i) {
-            float mixed = 0;
-            for (int64_t j = start; j < stop; ++j)
-                mixed += scores[j - base] * load1(static_cast<const W*>(layer.values) + slot(r, j) * stride + h * dim + i);
-            out[i] = mixed * factor;
-        }
+    // The query heads of key-value head h, up to kMaxQueries from `first` on, in the rows of a tile.
+    void attend_tile(const Layer& layer, Tile tile, int64_t h, int64_t first, float* scores) {
+        int64_t dim = m_.head_dim, heads = std::min<int64_t>(kMaxQueries, per_kv() - first), count = tile.num_rows * heads;
+        int64_t stride = m_.num_heads * dim, start = tile.row * stride + (h * per_kv() + first) * dim;
+        Context<W> context{static_cast<const W*>(layer.keys) + h * dim * kBlockSize, static_cast<const W*>(layer.values) + h * dim * kBlockSize, table(tile.row), block_stride(), dim, layer.window, m_.scaling};
+        Buffer<float> queries(kMaxQueries * dim), mixed(kMaxQueries * dim);
+        int64_t positions[kMaxQueries];
+        for (int64_t i = 0; i < kMaxQueries; ++i) positions[i] = b_.positions[tile.row + std::min(i, count - 1) / heads];
+        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(&q_[start + r * stride], heads * dim, &queries[r * heads * dim]);
+        std::fill(&queries[count * dim], &queries[kMaxQueries * dim], 0.0f);
+        attend_any(count, context, queries.data(), positions, scores, mixed.data());
+        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(&mixed[r * heads * dim], heads * dim, &mixed_[start + r * stride]);
     }
 
-    // C · 16 features of the weighted sum of values. Two sums alternate, so that additions need not wait for each other.
-    template <int C>
-    void mix_values(const Layer& layer, int64_t r, int64_t feature, int64_t start, int64_t stop, const float* weights, float factor, float* out) {
-        int64_t stride = m_.num_kv_heads * m_.head_dim;
-        Vec even[C] = {}, odd[C] = {};
-        for (int64_t first = start, last; first < stop; first = last) {
-            last = std::min(stop, first / kBlockSize * kBlockSize + kBlockSize);
-            const W* value = static_cast<const W*>(layer.values) + slot(r, first) * stride + feature;
-            int64_t j = first;
-            for (; j + 2 <= last; j += 2, value += 2 * stride)
-                for (int c = 0; c < C; ++c) {
-                    even[c] += weights[j] * load(value + c * kLanes);
-                    odd[c] += weights[j + 1] * load(value + stride + c * kLanes);
-                }
-            if (j < last)
-                for (int c = 0; c < C; ++c) even[c] += weights[j] * load(value + c * kLanes);
-        }
-        for (int c = 0; c < C; ++c) store(out + c * kLanes, (even[c] + odd[c]) * factor);
-    }
-
-    int64_t slot(int64_t r, int64_t position) const {
-        return b_.blocks[b_.first_block[r] + position / kBlockSize] * kBlockSize + position % kBlockSize;
-    }
+    const int64_t* table(int64_t r) const { return b_.blocks + b_.first_block[r]; }
+    int64_t block_stride() const { return kBlockSize * m_.num_kv_heads * m_.head_dim; }
 
     const Model& m_;
     const Batch& b_;
     int64_t rank_;
     Buffer<float> hidden_, normed_, q_, k_, v_, mixed_, gate_, up_, low_;
     Buffer<bf16> packed_;                  // rows being multiplied, as tiles
+    std::vector<Tile> tiles_;
+    int64_t longest_ = 0;                 // positions that a row sees, at most
     std::vector<int64_t> output_starts_;  // which of the outputs are of which segment
 };
 

@@ -212,6 +212,7 @@ class DecodeKernel:
             self._fp32(attention.q_norm.weight) if hasattr(attention, "q_norm") else None,
             self._fp32(attention.k_norm.weight) if hasattr(attention, "k_norm") else None,
             *projections,
+            # Within a block the order of numbers is the kernel's own (see attention.h); only whole blocks are copied.
             self._pointer(cache.keys[index]),
             self._pointer(cache.values[index]),
             getattr(attention, "sliding_window", None) or 0,

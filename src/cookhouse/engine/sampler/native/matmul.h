@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace {
 
@@ -54,15 +54,15 @@ inline void store1(bf16* p, float value) {  // round to nearest, ties to even
 template <typename T>
 class Buffer {
    public:
-    explicit Buffer(int64_t size) : lines_((size * sizeof(T) + sizeof(Line) - 1) / sizeof(Line)) {}
-    T* data() { return reinterpret_cast<T*>(lines_.data()); }
+    explicit Buffer(int64_t size) : lines_(new Line[(size * sizeof(T) + sizeof(Line) - 1) / sizeof(Line)]) {}
+    T* data() { return reinterpret_cast<T*>(lines_.get()); }
     T& operator[](int64_t i) { return data()[i]; }
 
    private:
     struct alignas(4 * kLanes) Line {
         char bytes[4 * kLanes];
     };
-    std::vector<Line> lines_;
+    std::unique_ptr<Line[]> lines_;  // unlike a vector's, not set to zero
 };
 
 typedef std::make_integer_sequence<int, kLanes> Lanes;
@@ -141,17 +141,26 @@ inline void panel(const float* x, int64_t in, const W* w, float* y, int64_t out,
     for (int r = 0; r < MR; ++r) finish(t + r * NR, NR, y + r * out, column);
 }
 
+// acc (MR, NP) += x (MR, n) · w (n, NP): the vectors of column p lie `step` apart from w[p] on.
+template <int MR, int NP, typename W>
+inline __attribute__((always_inline)) void accumulate(Vec (&acc)[MR][NP], const float* x, int64_t x_stride, const W* const (&w)[NP], int64_t step, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+        Vec wv[NP];
+#pragma GCC unroll 4  // else the sums are kept in memory
+        for (int p = 0; p < NP; ++p) wv[p] = load(w[p] + i * step);
+#pragma GCC unroll 16
+        for (int r = 0; r < MR; ++r)
+#pragma GCC unroll 4
+            for (int p = 0; p < NP; ++p) acc[r][p] += x[r * x_stride + i] * wv[p];
+    }
+}
+
 template <int MR, int NP>
 inline void packed_panel(const float* x, int64_t in, const float* w, float* y, int64_t out, int64_t column, Finish finish) {
+    const float* columns[NP];
+    for (int p = 0; p < NP; ++p) columns[p] = w + (column + p * kLanes) * in;
     Vec acc[MR][NP] = {};
-    for (int64_t i = 0; i < in; ++i) {
-        Vec wv[NP];
-        for (int p = 0; p < NP; ++p) wv[p] = load(w + (column * in + (p * in + i) * kLanes));
-#pragma GCC unroll 16  // else the sums are kept in memory
-        for (int r = 0; r < MR; ++r)
-#pragma GCC unroll 2
-            for (int p = 0; p < NP; ++p) acc[r][p] += x[r * in + i] * wv[p];
-    }
+    accumulate<MR, NP>(acc, x, in, columns, kLanes, in);
     for (int r = 0; r < MR; ++r) finish((const float*)acc[r], NP * kLanes, y + r * out, column);
 }
 
