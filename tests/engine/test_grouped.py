@@ -148,9 +148,12 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return save_family(tmp_path_factory.mktemp(request.param), request.param)
 
 
-def _engine(folder: str, precision: str = "float32", *, is_grouped: bool) -> TorchEngine:
-    """Three models of unequal rank and parts; whether grouped products compute them is not left to the device."""
-    engine = TorchEngine(base_models=[folder], precision=precision)
+def _engine(folder: str, precision: str = "float32", *, is_grouped: bool, device: str = "cpu") -> TorchEngine:
+    """Three models of unequal rank and parts; whether grouped products compute them is not left to the device.
+
+    On a CPU they take fp32 as well, on a GPU bf16 alone.
+    """
+    engine = TorchEngine(base_models=[folder], device=device, precision=precision)
     engine._bases[folder].routing.is_grouped = is_grouped
     specs = {
         "a": LoraSpec(rank=4, seed=1),
@@ -281,7 +284,7 @@ def test_groups_equal_segments_on_a_gpu(name: str) -> None:
 @pytest.mark.gpu
 def test_grouped_training_on_a_gpu_equals_the_loop(folder: str) -> None:
     """Would catch a pass that a GPU computes otherwise when it is grouped, or not twice the same."""
-    plain, engine = (_engine(folder, "bfloat16", is_grouped=is_grouped) for is_grouped in (False, True))
+    plain, engine = (_engine(folder, "bfloat16", is_grouped=is_grouped, device="cuda") for is_grouped in (False, True))
     first, again, expected = _train(engine, *"abc"), _train(engine, *"abc"), _train(plain, *"abc")
     for model_id, (logprobs, gradient) in first.items():
         assert torch.equal(gradient, again[model_id][1])
