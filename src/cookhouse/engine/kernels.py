@@ -52,13 +52,12 @@ def _gpu_kernels(device: torch.device) -> Kernels | None:
     if not is_able or importlib.util.find_spec("triton") is None:
         _log.info("no Triton for %s: %s", device, _CONSEQUENCE)
         return None
-    from cookhouse.engine.gpu.kernels import GpuKernels
-
-    kernels = GpuKernels()
     try:
-        kernels.check(device)
+        from cookhouse.engine.gpu.kernels import GpuKernels
+
+        GpuKernels.check(device)
     # It compiles a launcher with the C compiler of the machine, then loads it: that fails in many ways, all harmless.
     except Exception as error:
         _log.warning("Triton's kernels do not run on %s, so %s: %s", device, _CONSEQUENCE, error)
         return None
-    return kernels
+    return GpuKernels()
