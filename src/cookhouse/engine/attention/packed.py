@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from cookhouse.engine.attention.products import Group, PackedProducts, Rule, gro
 from cookhouse.engine.attention.varlen import VarlenLengths, obstacle, varlen_attention
 from cookhouse.engine.kernels import kernels_for
 from cookhouse.engine.native import CausalAttention
+from cookhouse.engine.upload import upload
 
 
 class PackedLayout:
@@ -36,8 +38,8 @@ class PackedLayout:
     ) -> Tensor:
         """See `AttentionLayout`. Sinks get no gradient."""
         del layer
-        if obstacle(q_NHD, v_NKD, sinks_H) is None:
-            return varlen_attention(q_NHD, k_NKD, v_NKD, self._varlen, scaling=scaling, window=window)
+        if obstacle(q_NHD, v_NKD) is None:
+            return varlen_attention(q_NHD, k_NKD, v_NKD, self._varlen, scaling=scaling, window=window, sinks_H=sinks_H)
         kernels = kernels_for(q_NHD, "attention") if sinks_H is None else None
         if kernels is not None:
             return CausalAttention.apply(  # type: ignore[no-any-return, no-untyped-call]
@@ -54,7 +56,8 @@ class PackedLayout:
 
     @cached_property
     def _varlen(self) -> VarlenLengths:
-        return VarlenLengths(self._starts.to(self._device, torch.int32), max(self._lengths))
+        starts_S1 = np.array([0, *itertools.accumulate(self._lengths)], np.int32)
+        return VarlenLengths(upload(starts_S1, self._device), max(self._lengths))
 
     @cached_property
     def _groups(self) -> list[Group]:
