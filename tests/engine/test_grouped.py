@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cookhouse.engine import TorchEngine, grouped, head
+from cookhouse.engine import TorchEngine, adapter_stack, grouped, head
+from cookhouse.engine.adapter_stack import AdapterStack, can_group, max_slots
 from cookhouse.engine.attention import PackedLayout
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.expert_plan import GroupedPlan, Pairs, Projection
-from cookhouse.engine.grouped import AdapterStack, Groups, arrange, can_group, max_slots
+from cookhouse.engine.grouped import Groups, Panels, arrange
 from cookhouse.engine.lora import AdapterLayout, Adapters, LoraLinear, LoraSite, Routing, Segment, Segments, Weights
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
@@ -67,11 +68,15 @@ def _assert_same(got: list[Tensor], want: list[Tensor], tolerance: float) -> Non
 @pytest.mark.parametrize("name", ["x", "y"])
 # Sums are added in another order; in bf16 the scaled B, and what is added to a row, are rounded once more as well.
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1e-2)])
-def test_groups_equal_one_segment_after_the_other(name: str, dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize(("most", "kind"), [(1023, Groups), (3, Panels)])
+def test_groups_equal_one_segment_after_the_other(
+    name: str, dtype: torch.dtype, tolerance: float, most: int, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Would catch rows in a neighbor's slot, a gap that is adapted, padding in a gradient, and a scaling left out."""
+    monkeypatch.setattr(adapter_stack, "_MAX_GROUPS", most)
     segments = _segments(dtype)
     groups = arrange(segments, NUM_ROWS, PLAIN, CPU)
-    assert isinstance(groups, Groups)
+    assert isinstance(groups, kind)
     _assert_same(_run(groups, name, dtype), _run(Segments(segments), name, dtype), tolerance)
     rows_C = torch.tensor([1, 2, 8, 19, 22, 29, 32])
     part = (torch.randn(len(rows_C), 24).to(dtype), torch.zeros(2, len(rows_C), 40, dtype=dtype))
@@ -139,7 +144,8 @@ def test_passes_that_gain_nothing_are_not_grouped() -> None:
     assert isinstance(arrange([one], one.stop, PLAIN, CPU), Segments)
     assert isinstance(arrange([one], one.stop + 1, PLAIN, CPU), Groups)
     assert isinstance(arrange([], NUM_ROWS, PLAIN, CPU), Segments)
-    assert isinstance(arrange(segments, NUM_ROWS, [*PLAIN, experts], CPU), Segments)
+    many = replace(experts, num_experts=512)
+    assert isinstance(arrange(segments, NUM_ROWS, [*PLAIN, many], CPU), Segments)
     assert not can_group(PLAIN, CPU, torch.bfloat16)
 
 
@@ -223,12 +229,18 @@ def test_a_pass_over_a_stack_reads_nothing_back(folder: str, monkeypatch: pytest
         expected = base.hidden(tokens_N, positions_N, layout, segments)
         logits = base.head.logits(expected, segments)
         base.routing.is_grouped = True
+        monkeypatch.setattr(adapter_stack, "_MAX_GROUPS", 3 * max(site.num_experts or 1 for site in base.sites))
+        panels = base.arrange(segments, 10)
+        assert isinstance(panels, Panels)
+        found: list[Tensor] = []
         for name in ("tolist", "item", "cpu", "numpy", "__bool__", "__int__", "__float__"):
             monkeypatch.setattr(Tensor, name, None)
-        with _NoReads():  # type: ignore[no-untyped-call]
-            got = base.hidden(tokens_N, positions_N, layout, groups), base.head.logits(expected, groups)
+        for adapters in (groups, panels):
+            with _NoReads():  # type: ignore[no-untyped-call]
+                found.append(base.hidden(tokens_N, positions_N, layout, adapters))
+                found.append(base.head.logits(expected, adapters))
         monkeypatch.undo()
-    _assert_same(list(got), [expected, logits], 1e-5)
+    _assert_same(found, [expected, logits, expected, logits], 1e-5)
 
 
 @pytest.mark.parametrize("rank", [1, 4, 8, 32, 33])
@@ -259,7 +271,7 @@ def test_a_gpu_takes_the_layouts(rank: int, is_transposed: bool, monkeypatch: py
     weight = torch.empty((4, 24, 80) if is_transposed else (4, 80, 24), device=meta, dtype=dtype)
     bias_EO = torch.empty(4, 80, device=meta, dtype=dtype)
     projection = Projection(weight.mT if is_transposed else weight, bias_EO, gates)
-    y_SO = GroupedPlan.of(pairs, groups).product(pairs.spread(x_NI), projection)
+    y_SO = GroupedPlan.of(pairs, [groups]).product(pairs.spread(x_NI), projection)
     y_SO.sum().backward()  # type: ignore[no-untyped-call]
 
 

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from transformers import GenerationConfig
 
 from cookhouse.engine.activations import Activations
+from cookhouse.engine.adapter_stack import can_group
 from cookhouse.engine.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.attention import AttentionLayout, AttentionShapes, PackedLayout
 from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.fused import fuse
-from cookhouse.engine.grouped import arrange, can_group
+from cookhouse.engine.grouped import arrange
 from cookhouse.engine.head import Head
 from cookhouse.engine.lora import AdapterLayout, Adapters, Routing, Segment, Segments
 from cookhouse.engine.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer

@@ -107,20 +107,19 @@ class GroupedPlan:
     experts_S: Tensor
     ends_E: Tensor
     """Where the pairs of each expert end, int32."""
-    ends_G: Tensor
-    """Where those of each slot do, within each expert."""
-    groups: Groups | None
+    panels: Sequence[tuple[Groups, Tensor]]
+    """Adapters, and where the pairs of each slot end within each expert (G,), int32."""
 
     @classmethod
-    def of(cls, pairs: Pairs, groups: Groups | None) -> "GroupedPlan":
-        """A plan for the pairs of a pass whose adapters are these, or none."""
+    def of(cls, pairs: Pairs, panels: Sequence[Groups]) -> "GroupedPlan":
+        """A plan for the pairs of a pass with these adapters."""
         experts_E = torch.arange(pairs.num_experts, device=pairs.experts_S.device)
-        ends_E = ends_G = torch.searchsorted(pairs.experts_S, experts_E, right=True, out_int32=True)
-        if groups is not None:
-            # Keys ascend: a slot's rows are neighbors, and so are its pairs within an expert.
-            wanted = experts_E.unsqueeze(1) * pairs.num_rows + groups.ends_K
-            ends_G = torch.searchsorted(pairs.keys(), wanted.flatten(), out_int32=True)
-        return cls(pairs.experts_S, ends_E, ends_G, groups)
+        ends_E = torch.searchsorted(pairs.experts_S, experts_E, right=True, out_int32=True)
+        # Keys ascend: a slot's rows are neighbors, and so are its pairs within an expert.
+        firsts_E1 = (experts_E * pairs.num_rows).unsqueeze(1)
+        wanted = [(firsts_E1 + groups.ends_K).flatten() for groups in panels]
+        ends = [torch.searchsorted(pairs.keys(), wanted_G, out_int32=True) for wanted_G in wanted]
+        return cls(pairs.experts_S, ends_E, list(zip(panels, ends, strict=True)))
 
     def product(self, x_SI: Tensor, projection: Projection) -> Tensor:
         """See `ExpertPlan`."""
@@ -129,9 +128,11 @@ class GroupedPlan:
 
     def adapters(self, projection: Projection) -> list[tuple[slice, GroupedProduct]]:
         """The adapters of each site, with its features out."""
-        if self.groups is None:
-            return []
-        found = ((site.rows, self.groups.at_groups(site.name, self.ends_G)) for site in projection.sites)
+        found = [
+            (site.rows, groups.at_groups(site.name, ends_G))
+            for site in projection.sites
+            for groups, ends_G in self.panels
+        ]
         return [(rows, product) for rows, product in found if product is not None]
 
 

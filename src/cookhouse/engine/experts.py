@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from cookhouse.engine.expert_plan import ExpertPlan, GroupedPlan, LoopPlan, Pairs, Projection
-from cookhouse.engine.grouped import Groups
+from cookhouse.engine.grouped import Groups, Panels
 from cookhouse.engine.lora import LoraSite, Routing
 
 
@@ -52,12 +52,12 @@ class LoraExperts(nn.Module):
 
     def _plan(self, pairs: Pairs) -> ExpertPlan:
         adapters = self._routing.adapters
-        if isinstance(adapters, Groups):
-            return GroupedPlan.of(pairs, adapters)
+        if isinstance(adapters, Groups | Panels):
+            return GroupedPlan.of(pairs, adapters.panels)
         covered = {site.name for site in self.sites}
         segments = [segment for segment in adapters.segments if not covered.isdisjoint(segment.weights.views)]
         if self._routing.is_grouped and not segments:
-            return GroupedPlan.of(pairs, None)
+            return GroupedPlan.of(pairs, ())
         return LoopPlan.of(pairs, segments)
 
 
