@@ -162,9 +162,9 @@ def _draw_filtered(rows: _Rows, choices: Sequence[Choice]) -> Tensor:
     tokens_R, holds_R = _draw_ranked(rows, min(vocab_size, widest))
     if all(is_short):
         return tokens_R
-    rest_R = (~holds_R).nonzero().squeeze(1)
-    rest = rest_R.tolist()
+    rest = [row for row, holds in enumerate(holds_R.tolist()) if not holds]
     if rest:
+        rest_R = upload(np.array(rest), tokens_R.device)
         tokens_R[rest_R] = _draw_ranked(rows.take(rest_R), max(limits[row] for row in rest))[0]
     return tokens_R
 
