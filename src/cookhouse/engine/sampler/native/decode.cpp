@@ -58,7 +58,6 @@ struct Lora {
 
 struct Batch {
     int64_t num_rows;
-    int64_t is_decoding;       // every row is of another sequence
     const int64_t* tokens;     // (N)
     const int64_t* positions;  // (N)
     const float* cos;          // (N, D)
@@ -79,6 +78,7 @@ namespace {
 
 constexpr int64_t kRowsPerThread = 4;
 constexpr int64_t kProductsPerThread = 4000000;
+constexpr int64_t kUnevenness = 6;    // a thread may have this part of its share more than its share
 constexpr int64_t kRowsAtOnce = 128;  // their activations stay in a core's cache
 
 inline void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y) {
@@ -311,13 +311,30 @@ struct Part {
 // The rows [start, stop), so many at a time that what is computed of them stays in cache.
 template <typename W>
 void run(const Model& model, const Batch& batch, int64_t start, int64_t stop, int threads) {
-    for (int64_t first = start; first < stop; first += kRowsAtOnce) {
-        Part part(batch, model, first, std::min(first + kRowsAtOnce, stop));
+    int64_t rows = stop - start, parts = (rows + kRowsAtOnce - 1) / kRowsAtOnce;
+    for (int64_t p = 0; p < parts; ++p) {
+        Part part(batch, model, start + rows * p / parts, start + rows * (p + 1) / parts);
         Step<W>(model, part.batch).run(threads);
     }
 }
 
-// Few rows share every product among the threads. Many that decode are split among them, so that none waits for another.
+// Bounds of the rows that each thread computes alone, whole sequences; none if some would be left with much more than others.
+std::vector<int64_t> shares(const Batch& batch, int threads) {
+    int64_t rows = batch.num_rows;
+    std::vector<int64_t> bounds{0};
+    auto is_bound = [&](int64_t r) { return r <= 0 || r >= rows || batch.first_block[r] != batch.first_block[r - 1]; };
+    for (int t = 1; t <= threads; ++t) {
+        int64_t wanted = rows * t / threads, away = 0;
+        while (!is_bound(wanted - away) && !is_bound(wanted + away)) ++away;
+        bounds.push_back(std::max(bounds.back(), is_bound(wanted - away) ? wanted - away : wanted + away));
+        int64_t most = rows / threads + rows / threads / kUnevenness;
+        if (bounds[t] - bounds[t - 1] > std::max(most, rows / threads + 1)) return {};
+    }
+    return bounds;
+}
+
+// Few rows, or those of few sequences, share every product among the threads. Many are split among them, so that none
+// waits for another.
 template <typename W>
 void run(const Model& model, const Batch& batch) {
     // A thread more must save more than waiting for it costs.
@@ -325,12 +342,11 @@ void run(const Model& model, const Batch& batch) {
     for (int64_t l = 0; l < model.num_layers; ++l)
         for (const Linear* p = &model.layers[l].q; p <= &model.layers[l].down; ++p) products += batch.num_rows * p->out * p->in;
     int threads = int(std::min<int64_t>(omp_get_max_threads(), 1 + products / kProductsPerThread));
-    if (threads == 1 || !batch.is_decoding || batch.num_rows < kRowsPerThread * threads) {
-        run<W>(model, batch, 0, batch.num_rows, threads);
-        return;
-    }
+    std::vector<int64_t> bounds;
+    if (threads > 1 && batch.num_rows >= kRowsPerThread * threads) bounds = shares(batch, threads);
+    if (bounds.empty()) return run<W>(model, batch, 0, batch.num_rows, threads);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int t = 0; t < threads; ++t) run<W>(model, batch, batch.num_rows * t / threads, batch.num_rows * (t + 1) / threads, 1);
+    for (int t = 0; t < threads; ++t) run<W>(model, batch, bounds[t], bounds[t + 1], 1);
 }
 
 }  // namespace

@@ -68,7 +68,6 @@ class _Lora(Structure):
 class _Batch(Structure):
     _fields_ = (
         ("num_rows", c_int64),
-        ("is_decoding", c_int64),
         *((name, c_void_p) for name in ("tokens", "positions", "cos", "sin", "blocks", "first_block")),
         ("num_segments", c_int64),
         ("segment_starts", c_void_p),
@@ -149,7 +148,6 @@ class DecodeKernel:
         starts, loras = self._segments(num_rows, segments)
         batch = _Batch(
             num_rows=num_rows,
-            is_decoding=num_rows == len(pieces),
             tokens=tokens_N.data_ptr(),
             positions=positions_N.data_ptr(),
             cos=cos_ND.data_ptr(),

@@ -164,20 +164,26 @@ inline void packed_panel(const float* x, int64_t in, const float* w, float* y, i
     for (int r = 0; r < MR; ++r) finish((const float*)acc[r], NP * kLanes, y + r * out, column);
 }
 
-template <int NP>
-inline void packed_panels(const float* x, int64_t rows, int64_t in, const float* w, float* y, int64_t out, int64_t column, Finish finish) {
-    int64_t r = 0;
-    for (; r + 12 <= rows; r += 12) packed_panel<12, NP>(x + r * in, in, w, y + r * out, out, column, finish);
-    for (; r + 4 <= rows; r += 4) packed_panel<4, NP>(x + r * in, in, w, y + r * out, out, column, finish);
-    for (; r < rows; ++r) packed_panel<1, NP>(x + r * in, in, w, y + r * out, out, column, finish);
+typedef std::make_integer_sequence<int, 12> PanelRows;  // sums of more do not fit the registers
+
+// Rows go through the panels in parts as equal as can be: few rows at a time wait for the sums of the last feature.
+template <int NP, int... MR>
+inline void packed_panels(const float* x, int64_t rows, int64_t in, const float* w, float* y, int64_t out, int64_t column, Finish finish, std::integer_sequence<int, MR...>) {
+    constexpr decltype(&packed_panel<1, NP>) panels[] = {packed_panel<MR + 1, NP>...};
+    constexpr int64_t kMost = sizeof...(MR);
+    int64_t parts = (rows + kMost - 1) / kMost;
+    for (int64_t p = 0, r = 0, next; p < parts; ++p, r = next) {
+        next = rows * (p + 1) / parts;
+        panels[next - r - 1](x + r * in, in, w, y + r * out, out, column, finish);
+    }
 }
 
 // As `matmul`, of weights packed as (O / 16, I, 16).
 inline void packed_matmul(const float* x, int64_t rows, int64_t in, const float* w, int64_t out, float* y, Finish finish) {
 #pragma omp for schedule(static)
     for (int64_t column = 0; column < out; column += 2 * kLanes)
-        if (out - column > kLanes) packed_panels<2>(x, rows, in, w, y, out, column, finish);
-        else packed_panels<1>(x, rows, in, w, y, out, column, finish);
+        if (out - column > kLanes) packed_panels<2>(x, rows, in, w, y, out, column, finish, PanelRows());
+        else packed_panels<1>(x, rows, in, w, y, out, column, finish, PanelRows());
 }
 
 // y (rows, O) from x (rows, I) · w (O, I)ᵀ. Called inside a parallel region; ends in a barrier.
