@@ -1,0 +1,49 @@
+"""Chunks of logits: how large they are, and that finding them does not wait for the device."""
+
+import pytest
+import torch
+from torch import nn
+
+from cookhouse.engine import head
+from cookhouse.engine.head import Head, Targets
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("device", "free", "expected"),
+    [("cpu", 0, 64), ("cuda", 2**37, 1024), ("cuda", 5 * 2**30, 512), ("cuda", 2**20, 64)],
+)
+def test_a_chunk_has_a_size_of_few(monkeypatch: pytest.MonkeyPatch, device: str, free: int, expected: int) -> None:
+    """Would catch chunks that leave a GPU idle or run it out of memory, or of a size of their own in every pass."""
+    monkeypatch.setattr(head, "free_bytes", lambda _: free)
+    assert head._chunk_bytes(torch.device(device)) == expected * MIB
+
+
+@pytest.mark.parametrize("rows_per_chunk", [1, 2, 3, 100])
+def test_chunks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, rows_per_chunk: int) -> None:
+    """Would catch targets that a chunk's bounds send to another row, or drop: some rows have several, others none."""
+    torch.manual_seed(0)
+    output = Head(nn.Linear(6, 20).requires_grad_(False), "lm_head")
+    rows_M = torch.tensor([0, 0, 0, 3, 4, 4, 7])
+    targets = Targets(rows_M, torch.tensor([1, 2, 3, 0, 19, 5, 7]))
+    dlogprobs_M = torch.tensor([0.5, 0.0, -1.0, 0.0, 2.0, 1.0, 3.0])
+    hidden_NH = torch.randn(9, 6, requires_grad=True)
+    logprobs_NV = torch.log_softmax(hidden_NH @ output.projection.weight.T + output.projection.bias, -1)
+    expected_M = logprobs_NV[rows_M, targets.tokens_M]
+    (gradient_NH,) = torch.autograd.grad(expected_M, hidden_NH, dlogprobs_M)
+    monkeypatch.setattr(head, "_CPU_BYTES", 4 * 20 * rows_per_chunk)
+    torch.testing.assert_close(output.logprobs(hidden_NH.detach(), targets, ()), expected_M.detach())
+    torch.testing.assert_close(output.backward(hidden_NH.detach(), targets, dlogprobs_M, ()), gradient_NH)
+
+
+def test_chunks_are_found_without_the_device() -> None:
+    """Would catch a host read for each chunk: what has no memory cannot be read at all."""
+    meta = torch.device("meta")
+    output = Head(nn.Linear(8, 2**20, device=meta), "lm_head")  # sixteen rows to a chunk
+    rows = torch.arange(100)
+    targets = Targets(rows, torch.empty(100, dtype=torch.int64, device=meta))
+    hidden_NH = torch.empty(100, 8, device=meta)
+    assert output.logprobs(hidden_NH, targets, ()).shape == (100,)
+    ranked, tokens = output.topk_logprobs(hidden_NH, rows, 3, ())
+    assert ranked.shape == tokens.shape == (100, 3)
