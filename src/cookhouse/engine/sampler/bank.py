@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from cookhouse.engine.adapter_stack import AdapterStack, max_slots
 from cookhouse.engine.base_model import BaseModel
-from cookhouse.engine.grouped import AdapterStack, Groups, max_slots
+from cookhouse.engine.grouped import Groups
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.upload import upload
-
-_FEWEST_SLOTS = 4
 
 
 class AdapterBank:
@@ -44,12 +43,14 @@ class AdapterBank:
         return len(weights) < stack.num_slots and max(w.layout.spec.rank for w in weights) <= stack.rank
 
     def grow(self, weights: Sequence[Weights]) -> None:
-        """Make a stack for these weights and about as many more, of no lower rank than the last one."""
+        """Make a stack for these weights, no smaller than the last one. Numbers of slots and ranks are powers of two,
+        so that few stacks follow each other and none takes more than twice the memory that is needed.
+        """
         num_slots, rank = len(weights) + 1, max(w.layout.spec.rank for w in weights)
         if self.groups is not None:
             num_slots = max(num_slots, self.groups.stack.num_slots)
             rank = max(rank, self.groups.stack.rank)
-        num_slots = min(max(_FEWEST_SLOTS, _power_of_two(num_slots)), self._max_slots)
+        num_slots = min(_power_of_two(num_slots), self._max_slots)
         device = self._base.device
         # The old stack goes before the next one comes.
         self.groups, self._serials = None, np.zeros(1, np.int64)
