@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
+from cookhouse.engine.upload import upload
 from cookhouse.errors import InputError, UnknownNameError
 
 
@@ -207,12 +208,10 @@ def loss_inputs(request: ForwardBackward, data_D: Sequence[TrainingDatum], devic
             else datum.loss_fn_inputs[key]
             for datum, shape in zip(data_D, shapes, strict=True)
         ]
-        values[key] = torch.from_numpy(np.concatenate([array.reshape(-1).astype(np.float32) for array in arrays])).to(
-            device
-        )
+        values[key] = upload(np.concatenate([array.reshape(-1).astype(np.float32) for array in arrays]), device)
     sizes = [int(np.prod(shape)) for shape in shapes]
     return LossInputs(
         values=values,
         config={**loss.config, **{key: float(value) for key, value in request.loss_fn_config.items()}},
-        datum_M=torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)).to(device),
+        datum_M=upload(np.repeat(np.arange(len(sizes)), sizes), device),
     )
