@@ -44,7 +44,9 @@ def tiling_for(dtype: torch.dtype, key_dim: int, group: int, *, is_decoding: boo
     is_wide = key_dim > 128
     least_rows = max(16, triton.next_power_of_2(group))
     if dtype == torch.float32:
-        return Tiling(rows=least_rows, keys=32, num_warps=4, num_stages=1 if is_wide else 2)
+        # Without tensor cores larger tiles need more registers than there are.
+        rows = least_rows if is_decoding or is_wide else max(32, least_rows)
+        return Tiling(rows=rows, keys=32, num_warps=8, num_stages=2)
     keys, num_stages = 32 if is_wide else 64, 3 if key_dim <= 192 else 2
     if is_decoding:
         return Tiling(rows=least_rows, keys=keys, num_warps=4, num_stages=num_stages)
