@@ -34,18 +34,17 @@ class KeyValueCache:
     def __init__(
         self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        size = ((num_blocks + 1) * block_size, shape.num_kv_heads)
-        layers = range(shape.num_layers)
+        size = (shape.num_layers, (num_blocks + 1) * block_size, shape.num_kv_heads)
         self.block_size = block_size
         self.scratch_block = num_blocks
-        self.keys = [torch.empty(*size, shape.key_dim, device=device, dtype=dtype) for _ in layers]
-        self.values = [torch.empty(*size, shape.value_dim, device=device, dtype=dtype) for _ in layers]
+        self._layers = [torch.empty(*size, dim, device=device, dtype=dtype) for dim in (shape.key_dim, shape.value_dim)]
+        self.keys, self.values = (tensor.unbind() for tensor in self._layers)
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block in every layer."""
         size = self.block_size
-        for tensor in (*self.keys, *self.values):
-            tensor[target * size : (target + 1) * size] = tensor[source * size : (source + 1) * size]
+        for tensor in self._layers:
+            tensor[:, target * size : (target + 1) * size] = tensor[:, source * size : (source + 1) * size]
 
     def slots(self, blocks: Sequence[int], num_positions: int) -> Tensor:
         """Slots of a sequence's first positions."""
