@@ -148,6 +148,11 @@ class _Bench:
         return outputs
 
 
+@pytest.fixture(autouse=True)
+def capture_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cookhouse.engine.sampler.graph._USES_BEFORE_CAPTURE", 0)
+
+
 @pytest.fixture
 def bench(qwen3_folder: str) -> _Bench:
     return _Bench(qwen3_folder)
@@ -187,6 +192,20 @@ def test_captured_steps_sample_what_torch_samples(bench: _Bench) -> None:
     _assert_same(bench.sample(*waves), expected)
     assert recorder.num_replays > 15
     assert recorder.num_captures < 8
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_only_shapes_that_come_up_again_are_captured(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a capture for every size that a batch shrinks through, and steps left out until then."""
+    monkeypatch.setattr("cookhouse.engine.sampler.graph._USES_BEFORE_CAPTURE", 4)
+    wave = [bench.ask("a", "s0", max_tokens=12), bench.ask("b", None, max_tokens=4)]
+    bench.use(None)
+    expected = bench.sample(wave)
+    recorder = _Recorder()
+    bench.use(recorder)
+    _assert_same(bench.sample(wave), expected)
+    # Of two rows there are 3 steps, of one row 8.
+    assert (recorder.num_captures, recorder.num_replays) == (1, 4)
 
 
 @pytest.mark.usefixtures("plain_attention")
@@ -247,7 +266,7 @@ def test_published_weights_are_seen_and_a_thousand_snapshots_leave_nothing_behin
         else:
             weights = published[-1]()
             assert weights is not None
-            runner._graphs._prepare([weights])
+            runner._graphs._seat([weights])
         seen.add(tuple(sequence.logprobs_T))
     bench.use(None)
     (expected,) = bench.sample([bench.ask("r", "s0", max_tokens=3)])["r"].sequences

@@ -1,12 +1,13 @@
 """Decoding steps as captured graphs: one launch for a whole step of the model.
 
-Graphs are captured when a step of their shape comes up first. A step has its rows and its tables of blocks padded to
-the next size of few, so that a handful of graphs serve whatever is running.
+A step has its rows and its tables of blocks padded to the next size of few, so that a handful of graphs serve whatever
+is running; one is captured when its shape has come up a few times.
 
 Legend: N rows of a step (one for each sequence), M blocks of a table, V vocabulary.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +27,10 @@ from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.upload import upload
 
 _logger = logging.getLogger(__name__)
+_USES_BEFORE_CAPTURE = 4
+"""A capture takes about as long as so many steps without one, so that a shape that is rare is not worth it: as those
+are that a batch passes through on its way to the next size, in the sampler of a snapshot that soon has a successor.
+"""
 _SIZES_PER_DOUBLING = 4
 """Numbers of rows: from 64 on the padding is a fifth at most, and captures stay few."""
 _FEWEST_BLOCKS = 128
@@ -73,6 +78,7 @@ class DecodeGraphs:
         self._can_capture = True
         self._bank = AdapterBank(base)
         self._graphs: dict[_Shape, Step] = {}
+        self._num_uses: Counter[_Shape] = Counter()
         self._max_rows = max_rows
         num_positions = min(base.info.max_context_tokens, cache.scratch_block * cache.block_size)
         self._max_blocks = -(-num_positions // cache.block_size)
@@ -99,14 +105,13 @@ class DecodeGraphs:
         self._write(pieces, shape)
         try:
             if adapters:
-                self._prepare(adapters)
+                self._seat(adapters)
                 self._bank.route(serials, shape.num_rows)
-            if shape not in self._graphs:
-                self._graphs[shape] = self._capture(self._step(shape))
+            step = self._graphs.get(shape) or self._find_step(shape)
         except RuntimeError as error:
             self._give_up(error)
             return None
-        self._graphs[shape]()
+        step()
         return self._logits[: len(pieces)].float()
 
     def _shape(self, pieces: Sequence[Piece], *, is_adapted: bool) -> _Shape:
@@ -125,13 +130,22 @@ class DecodeGraphs:
         for buffer, array in ((self._longs, longs_3N.reshape(-1)), (self._ints, ints)):
             buffer[: len(array)].copy_(upload(array, buffer.device))
 
-    def _prepare(self, adapters: Sequence[Weights]) -> None:
+    def _seat(self, adapters: Sequence[Weights]) -> None:
         """Have the bank hold these adapters."""
         if not self._bank.fits(adapters):
             # They point into the stack that the bank is about to replace.
             self._graphs = {shape: graph for shape, graph in self._graphs.items() if not shape.is_adapted}
             self._bank.grow(adapters)
         self._bank.hold(adapters)
+
+    def _find_step(self, shape: _Shape) -> Step:
+        """The step of a shape that has no graph: as it is, or captured if it is worth that by now."""
+        step = self._step(shape)
+        self._num_uses[shape] += 1
+        if self._num_uses[shape] <= _USES_BEFORE_CAPTURE:
+            return step
+        self._graphs[shape] = self._capture(step)
+        return self._graphs[shape]
 
     def _step(self, shape: _Shape) -> Step:
         num_rows, num_blocks = shape.num_rows, shape.num_blocks
