@@ -8,20 +8,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModelForCausalLM
 
-from cookhouse.engine import TorchEngine, adapter_stack, grouped, head
+from cookhouse.engine import TorchEngine, adapter_stack, base_model, grouped, head
 from cookhouse.engine.adapter_stack import AdapterStack, can_group, max_slots
-from cookhouse.engine.attention import PackedLayout
+from cookhouse.engine.attention import NAME, PackedLayout
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.expert_plan import GroupedPlan, Pairs, Projection
 from cookhouse.engine.grouped import Groups, Panels, arrange
+from cookhouse.engine.head import Targets
 from cookhouse.engine.lora import AdapterLayout, Adapters, LoraLinear, LoraSite, Routing, Segment, Segments, Weights
 from tests.engine.conftest import random_datums
-from tests.engine.families import save_family
+from tests.engine.families import FAMILIES, save_family
 
 CPU = torch.device("cpu")
 NUM_ROWS = 33
+ALIGNED = {"deepseek_v3": {"kv_lora_rank": 24}}
+"""Changes by which the families have no size that a GPU's grouped products refuse."""
 PLAIN = (
     LoraSite(name="x", part="mlp", in_features=24, out_features=40),
     LoraSite(name="y", part="attn", in_features=24, out_features=40),
@@ -275,6 +279,47 @@ def test_a_gpu_takes_the_layouts(rank: int, is_transposed: bool, monkeypatch: py
     y_SO.sum().backward()  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.parametrize("num_recomputed", [0, 2])
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_moe", "deepseek_v3", "gpt_oss"])
+def test_a_training_pass_takes_them_and_reads_once(
+    family: str, num_recomputed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch what a layer hands to a product otherwise than above, a tensor left on the host, and any host read
+    but that of which gradients are zero: what has no memory cannot be read.
+    """
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(base_model, "can_group", lambda *_: True)
+    meta, config = torch.device("meta"), FAMILIES[family]()
+    for name, value in ALIGNED.get(family, {}).items():
+        setattr(config, name, value)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=NAME)
+    base = BaseModel(family, model.to(meta), None, meta)
+    monkeypatch.setattr(base.activations, "plan", lambda *_: num_recomputed)
+    segments = []
+    for start, rank in ((0, 4), (10, 31), (20, 8)):
+        layout = base.adapter_layout(LoraSpec(rank=rank))
+        weights = Weights(layout, torch.empty(layout.num_parameters, device=meta, dtype=torch.bfloat16))
+        gradient = layout.views(torch.empty(layout.num_parameters, device=meta))
+        segments.append(Segment(start=start, stop=start + 10, weights=weights, gradient=gradient))
+    adapters = base.arrange(segments, 30)
+    assert isinstance(adapters, Groups)
+    zeros_N = torch.zeros(30, dtype=torch.int64, device=meta)
+    hidden_NH = base.hidden(zeros_N, zeros_N, PackedLayout([10, 10, 10], meta), adapters)
+    targets = Targets(torch.arange(30), zeros_N)
+    base.head.logprobs(hidden_NH.detach(), targets, adapters)
+    reads: list[Tensor] = []
+
+    def read(is_used_M: Tensor) -> Tensor:
+        reads.append(is_used_M)
+        return torch.arange(30) % 3 == 0
+
+    monkeypatch.setattr(Tensor, "cpu", read)
+    dhidden_NH = base.head.backward(hidden_NH.detach(), targets, torch.empty(30, device=meta), adapters)
+    with base.routing.use(adapters):
+        torch.autograd.backward(hidden_NH, dhidden_NH)
+    assert len(reads) == 1
+
+
 def test_a_gpu_refuses_what_is_not_aligned() -> None:
     """Would catch rules of torch that have changed, under which the sizes that are kept out could be let in."""
     a, b = (torch.empty(shape, device="meta", dtype=torch.bfloat16) for shape in ((9, 20), (2, 8, 20)))
@@ -296,7 +341,9 @@ def test_groups_equal_segments_on_a_gpu(name: str) -> None:
 @pytest.mark.gpu
 def test_grouped_training_on_a_gpu_equals_the_loop(folder: str) -> None:
     """Would catch a pass that a GPU computes otherwise when it is grouped, or not twice the same."""
-    plain, engine = (_engine(folder, "bfloat16", is_grouped=is_grouped, device="cuda") for is_grouped in (False, True))
+    plain, engine = (
+        _engine(folder, "cuda", "bfloat16", is_grouped=is_grouped, device="cuda") for is_grouped in (False, True)
+    )
     first, again, expected = _train(engine, *"abc"), _train(engine, *"abc"), _train(plain, *"abc")
     for model_id, (logprobs, gradient) in first.items():
         assert torch.equal(gradient, again[model_id][1])
