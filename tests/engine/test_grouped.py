@@ -155,7 +155,7 @@ def test_passes_that_gain_nothing_are_not_grouped() -> None:
 
 @pytest.fixture(scope="module", params=["qwen3", "qwen3_moe", "deepseek_v3", "gpt_oss"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return save_family(tmp_path_factory.mktemp(request.param), request.param)
+    return save_family(tmp_path_factory.mktemp(request.param), request.param, **ALIGNED.get(request.param, {}))
 
 
 def _engine(folder: str, precision: str = "float32", *, is_grouped: bool, device: str = "cpu") -> TorchEngine:
@@ -341,9 +341,7 @@ def test_groups_equal_segments_on_a_gpu(name: str) -> None:
 @pytest.mark.gpu
 def test_grouped_training_on_a_gpu_equals_the_loop(folder: str) -> None:
     """Would catch a pass that a GPU computes otherwise when it is grouped, or not twice the same."""
-    plain, engine = (
-        _engine(folder, "cuda", "bfloat16", is_grouped=is_grouped, device="cuda") for is_grouped in (False, True)
-    )
+    plain, engine = (_engine(folder, "bfloat16", is_grouped=is_grouped, device="cuda") for is_grouped in (False, True))
     first, again, expected = _train(engine, *"abc"), _train(engine, *"abc"), _train(plain, *"abc")
     for model_id, (logprobs, gradient) in first.items():
         assert torch.equal(gradient, again[model_id][1])
