@@ -1,4 +1,6 @@
-"""Catches a layer on the matrix unit that computes something else than its definition, at any shape of its segments."""
+"""Catches what the matrix unit computes otherwise than its definition says, at shapes that are no whole blocks."""
+
+import itertools
 
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import Tensor
 from cookhouse.engine import tiled
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.lora import AdapterLayout, LoraSite, Segment, SiteAdapters, Weights
+from cookhouse.engine.native import CausalAttention, cpu_kernels
 from cookhouse.engine.tiled import TiledProduct, tiles_for
 from tests.engine.numerics import assert_same, random
 
@@ -78,3 +81,22 @@ def test_segments_do_not_depend_on_their_company() -> None:
     assert together[1].gradient is not None
     assert alone[1].gradient is not None
     assert all(map(torch.equal, together[1].gradient["x"], alone[1].gradient["x"]))
+
+
+@pytest.mark.parametrize("window", [None, 5, 40])
+@pytest.mark.parametrize(("key_dim", "value_dim"), [(32, 32), (64, 96)])
+def test_attention(key_dim: int, value_dim: int, window: int | None) -> None:
+    """Sequences that are no whole blocks, against the kernel that computes in fp32."""
+    lengths = [1, 31, 32, 33, 100]
+    starts, rows = torch.tensor([0, *itertools.accumulate(lengths)]), sum(lengths)
+    shapes = [(rows, 6, key_dim), (rows, 3, key_dim), (rows, 3, value_dim)]
+    inputs = [random(*shape, dtype=BF16, seed=seed) for seed, shape in enumerate(shapes)]
+    dout = random(rows, 6, value_dim, dtype=BF16, seed=3)
+
+    def run(dtype: torch.dtype) -> list[Tensor]:
+        leaves = [x.to(dtype).requires_grad_() for x in inputs]
+        out = CausalAttention.apply(*leaves, starts, 0.3, window, cpu_kernels())  # type: ignore[no-untyped-call]
+        return [out, *torch.autograd.grad(out, leaves, dout.to(dtype))]
+
+    for got, want in zip(run(BF16), run(torch.float32), strict=True):
+        assert_same(got, want.double(), BF16)

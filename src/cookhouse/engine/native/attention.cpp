@@ -3,17 +3,7 @@
 // Legend: N packed positions, H query heads, K key-value heads, G query heads per key-value head. Within a block of
 // positions the rows are position-major: (position, G).
 
-#include "lanes.h"
-
-extern "C" {
-
-struct Attention {
-    int64_t num_sequences, num_heads, num_kv_heads, key_dim, value_dim;
-    int64_t window;          // latest keys that a query sees; 0: all
-    const int64_t* starts;   // (sequences + 1): first position of each, and the end
-    float scaling;
-};
-}
+#include "attention_tiles.h"
 
 namespace {
 
@@ -146,14 +136,27 @@ void each_task(const Attention& shape, F f) {
 
 }  // namespace
 
-#define EXPORT(T, SUFFIX)                                                                                                             \
-    extern "C" void attention_##SUFFIX(const Attention* shape, const T* q, const T* k, const T* v, T* out, float* sums) {             \
-        each_task(*shape, [&](int64_t i) { Task<T>(*shape, i).forward(q, k, v, out, sums); });                                        \
-    }                                                                                                                                 \
-    extern "C" void attention_backward_##SUFFIX(const Attention* shape, const T* q, const T* k, const T* v, const float* sums,        \
-                                                const T* dout, T* dq, T* dk, T* dv) {                                                 \
-        each_task(*shape, [&](int64_t i) { Task<T>(*shape, i).backward(q, k, v, sums, dout, dq, dk, dv); });                          \
-    }
+extern "C" void attention_fp32(const Attention* shape, const float* q, const float* k, const float* v, float* out, float* sums) {
+    each_task(*shape, [&](int64_t i) { Task<float>(*shape, i).forward(q, k, v, out, sums); });
+}
 
-EXPORT(float, fp32)
-EXPORT(bf16, bf16)
+extern "C" void attention_backward_fp32(const Attention* shape, const float* q, const float* k, const float* v, const float* sums,
+                                        const float* dout, float* dq, float* dk, float* dv) {
+    each_task(*shape, [&](int64_t i) { Task<float>(*shape, i).backward(q, k, v, sums, dout, dq, dk, dv); });
+}
+
+extern "C" void attention_bf16(const Attention* shape, const bf16* q, const bf16* k, const bf16* v, bf16* out, float* sums) {
+#ifdef HAS_TILES
+    if (TileTask::fits(*shape)) return each_task(*shape, [&](int64_t i) { TileTask(*shape, i).forward(q, k, v, out, sums); });
+#endif
+    each_task(*shape, [&](int64_t i) { Task<bf16>(*shape, i).forward(q, k, v, out, sums); });
+}
+
+extern "C" void attention_backward_bf16(const Attention* shape, const bf16* q, const bf16* k, const bf16* v, const float* sums,
+                                        const bf16* dout, bf16* dq, bf16* dk, bf16* dv) {
+#ifdef HAS_TILES
+    if (TileTask::fits(*shape))
+        return each_task(*shape, [&](int64_t i) { TileTask(*shape, i).backward(q, k, v, sums, dout, dq, dk, dv); });
+#endif
+    each_task(*shape, [&](int64_t i) { Task<bf16>(*shape, i).backward(q, k, v, sums, dout, dq, dk, dv); });
+}

@@ -27,16 +27,6 @@ struct Rows {
 inline int64_t width(const LoraSegment& s) { return edges(s.rank) * kEdge; }
 inline int64_t num_blocks(const LoraSegment& s) { return edges(s.stop - s.start); }
 
-// z (N, features) of the rows of a block: where they are or, at the end of a segment, with zeros behind.
-inline const bf16* whole_block(const bf16* z, int64_t features, const Rows& rows, Room& room) {
-    const bf16* own = z + rows.first * features;
-    if (rows.count == kEdge) return own;
-    bf16* copy = room.take(kEdge * features);
-    std::memcpy(copy, own, rows.count * features * sizeof(bf16));
-    std::memset(copy + rows.count * features, 0, (kEdge - rows.count) * features * sizeof(bf16));
-    return copy;
-}
-
 struct Rooms {
     Room wide, thin, t, edge, panel, turned;
 };
@@ -71,10 +61,10 @@ class Layer {
                 for (int64_t c = start; c < (wide.data ? stop : start); c += kEdge) wide.pack(c, packed + (c - start) / kEdge * wide.panel_size());
 #pragma omp for schedule(static)
                 for (size_t b = 0; b < rows_.size(); ++b) {
-                    const bf16* left = wide.data ? whole_block(z, k, rows_[b], rooms().edge) : nullptr;
-                    if (!left && !rows_[b].adapter) continue;
+                    if (!wide.data && !rows_[b].adapter) continue;
+                    Left left(z + rows_[b].first * k, k, k, rows_[b].count, rooms().edge);
                     for (int64_t c = start; c < stop; c += kEdge)
-                        widen_rows(left, k, rows_[b], packed + (c - start) / kEdge * wide.panel_size(), bias, c, y, n);
+                        widen_rows(wide.data ? left.data : nullptr, k, rows_[b], packed + (c - start) / kEdge * wide.panel_size(), bias, c, y, n);
                 }
             }
         }
@@ -99,10 +89,10 @@ class Layer {
 
    private:
     Right narrowing(const LoraSegment& s, bool is_forward) const {
-        return is_forward ? Right{(const bf16*)s.a, in_, s.rank, true} : Right{(const bf16*)s.b, out_, s.rank, false};
+        return is_forward ? Right{(const bf16*)s.a, in_, s.rank, true, in_} : Right{(const bf16*)s.b, out_, s.rank, false, s.rank};
     }
     Right widening(const LoraSegment& s, bool is_forward) const {
-        return is_forward ? Right{(const bf16*)s.b, s.rank, out_, true} : Right{(const bf16*)s.a, s.rank, in_, false};
+        return is_forward ? Right{(const bf16*)s.b, s.rank, out_, true, s.rank} : Right{(const bf16*)s.a, s.rank, in_, false, in_};
     }
 
     void plan(bool is_forward, bf16* turned) {
@@ -138,19 +128,19 @@ class Layer {
     }
 
     void pack_adapter(int64_t s, bool is_forward) const {
-        bf16* to = packed_[s];
-        for (Right matrix : {narrowing(segments_[s], is_forward), widening(segments_[s], is_forward)})
-            for (int64_t c = 0; c < matrix.n; c += kEdge, to += matrix.panel_size()) matrix.pack(c, to);
+        Right first = narrowing(segments_[s], is_forward);
+        first.pack_all(packed_[s]);
+        widening(segments_[s], is_forward).pack_all(packed_[s] + width(segments_[s]) * first.k);
     }
 
     static void narrow_rows(const bf16* z, int64_t k, const Rows& rows) {
-        const bf16* left = whole_block(z, k, rows, rooms().edge);
+        Left left(z + rows.first * k, k, k, rows.count, rooms().edge);
         int64_t wide = width(*rows.adapter);
         Vec scaling = Vec{} + float(rows.adapter->scaling);
         for (int64_t r = 0; r < wide; r += kEdge) {
             Block sums;
             clear_sums();
-            add_product(left, k, kEdge, rows.narrowing + r * k, k / kEdge);
+            add_product(left.data, k, kEdge, rows.narrowing + r * k, k / kEdge);
             store_sums(sums);
             for (int64_t i = 0; i < kEdge; ++i) {
                 auto [a, b] = in_order(sums.rows[i]);
@@ -181,7 +171,7 @@ class Layer {
 
     // target (R, features), `row` and `column` apart, += tᵀ · z, of one segment.
     static void add_gradient(const LoraSegment& s, const bf16* turned, const bf16* z, int64_t features, float* target, int64_t row, int64_t column) {
-        Right right{z + s.start * features, s.stop - s.start, features, false};
+        Right right{z + s.start * features, s.stop - s.start, features, false, features};
 #pragma omp for schedule(static) nowait
         for (int64_t c = 0; c < features; c += kEdge) {
             bf16* panel = rooms().panel.take(right.panel_size());
@@ -223,7 +213,7 @@ extern "C" bool has_tiles() { return are_tiles_allowed(); }
 // `low` receives what the way back needs of each segment, (rows / 32, R, 32) with both rounded up. `bias` may be null.
 extern "C" void linear_bf16(const LoraSegment* segments, int64_t count, const bf16* x, int64_t rows, int64_t in, const bf16* w, const bf16* bias,
                             int64_t out, bf16* low, bf16* y) {
-    Layer(segments, count, rows, in, out).apply(x, Right{w, in, out, true}, bias, true, low, y);
+    Layer(segments, count, rows, in, out).apply(x, Right{w, in, out, true, in}, bias, true, low, y);
 }
 
 extern "C" void linear_backward_bf16(const LoraSegment* segments, int64_t count, const bf16* x, int64_t rows, int64_t in, const bf16* w,
@@ -232,7 +222,7 @@ extern "C" void linear_backward_bf16(const LoraSegment* segments, int64_t count,
     int64_t size = 0;
     for (int64_t s = 0; s < count; ++s) size += Layer::turned_size(segments[s]);
     bf16* dlow = rooms().turned.take(size);
-    layer.apply(dy, Right{w, out, in, false}, nullptr, false, dlow, dx);
+    layer.apply(dy, Right{w, out, in, false, in}, nullptr, false, dlow, dx);
     layer.add_gradients(x, dy, low, dlow);
 }
 

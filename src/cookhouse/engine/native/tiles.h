@@ -60,6 +60,21 @@ struct alignas(64) Block {
     float rows[kEdge][kEdge];
 };
 
+// 32 rows, `stride` apart: where they are or, if there are only `count`, copied with zeros behind, n apart.
+struct Left {
+    const bf16* data;
+    int64_t stride;
+
+    Left(const bf16* rows, int64_t n, int64_t apart, int64_t count, Room& room) : data(rows), stride(apart) {
+        if (count >= kEdge) return;
+        bf16* copy = room.take(kEdge * n);
+        for (int64_t i = 0; i < count; ++i) std::memcpy(copy + i * n, rows + i * apart, n * sizeof(bf16));
+        std::memset(copy + count * n, 0, (kEdge - count) * n * sizeof(bf16));
+        data = copy;
+        stride = n;
+    }
+};
+
 // The first n of 32 numbers, the others zero; none for n <= 0.
 inline __m512i load_row(const bf16* p, int64_t n) {
     return n >= kEdge ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16(n > 0 ? (__mmask32(1) << n) - 1 : 0, p);
@@ -69,25 +84,31 @@ inline void store_row(bf16* p, Vec low, Vec high) {
     std::memcpy(p, &both, sizeof both);
 }
 
-// A right matrix (k, n), or its transposed as it lies in memory (n, k).
+// A right matrix (k, n), or its transposed as it lies in memory (n, k); rows are `stride` apart.
 struct Right {
     const bf16* data;
     int64_t k, n;
     bool is_transposed;
+    int64_t stride;
 
     int64_t panel_size() const { return edges(k) * kArea; }
 
-    // Packs columns from `column`; what is beyond the matrix is zero.
+    // Packs 32 columns from `column`; what is beyond the matrix is zero.
     void pack(int64_t column, bf16* panel) const {
         for (int64_t i = 0; i < k; i += kEdge, panel += kArea) is_transposed ? pack_columns(column, i, panel) : pack_rows(column, i, panel);
+    }
+    // Packs all columns, panel after panel.
+    const bf16* pack_all(bf16* panels) const {
+        for (int64_t c = 0; c < n; c += kEdge) pack(c, panels + c / kEdge * panel_size());
+        return panels;
     }
 
    private:
     void pack_rows(int64_t column, int64_t i, bf16* panel) const {
         const __m512i high_half = _mm512_set1_epi32(int(0xFFFF0000));
         for (int64_t p = i; p < i + kEdge; p += 2, panel += kEdge) {
-            const bf16* row = data + p * n + column;
-            __m512i a = load_row(row, p < k ? n - column : 0), b = load_row(row + n, p + 1 < k ? n - column : 0);
+            const bf16* row = data + p * stride + column;
+            __m512i a = load_row(row, p < k ? n - column : 0), b = load_row(row + stride, p + 1 < k ? n - column : 0);
             _mm512_storeu_si512(panel, _mm512_or_si512(_mm512_andnot_si512(high_half, a), _mm512_slli_epi32(b, 16)));
             _mm512_storeu_si512(panel + kArea / 2, _mm512_or_si512(_mm512_srli_epi32(a, 16), _mm512_and_si512(high_half, b)));
         }
@@ -97,7 +118,7 @@ struct Right {
             Vec pairs[kLanes];
             for (int64_t r = 0; r < kLanes; ++r) {
                 int64_t c = column + 2 * r + parity;
-                pairs[r] = (Vec)load_row(data + c * k + i, c < n ? k - i : 0);
+                pairs[r] = (Vec)load_row(data + c * stride + i, c < n ? k - i : 0);
             }
             transpose(pairs);
             std::memcpy(panel, pairs, sizeof pairs);
@@ -112,7 +133,7 @@ inline void clear_sums() {
     _tile_zero(3);
 }
 
-// Adds the product of 32 rows, `stride` apart, with a panel of so many steps; each step is `ahead` of the last.
+// Adds the product of 32 rows, `stride` apart, with a panel of so many steps; each step lies `ahead` of the last.
 inline void add_product(const bf16* left, int64_t stride, int64_t ahead, const bf16* panel, int64_t steps) {
     for (int64_t i = 0; i < steps; ++i, left += ahead, panel += kArea) {
         _tile_loadd(4, left, stride * sizeof(bf16));
@@ -126,6 +147,12 @@ inline void add_product(const bf16* left, int64_t stride, int64_t ahead, const b
     }
 }
 
+inline void load_sums(const Block& block) {
+    _tile_loadd(0, block.rows[0], sizeof block.rows[0]);
+    _tile_loadd(1, block.rows[0] + kLanes, sizeof block.rows[0]);
+    _tile_loadd(2, block.rows[kLanes], sizeof block.rows[0]);
+    _tile_loadd(3, block.rows[kLanes] + kLanes, sizeof block.rows[0]);
+}
 inline void store_sums(Block& block) {
     _tile_stored(0, block.rows[0], sizeof block.rows[0]);
     _tile_stored(1, block.rows[0] + kLanes, sizeof block.rows[0]);
