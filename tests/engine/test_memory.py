@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cookhouse.engine import memory
-from cookhouse.engine.memory import check_free, free_bytes
+from cookhouse.engine.memory import cache_bytes, check_free, free_bytes
 from cookhouse.errors import InputError
 
 
@@ -46,3 +46,11 @@ def test_what_does_not_fit_is_refused_with_both_figures() -> None:
         InputError, match=r"^a thing takes 1048576\.00 GiB and [\d.]+ [GM]iB of memory are free; do wit"
     ):
         check_free(cpu, 2**50, "a thing", "do without")
+
+
+def test_a_gpus_cache_is_as_large_as_a_model_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch millions of blocks for a model whose sequences are short, which take minutes to count."""
+    monkeypatch.setattr(memory, "free_bytes", lambda _: 100 * 2**30)
+    cuda = torch.device("cuda")
+    assert cache_bytes(cuda, 2**20) == 2**30
+    assert cache_bytes(cuda, 2**30) == 40 * 2**30

@@ -9,15 +9,17 @@ from cookhouse.errors import InputError
 _CPU_SHARE = 1 / 8
 _CPU_MOST_BYTES = 2**29
 _CUDA_SHARE = 0.4
+_CUDA_MOST_SEQUENCES = 1024
 
 
-def cache_bytes(device: torch.device) -> int:
+def cache_bytes(device: torch.device, bytes_per_sequence: int) -> int:
     """Bytes for the key-value cache of one base model: a share of what is free now.
 
-    On a CPU the pages are touched, and so really taken, only as sequences need them.
+    On a CPU the pages are touched, and so really taken, only as sequences need them. A GPU's are taken at once, for a
+    number of sequences as long as the model allows at most: a small model has no use for more.
     """
     if device.type == "cuda":
-        return int(free_bytes(device) * _CUDA_SHARE)
+        return min(int(free_bytes(device) * _CUDA_SHARE), bytes_per_sequence * _CUDA_MOST_SEQUENCES)
     return min(int(_available_bytes() * _CPU_SHARE), _CPU_MOST_BYTES)
 
 

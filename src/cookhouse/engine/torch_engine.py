@@ -232,7 +232,9 @@ class TorchEngine:
 
     def _sampler(self, samplers: dict[str, Sampler], key: str, base: BaseModel) -> Sampler:
         if key not in samplers:
-            samplers[key] = Sampler(base, cache_bytes(self._device))
+            bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
+            most = cache_bytes(self._device, bytes_per_token * base.info.max_context_tokens)
+            samplers[key] = Sampler(base, most)
         return samplers[key]
 
     def _drop_idle_full_samplers(self) -> None:
