@@ -97,7 +97,9 @@ def _choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], li
     order = [row for rows in kinds for row in rows]
     settings = [(c.scale, c.uniform, c.top_p, c.limit(vocab_size)) for c in choices]
     columns_5B = upload(np.array([*zip(*settings, strict=True), order]), logits_BV.device)
-    scaled_BV = logits_BV * columns_5B[0].float().unsqueeze(1)
+    scaled_BV = logits_BV.contiguous()
+    if any(scale != 1 for scale, *_ in settings):
+        scaled_BV = logits_BV * columns_5B[0].float().unsqueeze(1)
     # As the trainer has it: torch's own log_softmax in fp32 is off by 3e-7 on the average, always to the same side.
     normalizer_B1 = log_sum_exp(scaled_BV).unsqueeze(1)
     every = _Rows(scaled_BV, normalizer_B1.float(), columns_5B[1:4])
