@@ -160,14 +160,16 @@ def test_flash_attention_is_asked_for_plain_attention(window: int | None, value_
         torch.testing.assert_close(got, want)
 
 
-def test_flash_attention_takes_what_its_backward_is_given() -> None:
-    """Catches arguments in another order than torch's; tensors that only look like those of a GPU show no more."""
+def test_flash_attention_takes_what_it_is_given() -> None:
+    """Catches arguments in another order than torch's; tensors that only claim to be on a GPU show no more."""
     with FakeTensorMode(), torch.no_grad():
-        q, k, v = (torch.empty(7, n, 64, dtype=torch.bfloat16, device="cuda") for n in (H, K, K))
-        starts = torch.empty(3, dtype=torch.int32, device="cuda")
-        logs_HN = torch.empty(H, 7, device="cuda")
-        gradients = varlen._backward(q, q, k, v, q, logs_HN, VarlenLengths(starts, 4), 0.3, 5)
-        assert [t.shape for t in gradients] == [t.shape for t in (q, k, v)]
+        q, k, v = (torch.empty(7, *shape, dtype=torch.bfloat16, device="cuda") for shape in ((H, 64), (K, 64), (K, 32)))
+        lengths = VarlenLengths(torch.empty(3, dtype=torch.int32, device="cuda"), 4)
+        for sinks in (None, torch.empty(H, dtype=torch.bfloat16, device="cuda")):
+            out = varlen.varlen_attention(q, k, v, lengths, scaling=0.3, window=5, sinks_H=sinks)
+            assert (out.shape, out.dtype) == ((7, H, 32), torch.bfloat16)
+        gradients = varlen._backward(q, q, k, k, q, torch.empty(H, 7, device="cuda"), lengths, 0.3, 5)
+        assert [t.shape for t in gradients] == [t.shape for t in (q, k, k)]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ class PackedLayout:
     """Each sequence sees itself alone, causally: through FlashAttention, the kernels of a CPU, or batched products."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
-        self._lengths = lengths
+        self._lengths = tuple(lengths)
         self._device = device
 
     def attend(

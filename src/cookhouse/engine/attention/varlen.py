@@ -57,7 +57,7 @@ def varlen_attention(
     if value_dim < key_dim:  # It takes values of as many features as keys: the others are zeros.
         padded = pad(v_NKE, (0, key_dim - value_dim))
         out_NHD = varlen_attention(q_NHD, k_NKD, padded, lengths, scaling=scaling, window=window, sinks_H=sinks_H)
-        return out_NHD[..., :value_dim]
+        return out_NHD.narrow(2, 0, value_dim)
     out_NHE: Tensor
     if sinks_H is None:
         out_NHE = _forward(q_NHD, k_NKD, v_NKE, lengths, scaling, window)
