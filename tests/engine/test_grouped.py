@@ -24,7 +24,7 @@ from tests.engine.families import FAMILIES, save_family
 
 CPU = torch.device("cpu")
 NUM_ROWS = 33
-ALIGNED = {"deepseek_v3": {"kv_lora_rank": 24}}
+ALIGNED: dict[str, dict[str, Any]] = {"deepseek_v3": {"kv_lora_rank": 24}}
 """Changes by which the families have no size that a GPU's grouped products refuse."""
 PLAIN = (
     LoraSite(name="x", part="mlp", in_features=24, out_features=40),

@@ -134,7 +134,7 @@ class Head:
         rows_C, local_M, counts_C = torch.unique_consecutive(targets.rows_M, return_inverse=True, return_counts=True)
         ends = [0, *counts_C.cumsum(0).tolist()]
         there_C, local_M = upload(rows_C.numpy(), device), upload(local_M.numpy(), device)
-        size = max(1, _chunk_bytes(device) // (4 * self.vocab_size)) if len(rows_C) else 1
+        size = max(1, _chunk_bytes(device) // (4 * self.vocab_size))
         for start in range(0, len(rows_C), size):
             stop = min(start + size, len(rows_C))
             span = slice(ends[start], ends[stop])
