@@ -1,7 +1,6 @@
 """Captured decoding steps equal passes that are not captured, whatever joins, leaves or is published meanwhile.
 
-A recorder takes the place of CUDA graphs: it calls the step again on the tensors that it was given, after checking that
-the step does nothing that no graph can hold.
+A recorder takes the place of CUDA graphs.
 """
 
 import gc
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.base_model import BaseModel
@@ -23,87 +21,21 @@ from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.cache import KeyValueCache
-from cookhouse.engine.sampler.capture import Step
 from cookhouse.engine.sampler.graph import padded_blocks, padded_rows, step_arrays
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.sequence import Sequence as Sampled
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import FAMILIES, save_family
+from tests.engine.sampler.recorder import Recorder, attend_plainly
 
 paged = pytest.importorskip("cookhouse.engine.gpu.paged_attention", reason="needs Triton")
 _CACHE_BYTES = 2**20
-_CONTENT_OPS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "bincount")
-
-
-class _NothingReadBack(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses what needs the contents of a tensor on the host, or allocates by them."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        if name in _CONTENT_OPS or "unique" in name:
-            raise RuntimeError(f"{name} reads back to the host")
-        if name in ("index", "index_put_", "_index_put_impl_"):
-            masks = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
-            if masks:
-                raise RuntimeError(f"{name} of a mask allocates by its contents")
-        return func(*args, **(kwargs or {}))
-
-
-class _Recorder:
-    """See `Capture`."""
-
-    def __init__(self) -> None:
-        self.num_captures = 0
-        self.num_replays = 0
-
-    def __call__(self, step: Step) -> Step:
-        with _NothingReadBack():  # type: ignore[no-untyped-call]
-            step()
-        self.num_captures += 1
-
-        def replay() -> None:
-            self.num_replays += 1
-            step()
-
-        return replay
-
-
-def _plain_attention(
-    q_NHD: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    tables_SM: Tensor,
-    starts_S1: Tensor,
-    contexts_S: Tensor,
-    *,
-    block_size: int,
-    max_queries: int,
-    scaling: float,
-    window: int | None,
-    sinks_H: Tensor | None = None,
-) -> Tensor:
-    """What `paged_attention` computes, row by row over whole tables."""
-    assert max_queries > 0
-    rows_N = torch.arange(len(q_NHD))
-    pieces_N = torch.searchsorted(starts_S1[1:].long(), rows_N, right=True)
-    positions_N = contexts_S[pieces_N] - (starts_S1[pieces_N + 1] - rows_N)
-    slots_SL = (tables_SM.long().unsqueeze(2) * block_size + torch.arange(block_size)).flatten(1)
-    per_kv = q_NHD.shape[1] // keys.shape[1]
-    k_NLHD, v_NLHD = (t[slots_SL[pieces_N]].repeat_interleave(per_kv, 2) for t in (keys, values))
-    distance_NL = positions_N.unsqueeze(1) - torch.arange(slots_SL.shape[1])
-    is_hidden_NL = (distance_NL < 0) | (distance_NL >= (window or distance_NL.shape[1]))
-    scores_NHL = torch.einsum("nhd,nlhd->nhl", q_NHD, k_NLHD) * scaling
-    scores_NHL = scores_NHL.masked_fill(is_hidden_NL.unsqueeze(1), float("-inf"))
-    sinks_H = q_NHD.new_full(q_NHD.shape[1:2], float("-inf")) if sinks_H is None else sinks_H
-    sinks_NH1 = sinks_H.view(1, -1, 1).expand(len(q_NHD), -1, -1)
-    probs_NHL = torch.softmax(torch.cat([scores_NHL, sinks_NH1], -1), -1)[..., :-1]
-    return torch.einsum("nhl,nlhd->nhd", probs_NHL, v_NLHD.nan_to_num())
 
 
 @pytest.fixture
 def plain_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paged kernel has tests of its own, and its interpreter is slow."""
-    monkeypatch.setattr(paged, "paged_attention", _plain_attention)
+    monkeypatch.setattr(paged, "paged_attention", attend_plainly)
 
 
 class _Bench:
@@ -187,7 +119,7 @@ def test_captured_steps_sample_what_torch_samples(bench: _Bench) -> None:
     waves = _waves(bench)
     bench.use(None)
     expected = bench.sample(*waves)
-    recorder = _Recorder()
+    recorder = Recorder()
     bench.use(recorder)
     _assert_same(bench.sample(*waves), expected)
     assert recorder.num_replays > 15
@@ -201,7 +133,7 @@ def test_only_shapes_that_come_up_again_are_captured(bench: _Bench, monkeypatch:
     wave = [bench.ask("a", "s0", max_tokens=12), bench.ask("b", None, max_tokens=4)]
     bench.use(None)
     expected = bench.sample(wave)
-    recorder = _Recorder()
+    recorder = Recorder()
     bench.use(recorder)
     _assert_same(bench.sample(wave), expected)
     # Of two rows there are 3 steps, of one row 8.
@@ -216,7 +148,7 @@ def test_steps_of_every_family_can_be_captured(family: str, tmp_path: Path, capl
     waves = [[bench.ask("a", "s0"), bench.ask("b", None)], [bench.ask("c", "s2", prompt_logprobs=True)]]
     bench.use(None)
     expected = bench.sample(*waves)
-    recorder = _Recorder()
+    recorder = Recorder()
     bench.use(recorder)
     _assert_same(bench.sample(*waves), expected)
     assert not [record for record in caplog.records if "CUDA graphs" in record.getMessage()]
@@ -230,7 +162,7 @@ def test_captured_steps_over_the_paged_kernel_sample_what_torch_samples(bench: _
     wave = [bench.ask("a", "s0", max_tokens=3), bench.ask("b", None, max_tokens=3), bench.ask("c", "s1", max_tokens=3)]
     bench.use(None)
     expected = bench.sample(wave)
-    bench.use(_Recorder())
+    bench.use(Recorder())
     _assert_same(bench.sample(wave), expected)
 
 
@@ -241,7 +173,7 @@ def test_preemption_and_cancellation_under_captured_steps(bench: _Bench) -> None
     bench.use(None)
     expected = bench.sample(requests)
     num_bytes = 12 * 16 * bench.base.cache_shape.num_features * 4
-    sampler = bench.use(_Recorder(), cache_bytes=num_bytes)
+    sampler = bench.use(Recorder(), cache_bytes=num_bytes)
     bench.engine.submit_sample(bench.ask("dropped", "s2", max_tokens=100))
     for _ in range(3):
         bench.engine.step_samples()
@@ -253,7 +185,7 @@ def test_preemption_and_cancellation_under_captured_steps(bench: _Bench) -> None
 @pytest.mark.usefixtures("plain_attention")
 def test_published_weights_are_seen_and_a_thousand_snapshots_leave_nothing_behind(bench: _Bench) -> None:
     """Would catch a slot that keeps the weights of an earlier snapshot, and slots or graphs that pile up."""
-    recorder = _Recorder()
+    recorder = Recorder()
     runner = bench.use(recorder)._runner
     assert runner._graphs is not None
     published: list[weakref.ref[Weights]] = []
@@ -288,7 +220,7 @@ def test_more_adapters_or_a_higher_rank_make_a_larger_stack(bench: _Bench) -> No
     waves += [[bench.ask(f"r{index}", f"t{index}", max_tokens=6)] for index in range(6)]
     bench.use(None)
     expected = bench.sample(*waves)
-    sampler = bench.use(_Recorder())
+    sampler = bench.use(Recorder())
     _assert_same(bench.sample(*waves), expected)
     graphs = sampler._runner._graphs
     assert graphs is not None
@@ -302,7 +234,7 @@ def test_adapters_that_cannot_share_products_decode_uncaptured(bench: _Bench) ->
     waves = [[bench.ask("a", "s0"), bench.ask("b", None)], [bench.ask("c", None, max_tokens=20)]]
     bench.use(None)
     expected = bench.sample(*waves)
-    recorder = _Recorder()
+    recorder = Recorder()
     bench.use(recorder)
     bench.base.routing.is_grouped = False
     _assert_same(bench.sample(*waves), expected)
@@ -324,7 +256,7 @@ def test_a_step_that_reads_back_decodes_uncaptured_with_one_warning(
         return hidden(self, tokens_N, *more)
 
     monkeypatch.setattr(BaseModel, "hidden", reads_back)
-    recorder = _Recorder()
+    recorder = Recorder()
     bench.use(recorder)
     with caplog.at_level(logging.WARNING):
         _assert_same(bench.sample(*waves), expected)
@@ -336,7 +268,7 @@ def test_a_step_that_reads_back_decodes_uncaptured_with_one_warning(
 @pytest.mark.usefixtures("plain_attention")
 def test_a_snapshot_of_all_weights_has_graphs_of_its_own(bench: _Bench) -> None:
     """Would catch a step that still runs the base model, or that looks for adapters where there are none."""
-    engine, recorder = bench.engine, _Recorder()
+    engine, recorder = bench.engine, Recorder()
     engine.create_model("full", bench.folder, LoraSpec(rank=0))
     model = engine._model("full")
     model.params.mul_(1.5)
@@ -354,7 +286,7 @@ def test_a_snapshot_of_all_weights_has_graphs_of_its_own(bench: _Bench) -> None:
 @pytest.mark.usefixtures("plain_attention")
 def test_a_dropped_sampler_frees_its_graphs(bench: _Bench) -> None:
     """Would catch a cycle, which keeps the memory of a snapshot's cache until a collection happens to run."""
-    sampler = bench.use(_Recorder())
+    sampler = bench.use(Recorder())
     bench.sample([bench.ask("a", "s0")])
     graphs = sampler._runner._graphs
     assert graphs is not None
