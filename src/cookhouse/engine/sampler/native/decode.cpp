@@ -237,26 +237,26 @@ class Step {
     }
 
     void attend(const Layer& layer) {
-        Buffer<float> scores(kMaxQueries * (longest_ + 2 * kBlockSize));
+        Buffer<float> room(kMaxQueries * (2 * m_.head_dim + longest_ + 2 * kBlockSize));  // queries, outputs and scores of a tile
         int64_t kv_heads = m_.num_kv_heads, num_tasks = int64_t(tiles_.size()) * kv_heads;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < num_tasks; ++task)
             for (int64_t first = 0; first < per_kv(); first += kMaxQueries)
-                attend_tile(layer, tiles_[task / kv_heads], task % kv_heads, first, scores.data());
+                attend_tile(layer, tiles_[task / kv_heads], task % kv_heads, first, room.data());
     }
 
     // The query heads of key-value head h, up to kMaxQueries from `first` on, in the rows of a tile.
-    void attend_tile(const Layer& layer, Tile tile, int64_t h, int64_t first, float* scores) {
+    void attend_tile(const Layer& layer, Tile tile, int64_t h, int64_t first, float* queries) {
         int64_t dim = m_.head_dim, heads = std::min<int64_t>(kMaxQueries, per_kv() - first), count = tile.num_rows * heads;
         int64_t stride = m_.num_heads * dim, start = tile.row * stride + (h * per_kv() + first) * dim;
         Context<W> context{static_cast<const W*>(layer.keys) + h * dim * kBlockSize, static_cast<const W*>(layer.values) + h * dim * kBlockSize, table(tile.row), block_stride(), dim, layer.window, m_.scaling};
-        Buffer<float> queries(kMaxQueries * dim), mixed(kMaxQueries * dim);
+        float *mixed = queries + kMaxQueries * dim, *scores = mixed + kMaxQueries * dim;
         int64_t positions[kMaxQueries];
         for (int64_t i = 0; i < kMaxQueries; ++i) positions[i] = b_.positions[tile.row + std::min(i, count - 1) / heads];
-        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(&q_[start + r * stride], heads * dim, &queries[r * heads * dim]);
-        std::fill(&queries[count * dim], &queries[kMaxQueries * dim], 0.0f);
-        attend_any(count, context, queries.data(), positions, scores, mixed.data());
-        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(&mixed[r * heads * dim], heads * dim, &mixed_[start + r * stride]);
+        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(&q_[start + r * stride], heads * dim, queries + r * heads * dim);
+        std::fill(queries + count * dim, mixed, 0.0f);
+        attend_any(count, context, queries, positions, scores, mixed);
+        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(mixed + r * heads * dim, heads * dim, &mixed_[start + r * stride]);
     }
 
     const int64_t* table(int64_t r) const { return b_.blocks + b_.first_block[r]; }

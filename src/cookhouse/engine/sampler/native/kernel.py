@@ -1,15 +1,17 @@
 """One fused pass through the compiled kernel: the structures of decode.cpp, filled from torch tensors.
 
-Legend: N rows, B of them whose logits are wanted, D features per head, V vocabulary, H hidden.
+Legend: N rows, B of them whose logits are wanted, D features per head, V vocabulary, H hidden,
+P positions of a table.
 """
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +26,8 @@ _LANES = 16
 _PACKED_BYTES = 2**28
 """The weights of an fp32 model up to this size are copied into the layout that multiplies fastest."""
 _ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
+_UNSTEADY_ROPES = frozenset({"dynamic", "longrope"})
+"""Rotary embeddings whose frequencies depend on the longest context of a pass."""
 _PROJECTIONS = (
     "self_attn.q_proj",
     "self_attn.k_proj",
@@ -91,6 +95,7 @@ class DecodeKernel:
         self._loras: WeakKeyDictionary[Weights, Any] = WeakKeyDictionary()
         decoder: Any = base.decoder
         self._rotary = decoder.rotary_emb
+        self._rotations_2PD = torch.empty(2, 0, 0)
         self._head_name = base.head.name
         self._prefixes = [f"{base.decoder_name}.layers.{i}." for i in range(len(decoder.layers))]
         layers = [self._layer(layer, cache, i) for i, layer in enumerate(decoder.layers)]
@@ -135,13 +140,12 @@ class DecodeKernel:
         lengths = [piece.stop - piece.start for piece in pieces]
         ends = list(itertools.accumulate(lengths))
         num_rows = ends[-1]
-        tokens_N = torch.tensor([t for piece in pieces for t in piece.sequence.tokens[piece.start : piece.stop]])
-        positions_N = torch.tensor([p for piece in pieces for p in range(piece.start, piece.stop)])
-        blocks = torch.tensor([block for piece in pieces for block in piece.sequence.blocks])
+        tokens_N = _integers(piece.sequence.tokens[piece.start : piece.stop] for piece in pieces)
+        positions_N = _integers(range(piece.start, piece.stop) for piece in pieces)
+        blocks = _integers(piece.sequence.blocks for piece in pieces)
         num_blocks = itertools.accumulate((len(piece.sequence.blocks) for piece in pieces[:-1]), initial=0)
-        first_block_N = torch.tensor([n for n, k in zip(num_blocks, lengths, strict=True) for _ in range(k)])
-        cos_1ND, sin_1ND = self._rotary(torch.empty(0), positions_N.unsqueeze(0))
-        cos_ND, sin_ND = cos_1ND[0].contiguous(), sin_1ND[0].contiguous()
+        first_block_N = _integers(itertools.repeat(n, k) for n, k in zip(num_blocks, lengths, strict=True))
+        cos_ND, sin_ND = self._rotations(positions_N, max(piece.stop for piece in pieces))
         outputs_B = torch.tensor([end - 1 for end, piece in zip(ends, pieces, strict=True) if piece.is_last])
         logits_BV = torch.empty(len(outputs_B), self._base.head.vocab_size)
         hidden_NH = torch.empty(num_rows if with_hidden else 0, self._model.hidden)
@@ -164,6 +168,17 @@ class DecodeKernel:
         )
         self._step(ctypes.byref(self._model), ctypes.byref(batch))
         return logits_BV, hidden_NH
+
+    def _rotations(self, positions_N: Tensor, stop: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (N, D) of positions below `stop`: from a table, unless they depend on each other."""
+        if self._rotary.rope_type in _UNSTEADY_ROPES:
+            cos_1ND, sin_1ND = self._rotary(torch.empty(0), positions_N.unsqueeze(0))
+            return cos_1ND[0].contiguous(), sin_1ND[0].contiguous()
+        if stop > self._rotations_2PD.shape[1]:
+            positions_1P = torch.arange(max(stop, 2 * self._rotations_2PD.shape[1])).unsqueeze(0)
+            self._rotations_2PD = torch.cat(self._rotary(torch.empty(0), positions_1P))
+        cos_ND, sin_ND = self._rotations_2PD.index_select(1, positions_N)
+        return cos_ND, sin_ND
 
     def _segments(self, num_rows: int, segments: Sequence[Segment]) -> tuple[Tensor, Any]:
         """Bounds of the rows of each adapter, and the adapters' matrices; rows without one get an empty adapter."""
@@ -233,6 +248,11 @@ class DecodeKernel:
         assert tensor.is_contiguous()
         self._kept.append(tensor)
         return tensor.data_ptr()
+
+
+def _integers(parts: Iterable[Iterable[int]]) -> Tensor:
+    """The integers of all parts, end to end."""
+    return torch.from_numpy(np.fromiter(itertools.chain.from_iterable(parts), np.int64))
 
 
 def _num_bytes(base: BaseModel) -> int:
