@@ -92,9 +92,7 @@ class Groups:
         return (self,)
 
     def at(self, name: str) -> SiteProduct | None:
-        """See `Adapters`. A segment alone keeps to plain products, which are faster than one group."""
-        if len(self.segments_K) == 1:
-            return Segments(self.segments).at(name)
+        """See `Adapters`."""
         return self.at_groups(name, self.ends_K)
 
     def at_groups(self, name: str, ends_G: Tensor) -> "GroupedProduct | None":
@@ -163,16 +161,16 @@ class GroupedProduct:
 
     def apply(self, x_NI: Tensor, y_NO: Tensor) -> list[Tensor]:
         """See `SiteProduct`."""
-        low_NR = grouped_mm(x_NI, self.a_GRI.mT, offs=self.ends_G)
-        y_NO.add_(grouped_mm(low_NR, self.b_GOR.mT, offs=self.ends_G))
+        low_NR = _product(x_NI, self.a_GRI.mT, self.ends_G)
+        _add_product(y_NO, low_NR, self.b_GOR.mT, self.ends_G)
         return [low_NR]
 
     def backward(self, x_NI: Tensor, lows: Sequence[Tensor], dy_NO: Tensor, dx_NI: Tensor | None) -> None:
         """See `SiteProduct`."""
         (low_NR,) = lows
-        dlow_NR = grouped_mm(dy_NO, self.b_GOR, offs=self.ends_G)
+        dlow_NR = _product(dy_NO, self.b_GOR, self.ends_G)
         if dx_NI is not None:
-            dx_NI.add_(grouped_mm(dlow_NR, self.a_GRI, offs=self.ends_G))
+            _add_product(dx_NI, dlow_NR, self.a_GRI, self.ends_G)
         slots = [
             (slot, segment.weights.layout.spec.rank, segment.gradient[self.name])
             for slot, segment in enumerate(self.groups.segments_K)
@@ -182,8 +180,8 @@ class GroupedProduct:
             return
         # What the product leaves for a group without rows is not zero on every GPU.
         is_empty_G11 = (torch.diff(self.ends_G, prepend=self.ends_G.new_zeros(1)) == 0).view(-1, 1, 1)
-        da_GRI = grouped_mm(dlow_NR.T, x_NI, offs=self.ends_G).masked_fill_(is_empty_G11, 0)
-        db_GOR = grouped_mm(dy_NO.T, low_NR, offs=self.ends_G).masked_fill_(is_empty_G11, 0)
+        da_GRI = _product(dlow_NR.T, x_NI, self.ends_G).masked_fill_(is_empty_G11, 0)
+        db_GOR = _product(dy_NO.T, low_NR, self.ends_G).masked_fill_(is_empty_G11, 0)
         num_slots = self.groups.stack.num_slots
         da_EKRI = da_GRI.float().view(-1, num_slots, *da_GRI.shape[1:])
         db_EKOR = db_GOR.view(-1, num_slots, *db_GOR.shape[1:]) * self.groups.scaling
@@ -192,6 +190,22 @@ class GroupedProduct:
             targets += [a, b]
             found += [da_EKRI[:, slot, :rank].view_as(a), db_EKOR[:, slot, :, :rank].view_as(b)]
         torch._foreach_add_(targets, found)
+
+
+# A single group that has all rows is an ordinary product, which is faster.
+def _product(x: Tensor, y: Tensor, ends_G: Tensor) -> Tensor:
+    """Groups of rows (N, I) by matrices (G, I, O), or sums over the rows of each group of columns (I, N) by (N, O)."""
+    if len(ends_G) > 1:
+        return grouped_mm(x, y, offs=ends_G)
+    return (x @ y).unsqueeze(0) if y.dim() == 2 else x @ y[0]
+
+
+def _add_product(total_NO: Tensor, x_NI: Tensor, matrices_GIO: Tensor, ends_G: Tensor) -> None:
+    """Add such a product in place."""
+    if len(ends_G) > 1:
+        total_NO.add_(grouped_mm(x_NI, matrices_GIO, offs=ends_G))
+    else:
+        total_NO.addmm_(x_NI, matrices_GIO[0])
 
 
 def _ends(stops: Sequence[int], device: torch.device) -> Tensor:
