@@ -226,4 +226,4 @@ def test_flash_attention_equals_plain_attention_and_repeats(
     expected = PackedLayout(lengths, q.device).attend(0, *exact, scaling=0.1, window=window, sinks_H=sinks)
     torch.testing.assert_close(out.float(), expected, rtol=2e-2, atol=2e-2)
     for got, want in zip(gradients, torch.autograd.grad(expected, exact, dout.float()), strict=True):
-        torch.testing.assert_close(got.float(), want, rtol=3e-2, atol=3e-2)
+        torch.testing.assert_close(got.float(), want, rtol=5e-2, atol=5e-2)

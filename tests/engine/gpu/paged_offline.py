@@ -59,6 +59,7 @@ def _attend(
         torch.empty(len(lengths), dtype=torch.int32),
         block_size=16,
         max_queries=max(lengths),
+        min_queries=min(lengths),
         scaling=0.1,
         window=window,
         sinks_H=torch.empty(heads[0], dtype=dtype) if has_sinks else None,

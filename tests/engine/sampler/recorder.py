@@ -54,12 +54,13 @@ def attend_plainly(
     *,
     block_size: int,
     max_queries: int,
+    min_queries: int,
     scaling: float,
     window: int | None,
     sinks_H: Tensor | None = None,
 ) -> Tensor:
     """What `paged_attention` computes, row by row over whole tables."""
-    assert max_queries > 0
+    assert 0 < min_queries <= max_queries
     rows_N = torch.arange(len(q_NHD))
     pieces_N = torch.searchsorted(starts_S1[1:].long(), rows_N, right=True)
     positions_N = contexts_S[pieces_N] - (starts_S1[pieces_N + 1] - rows_N)

@@ -63,14 +63,15 @@ def paged_attention(
     *,
     block_size: int,
     max_queries: int,
+    min_queries: int,
     scaling: float,
     window: int | None,
     sinks_H: Tensor | None = None,
 ) -> Tensor:
     """Attention output (N, H, E) over one layer's cache, whose keys are (slots, K, D) and values (slots, K, E).
 
-    Piece s has the rows from `starts_S1[s]` to `starts_S1[s + 1]` and ends at position `contexts_S[s] - 1`; no piece
-    has more than `max_queries` rows. Position p of a sequence lies in slot
+    Piece s has the rows from `starts_S1[s]` to `starts_S1[s + 1]` and ends at position `contexts_S[s] - 1`; each
+    piece has from `min_queries` to `max_queries` rows. Position p of a sequence lies in slot
     `table[p // block_size] * block_size + p % block_size`. Scores, softmax and sums are fp32; fp32 inputs are
     multiplied in full fp32. For sinks see `AttentionLayout`.
     """
@@ -97,7 +98,8 @@ def paged_attention(
         "WINDOW": window or 0,
         "PRECISION": "ieee" if q_NHD.dtype == torch.float32 else "tf32",
     }
-    _decode(*tensors, shape, tiling_for(q_NHD.dtype, key_dim, group, is_decoding=True))
+    if min_queries == 1:
+        _decode(*tensors, shape, tiling_for(q_NHD.dtype, key_dim, group, is_decoding=True))
     if max_queries > 1:
         tiling = tiling_for(q_NHD.dtype, key_dim, group, is_decoding=False)
         num_tiles = num_rows // (tiling.rows // group) + num_pieces

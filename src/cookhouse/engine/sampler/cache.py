@@ -77,6 +77,8 @@ class TableLayout:
     """Positions that the piece's sequence has in the cache after this pass, int32."""
     max_queries: int
     """Rows of the longest piece."""
+    min_queries: int = 1
+    """Rows of the shortest piece, or less."""
 
     @classmethod
     def of(cls, pieces: Sequence[Piece], cache: KeyValueCache, device: torch.device) -> "TableLayout":
@@ -103,6 +105,7 @@ class TableLayout:
             starts_S1=starts,
             contexts_S=contexts,
             max_queries=max(lengths),
+            min_queries=min(lengths),
         )
 
     def attend(
@@ -132,6 +135,7 @@ class TableLayout:
             self.contexts_S,
             block_size=self.cache.block_size,
             max_queries=self.max_queries,
+            min_queries=self.min_queries,
             scaling=scaling,
             window=window,
             sinks_H=sinks_H,
