@@ -45,26 +45,29 @@ class Layer {
     // after block.
     void apply(const bf16* z, Right wide, const bf16* bias, bool is_forward, bf16* turned, bf16* y) {
         plan(is_forward, turned);
-        int64_t k = wide.k, n = wide.n, num_columns = std::max<int64_t>(1, kCached / wide.panel_size()) * kEdge;
-        bf16* packed = rooms().wide.take(std::min(num_columns, n) / kEdge * wide.panel_size());
+        int64_t k = wide.k, n = wide.n, num_columns = n;
+        if (wide.data) num_columns = std::min(n, std::max<int64_t>(1, kCached / wide.panel_size()) * kEdge);
+        bf16* packed = wide.data ? rooms().wide.take(num_columns / kEdge * wide.panel_size()) : nullptr;
 #pragma omp parallel
         {
             Tiles tiles;
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic) nowait
             for (int64_t s = 0; s < count_; ++s) pack_adapter(s, is_forward);
-#pragma omp for schedule(static)
-            for (size_t b = 0; b < rows_.size(); ++b)
-                if (rows_[b].adapter) narrow_rows(z, k, rows_[b]);
             for (int64_t start = 0; start < n; start += num_columns) {
                 int64_t stop = std::min(start + num_columns, n);
 #pragma omp for schedule(static)
-                for (int64_t c = start; c < (wide.data ? stop : start); c += kEdge) wide.pack(c, packed + (c - start) / kEdge * wide.panel_size());
-#pragma omp for schedule(static)
+                for (int64_t c = start; c < (wide.data ? stop : start); c += kEdge) wide.pack(c, packed + (c - start) * edges(k) * kEdge);
+#pragma omp for schedule(static) nowait
                 for (size_t b = 0; b < rows_.size(); ++b) {
-                    if (!wide.data && !rows_[b].adapter) continue;
-                    Left left(z + rows_[b].first * k, k, k, rows_[b].count, rooms().edge);
+                    const Rows& rows = rows_[b];
+                    if (!wide.data && !rows.adapter) continue;
+                    Left left(z + rows.first * k, k, k, rows.count, rooms().edge);
+                    if (rows.adapter && start == 0) narrow_rows(left.data, k, rows);
                     for (int64_t c = start; c < stop; c += kEdge)
-                        widen_rows(wide.data ? left.data : nullptr, k, rows_[b], packed + (c - start) / kEdge * wide.panel_size(), bias, c, y, n);
+                        widen_rows(wide.data ? left.data : nullptr, k, rows, packed + (c - start) * edges(k) * kEdge, bias, c, y, n);
+                }
+                if (stop < n) {
+#pragma omp barrier
                 }
             }
         }
@@ -133,14 +136,13 @@ class Layer {
         widening(segments_[s], is_forward).pack_all(packed_[s] + width(segments_[s]) * first.k);
     }
 
-    static void narrow_rows(const bf16* z, int64_t k, const Rows& rows) {
-        Left left(z + rows.first * k, k, k, rows.count, rooms().edge);
+    static void narrow_rows(const bf16* left, int64_t k, const Rows& rows) {
         int64_t wide = width(*rows.adapter);
         Vec scaling = Vec{} + float(rows.adapter->scaling);
         for (int64_t r = 0; r < wide; r += kEdge) {
             Block sums;
             clear_sums();
-            add_product(left.data, k, kEdge, rows.narrowing + r * k, k / kEdge);
+            add_product(left, k, kEdge, rows.narrowing + r * k, k / kEdge);
             store_sums(sums);
             for (int64_t i = 0; i < kEdge; ++i) {
                 auto [a, b] = in_order(sums.rows[i]);
