@@ -61,7 +61,8 @@ def _stacked(slots: Sequence[tuple[Segment | None, int]], sites: Sequence[LoraSi
     weights_K = [None if segment is None else segment.weights for segment in segments_K]
     held = [weights for weights in weights_K if weights is not None]
     rank = max(weights.layout.spec.rank for weights in held)
-    stack = AdapterStack(sites, rank, len(slots), device, held[0].flat.dtype)
+    covered = [site for site in sites if any(site.name in weights.views for weights in held)]
+    stack = AdapterStack(covered, rank, len(slots), device, held[0].flat.dtype)
     stack.fill(weights_K)
     return Groups(stack, _ends(stops_K, device), segments_K, stops_K)
 
