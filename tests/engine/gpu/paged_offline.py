@@ -16,8 +16,8 @@ from cookhouse.engine.gpu.paged_attention import paged_attention
 
 # Compute capability, precision, heads of queries and of keys, features of a key and of a value, window, sinks.
 MODELS = {
-    "Qwen3-8B": (80, torch.bfloat16, (32, 8), (128, 128), None, False),
-    "Qwen3-8B ": (90, torch.bfloat16, (32, 8), (128, 128), None, False),
+    "Qwen3-8B on Ampere": (80, torch.bfloat16, (32, 8), (128, 128), None, False),
+    "Qwen3-8B": (90, torch.bfloat16, (32, 8), (128, 128), None, False),
     "Qwen3-8B in fp32": (90, torch.float32, (32, 8), (128, 128), None, False),
     "gpt-oss": (90, torch.bfloat16, (64, 8), (64, 64), 128, True),
     "DeepSeek-V3": (90, torch.bfloat16, (128, 128), (192, 128), None, False),
