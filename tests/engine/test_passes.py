@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -70,7 +71,7 @@ def test_only_the_request_to_blame_fails(
         assert torch.equal(engine._model(model_id).gradient, gradients[model_id])
     assert engine._model("b").gradient.eq(0).all()
     gc.collect()
-    assert len(exhausted) == 2
+    assert len(exhausted) == 3, "together, alone, and in shorter passes"
     assert all(one() is None for one in exhausted)
 
 
@@ -89,3 +90,28 @@ def test_a_failure_alone_leaves_no_gradient_and_the_next_request_works(
         assert isinstance(worked, ForwardBackwardOutput)
         assert engine._model(model_id).gradient.ne(0).any()
     assert exhausted
+
+
+@pytest.mark.parametrize("rank", [2, 0])
+def test_a_request_that_runs_out_of_memory_is_computed_in_shorter_passes(
+    qwen3_folder: str, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a request refused for memory that shorter passes, with activations computed again, do not need."""
+    engine = TorchEngine(precision="float32", budget_tokens=240)
+    engine.create_model("run", qwen3_folder, LoraSpec(rank=rank))
+    (expected,) = engine.forward_backward([_request("run")])
+    gradient = engine._model("run").gradient.clone()
+    engine._model("run").gradient.zero_()
+    compute = BaseModel.hidden
+
+    def hidden(self: BaseModel, tokens_N: Tensor, *more: Any) -> Tensor:
+        if len(tokens_N) > 30 and self.activations.max_bytes != 0:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 20 GiB")
+        return compute(self, tokens_N, *more)
+
+    monkeypatch.setattr(BaseModel, "hidden", hidden)
+    (output,) = engine.forward_backward([_request("run")])
+    assert isinstance(output, ForwardBackwardOutput)
+    assert isinstance(expected, ForwardBackwardOutput)
+    assert output.metrics["loss:sum"] == pytest.approx(expected.metrics["loss:sum"], rel=1e-6)
+    torch.testing.assert_close(engine._model("run").gradient, gradient, rtol=1e-4, atol=1e-5)

@@ -65,6 +65,15 @@ class Activations:
             if num_recomputed:
                 self._recompute(0)
 
+    @contextmanager
+    def at_most(self, num_bytes: int) -> Iterator[None]:
+        """Let passes keep so much, for a while."""
+        before, self.max_bytes = self.max_bytes, num_bytes
+        try:
+            yield
+        finally:
+            self.max_bytes = before
+
     def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
         """How many layers, the first ones, compute again. `input_bytes` is what one token takes before a layer."""
         needed = num_tokens * self._measured(segments)

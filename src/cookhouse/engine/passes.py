@@ -16,6 +16,9 @@ from cookhouse.engine.trainer import forward_backward
 
 _log = logging.getLogger(__name__)
 
+_SHORTER = 4
+"""Passes are this many times shorter when memory has run out."""
+
 _T = TypeVar("_T")
 Job = tuple[ForwardBackward, Adapter]
 
@@ -24,7 +27,7 @@ def run_alone(
     model: FullModel, request: ForwardBackward, budget_tokens: int | None
 ) -> ForwardBackwardOutput | Exception:
     """One checked request of a run that trains all weights, in passes as of `run_together`; a failure is returned."""
-    output = _attempt(lambda: model.forward_backward(request, budget_tokens or model.base.pass_tokens))
+    output = _attempt_alone(model.base, budget_tokens, lambda tokens: model.forward_backward(request, tokens))
     if isinstance(output, Exception):
         _free_memory(output)
     return output
@@ -49,14 +52,33 @@ def _run(
     base: BaseModel, jobs: Sequence[Job], budget_tokens: int | None
 ) -> Sequence[ForwardBackwardOutput | Exception]:
     """Requests of different adapters. When their passes fail, each is tried alone: only one may be to blame."""
+    if len(jobs) == 1:
+        output = _attempt_alone(base, budget_tokens, lambda tokens: forward_backward(base, jobs, tokens))
+        if not isinstance(output, Exception):
+            return output
+        _free_memory(output)
+        return [output]
     outputs = _attempt(lambda: forward_backward(base, jobs, budget_tokens or base.pass_tokens))
     if not isinstance(outputs, Exception):
         return outputs
     _free_memory(outputs)
-    if len(jobs) == 1:
-        return [outputs]
     _log.warning("a pass of %d requests failed (%r); each is tried alone", len(jobs), outputs)
     return [output for job in jobs for output in _run(base, [job], budget_tokens)]
+
+
+def _attempt_alone(base: BaseModel, budget_tokens: int | None, run: Callable[[int], _T]) -> _T | Exception:
+    """What a function of the longest pass returns, or why it failed.
+
+    Where memory runs out it is called once more, for shorter passes that compute all activations again.
+    """
+    tokens = budget_tokens or base.pass_tokens
+    output = _attempt(lambda: run(tokens))
+    if not (isinstance(output, Exception) and _is_out_of_memory(output)):
+        return output
+    _log.warning("memory ran out in a pass of up to %d tokens (%s); shorter ones are tried", tokens, output)
+    _free_memory(output)
+    with base.activations.at_most(0):
+        return _attempt(lambda: run(max(tokens // _SHORTER, 1)))
 
 
 def _attempt(run: Callable[[], _T]) -> _T | Exception:
@@ -65,6 +87,11 @@ def _attempt(run: Callable[[], _T]) -> _T | Exception:
         return run()
     except Exception as error:
         return error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # torch has no class of its own for the memory of the host.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def _free_memory(error: Exception) -> None:

@@ -29,21 +29,11 @@ struct Context {
     int64_t first_seen(int64_t position) const { return window ? std::max<int64_t>(0, position + 1 - window) : 0; }
 };
 
-// Asks for the numbers of one block and head ahead of their use: the processor does not foresee where the next block is.
-template <typename W>
-inline void fetch(const W* numbers, int64_t dim) {
-    constexpr int64_t kLine = 64 / sizeof(W);
-    for (int64_t i = 0; i < kBlockSize * dim; i += kLine) __builtin_prefetch(numbers + i, 0, 2);
-}
-
 // Products of MR queries with the keys of the NP blocks from `block` on.
 template <int MR, int NP, typename W>
 inline void score(const Context<W>& context, const float* q, int64_t block, float* scores, int64_t stride) {
     const W* keys[NP];
-    for (int p = 0; p < NP; ++p) {
-        keys[p] = context.keys + context.blocks[block + p] * context.block_stride;
-        fetch(context.values + context.blocks[block + p] * context.block_stride, context.dim);
-    }
+    for (int p = 0; p < NP; ++p) keys[p] = context.keys + context.blocks[block + p] * context.block_stride;
     Vec acc[MR][NP] = {};
     accumulate<MR, NP>(acc, q, context.dim, keys, kLanes, context.dim);
     for (int r = 0; r < MR; ++r)
