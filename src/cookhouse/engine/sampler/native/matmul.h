@@ -12,6 +12,10 @@
 #include <type_traits>
 #include <utility>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 namespace {
 
 constexpr int kLanes = 16;
@@ -39,8 +43,12 @@ inline Vec load(const float* p) {
 inline Vec load(const bf16* p) {
     HVec half;
     std::memcpy(&half, p, sizeof half);
-    UVec wide = __builtin_convertvector(half, UVec) << 16;
-    return (Vec)wide;
+#ifdef __AVX512F__  // GCC widens by halves, and puts these together
+    UVec wide = (UVec)_mm512_cvtepu16_epi32((__m256i)half);
+#else
+    UVec wide = __builtin_convertvector(half, UVec);
+#endif
+    return (Vec)(wide << 16);
 }
 inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
 inline void store1(float* p, float value) { *p = value; }
