@@ -1,28 +1,9 @@
 """What takes the place of a GPU in tests of captured steps: a recorder for CUDA graphs, plain torch for the kernel."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from cookhouse.engine.sampler.capture import Step
-
-_CONTENT_OPS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "bincount")
-
-
-class _NothingReadBack(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses what needs the contents of a tensor on the host, or allocates by them."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        if name in _CONTENT_OPS or "unique" in name:
-            raise RuntimeError(f"{name} reads back to the host")
-        if name in ("index", "index_put_", "_index_put_impl_"):
-            masks = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
-            if masks:
-                raise RuntimeError(f"{name} of a mask allocates by its contents")
-        return func(*args, **(kwargs or {}))
+from cookhouse.engine.sampler.capture import NothingReadBack, Step
 
 
 class Recorder:
@@ -33,7 +14,7 @@ class Recorder:
         self.num_replays = 0
 
     def __call__(self, step: Step) -> Step:
-        with _NothingReadBack():  # type: ignore[no-untyped-call]
+        with NothingReadBack():  # type: ignore[no-untyped-call]
             step()
         self.num_captures += 1
 

@@ -1,13 +1,18 @@
 """Recording a step once, so that it runs again without Python: CUDA graphs."""
 
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 Step = Callable[[], None]
 """Reads and writes tensors that stay where they are."""
 Capture = Callable[[Step], Step]
 """Runs a step, and returns what repeats it on whatever its tensors hold by then."""
+
+_CONTENT_OPS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "bincount")
 
 
 class CudaCapture:
@@ -20,6 +25,7 @@ class CudaCapture:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: weakref.WeakSet[torch.cuda.CUDAGraph] = weakref.WeakSet()
 
     def __call__(self, step: Step) -> Step:
         """See `Capture`.
@@ -27,14 +33,43 @@ class CudaCapture:
         Raises:
             RuntimeError: the step does what no graph can hold, such as reading back to the host.
         """
-        with torch.cuda.device(self._device):
+        if not self._graphs:
+            # torch refuses a pool that all graphs have left, as long as anything else lies in it.
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        # A capture that fails leaves its stream the current one: this puts the present one back.
+        with torch.cuda.device(self._device), torch.cuda.stream(torch.cuda.current_stream(self._device)):
             # Kernels are compiled, and libraries take their workspace on this stream, when they run first.
             self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
+            with torch.cuda.stream(self._stream), NothingReadBack():  # type: ignore[no-untyped-call]
                 step()
             torch.cuda.current_stream().wait_stream(self._stream)
-            graph = torch.cuda.CUDAGraph()
             # Other threads may copy snapshots meanwhile, which the default mode takes for an error of the capture.
             with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
                 step()
+        self._graphs.add(graph)
         return graph.replay
+
+
+class NothingReadBack(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses what needs the contents of a tensor on the host, or allocates by them.
+
+    CUDA would break the capture off, and torch's allocator would take it for still under way ever after, in which state
+    it gives no memory back.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if name in _CONTENT_OPS or "unique" in name:
+            raise RuntimeError(f"{name} reads back to the host")
+        if name in ("index", "index_put_", "_index_put_impl_"):
+            masks = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
+            if masks:
+                raise RuntimeError(f"{name} of a mask allocates by its contents")
+        out = func(*args, **kwargs)
+        if name in ("_to_copy", "copy_"):
+            devices = {t.device for t in (*args[:2], out) if isinstance(t, torch.Tensor)}
+            if len(devices) > 1:
+                raise RuntimeError(f"{name} copies between devices")
+        return out
