@@ -21,6 +21,7 @@ from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.cache import KeyValueCache
+from cookhouse.engine.sampler.capture import NothingReadBack
 from cookhouse.engine.sampler.graph import padded_blocks, padded_rows, step_arrays
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.sequence import Sequence as Sampled
@@ -198,16 +199,16 @@ def test_published_weights_are_seen_and_a_thousand_snapshots_leave_nothing_behin
         else:
             weights = published[-1]()
             assert weights is not None
-            runner._graphs._seat([weights])
+            runner._graphs._seat(runner._graphs._alone, [weights])
         seen.add(tuple(sequence.logprobs_T))
     bench.use(None)
     (expected,) = bench.sample([bench.ask("r", "s0", max_tokens=3)])["r"].sequences
     assert len(seen) == 10
     assert recorder.num_captures == 1
     assert sum(weights() is not None for weights in published) <= 1
-    groups = runner._graphs._bank.groups
+    groups = runner._graphs._alone.groups
     assert groups is not None
-    assert groups.stack.num_slots == 2
+    assert groups.stack.num_slots == 1
     assert len(expected.tokens_T) == 3
 
 
@@ -224,21 +225,53 @@ def test_more_adapters_or_a_higher_rank_make_a_larger_stack(bench: _Bench) -> No
     _assert_same(bench.sample(*waves), expected)
     graphs = sampler._runner._graphs
     assert graphs is not None
-    assert graphs._bank.groups is not None
-    assert (graphs._bank.groups.stack.num_slots, graphs._bank.groups.stack.rank) == (8, 16)
+    assert graphs._shared.groups is not None
+    assert (graphs._shared.groups.stack.num_slots, graphs._shared.groups.stack.rank) == (8, 16)
 
 
 @pytest.mark.usefixtures("plain_attention")
-def test_adapters_that_cannot_share_products_decode_uncaptured(bench: _Bench) -> None:
-    """Would catch adapters left out where grouped products are not to be had, as in fp32 on a GPU."""
-    waves = [[bench.ask("a", "s0"), bench.ask("b", None)], [bench.ask("c", None, max_tokens=20)]]
+def test_adapters_that_cannot_share_products_decode_uncaptured(bench: _Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch adapters left out where grouped products are not to be had, as in fp32 on a GPU, or slow in silence;
+    and that an adapter alone, which needs none, or the bare base model is slow as well.
+    """
+    waves = [[bench.ask("a", "s0"), bench.ask("b", None, max_tokens=4)], [bench.ask("c", "s1", max_tokens=20)]]
+    bench.use(None)
+    expected = bench.sample(*waves) | bench.sample([bench.ask("d", None)])
+    recorder = Recorder()
+    bench.use(recorder)
+    bench.base.routing.is_grouped = False
+    _assert_same(bench.sample(*waves) | bench.sample([bench.ask("d", None)]), expected)
+    # While c is alone, and d.
+    assert recorder.num_replays == 13 + 7
+    (record,) = caplog.records
+    assert "some steps with adapters run without CUDA graphs" in record.getMessage()
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_rows_that_all_have_one_adapter_take_ordinary_products(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a lone tenant that pays for grouped products, and one that gets another's weights in turn."""
+    waves = [[bench.ask("a", "s0", num_samples=3)], *([] for _ in range(8)), [bench.ask("b", "s1")]]
     bench.use(None)
     expected = bench.sample(*waves)
     recorder = Recorder()
     bench.use(recorder)
-    bench.base.routing.is_grouped = False
+    monkeypatch.setattr("cookhouse.engine.grouped.grouped_mm", None)
     _assert_same(bench.sample(*waves), expected)
-    assert recorder.num_replays >= 8
+    assert recorder.num_replays == 14
+
+
+def test_a_capture_refuses_what_cuda_would_break_off() -> None:
+    """Would catch a step that spoils the capture, after which torch's allocator gives back no memory."""
+    x = torch.arange(3.0)
+    steps: list[Any] = [
+        lambda: x.max().item(),
+        lambda: x[x > 1],
+        lambda: torch.nonzero(x),
+        lambda: x.to("meta"),
+    ]
+    for step in steps:
+        with pytest.raises(RuntimeError, match=r"reads|allocates|copies"), NothingReadBack():  # type: ignore[no-untyped-call]
+            step()
 
 
 @pytest.mark.usefixtures("plain_attention")
@@ -354,7 +387,7 @@ def test_cuda_graphs_sample_what_passes_of_torch_sample(
         assert graphs is not None
         graphs._can_capture = is_captured
         bench.engine._samplers[qwen3_folder] = sampler
-        names = [None, "s0", "s1", "s2", None] if bench.base.routing.is_grouped else [None] * 5
+        names = [None, "s0", "s1", "s2", None] if bench.base.routing.is_grouped else ["s0"] * 5
         requests = [bench.ask(f"r{i}", name, temperature=0.0) for i, name in enumerate(names)]
         outputs.append(bench.sample(requests[:2], requests[2:]))
         bench.publish("s0", rank=4, seed=9)

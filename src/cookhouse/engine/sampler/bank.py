@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from cookhouse.engine.adapter_stack import AdapterStack, max_slots
 from cookhouse.engine.base_model import BaseModel
@@ -16,55 +17,61 @@ from cookhouse.engine.upload import upload
 
 
 class AdapterBank:
-    """Slot 0 holds zeros, for rows of the bare base model; the others hold adapters by ascending serial: rows that
-    are sorted by it lie in the order of the slots.
+    """Slots hold adapters by ascending serial: rows that are sorted by it lie in the order of the slots.
 
     Weights are copied in when a step needs them and are not there; those it does not need make room then. No weights
     are kept alive.
     """
 
-    def __init__(self, base: BaseModel) -> None:
+    def __init__(self, base: BaseModel, *, is_shared: bool) -> None:
+        """A shared bank is for rows of several adapters and of the bare base model, which go through zeros in slot 0.
+
+        One that is not has a single slot, for all rows: its products are ordinary ones, which are faster.
+        """
         self._base = base
         self._max_slots = max_slots(base.sites)
-        self._serials = np.zeros(1, np.int64)
-        """Of the slots in use; 0, which no weights have, of the first."""
+        self._has_experts = any(site.num_experts for site in base.sites)
+        self._is_shared = is_shared
+        self._serials = self._slots(())
+        """Of the slots in use."""
         self.groups: Groups | None = None
         """What a captured step goes through. `grow` alone replaces it."""
 
     def can_hold(self, weights: Sequence[Weights]) -> bool:
-        """Whether a stack may have as many slots."""
-        return self._base.routing.is_grouped and len(weights) < self._max_slots
+        """Whether the model's products can go through a stack of as many slots, without reading back to the host."""
+        is_grouped = self._is_shared or self._has_experts
+        return (self._base.routing.is_grouped or not is_grouped) and len(self._slots(weights)) <= self._max_slots
 
     def fits(self, weights: Sequence[Weights]) -> bool:
         """Whether the present stack has the slots and the rank for these."""
         if self.groups is None:
             return False
         stack = self.groups.stack
-        return len(weights) < stack.num_slots and max(w.layout.spec.rank for w in weights) <= stack.rank
+        return len(self._slots(weights)) <= stack.num_slots and max(w.layout.spec.rank for w in weights) <= stack.rank
 
     def grow(self, weights: Sequence[Weights]) -> None:
         """Make a stack for these weights, no smaller than the last one. Numbers of slots and ranks are powers of two,
         so that few stacks follow each other and none takes more than twice the memory that is needed.
         """
-        num_slots, rank = len(weights) + 1, max(w.layout.spec.rank for w in weights)
+        num_slots, rank = len(self._slots(weights)), max(w.layout.spec.rank for w in weights)
         if self.groups is not None:
             num_slots = max(num_slots, self.groups.stack.num_slots)
             rank = max(rank, self.groups.stack.rank)
         num_slots = min(_power_of_two(num_slots), self._max_slots)
         device = self._base.device
         # The old stack goes before the next one comes.
-        self.groups, self._serials = None, np.zeros(1, np.int64)
+        self.groups, self._serials = None, self._slots(())
         stack = AdapterStack(self._base.sites, _power_of_two(rank), num_slots, device, self._base.dtype)
         self.groups = Groups(stack, torch.zeros(num_slots, dtype=torch.int32, device=device))
 
     def hold(self, weights: Sequence[Weights]) -> None:
         """Have the slots hold at least these weights, which `fits` and which come by ascending serial."""
         assert self.groups is not None
-        serials = [w.serial for w in weights]
+        serials = self._slots(weights)
         if np.isin(serials, self._serials).all():
             return
-        self.groups.stack.fill([None, *weights])
-        self._serials = np.array([0, *serials])
+        self.groups.stack.fill([None, *weights] if self._is_shared else weights)
+        self._serials = serials
 
     def route(self, serials_N: Sequence[int], num_rows: int) -> None:
         """Say which rows go through which slot: those of these ascending serials, 0 for the bare base model.
@@ -75,6 +82,10 @@ class AdapterBank:
         ends_K = np.full(self.groups.stack.num_slots, num_rows, np.int32)
         ends_K[: len(self._serials) - 1] = np.searchsorted(serials_N, self._serials[:-1], side="right")
         self.groups.ends_K.copy_(upload(ends_K, self._base.device))
+
+    def _slots(self, weights: Sequence[Weights]) -> NDArray[np.int64]:
+        """Serials by slot for these weights; 0, which no weights have, for zeros."""
+        return np.array([0] * self._is_shared + [w.serial for w in weights], np.int64)
 
 
 def _power_of_two(number: int) -> int:

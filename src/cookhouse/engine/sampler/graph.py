@@ -46,7 +46,8 @@ class _Shape:
 
     num_rows: int
     num_blocks: int
-    is_adapted: bool
+    bank: AdapterBank | None
+    """None: no row is adapted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ class DecodeGraphs:
         self._cache = cache
         self._capture = capture
         self._can_capture = True
-        self._bank = AdapterBank(base)
+        self._has_told = False
+        self._make_banks()
         self._graphs: dict[_Shape, Step] = {}
         self._num_uses: Counter[_Shape] = Counter()
         self._max_rows = max_rows
@@ -99,14 +101,14 @@ class DecodeGraphs:
         """
         serials = [0 if w is None else w.serial for w in weights]
         adapters = list({w.serial: w for w in weights if w is not None}.values())
-        if not self._can_capture or (adapters and not self._bank.can_hold(adapters)):
+        if not self._can_capture or not self._can_share(serials, adapters):
             return None
-        shape = self._shape(pieces, is_adapted=bool(adapters))
+        shape = self._shape(pieces, self._bank(serials))
         self._write(pieces, shape)
         try:
-            if adapters:
-                self._seat(adapters)
-                self._bank.route(serials, shape.num_rows)
+            if shape.bank is not None:
+                self._seat(shape.bank, adapters)
+                shape.bank.route(serials, shape.num_rows)
             step = self._graphs.get(shape) or self._find_step(shape)
         except RuntimeError as error:
             self._give_up(error)
@@ -114,12 +116,37 @@ class DecodeGraphs:
         step()
         return self._logits[: len(pieces)].float()
 
-    def _shape(self, pieces: Sequence[Piece], *, is_adapted: bool) -> _Shape:
+    def _make_banks(self) -> None:
+        self._alone = AdapterBank(self._base, is_shared=False)
+        self._shared = AdapterBank(self._base, is_shared=True)
+
+    def _bank(self, serials: Sequence[int]) -> AdapterBank | None:
+        """The bank for rows of these ascending serials."""
+        if serials[-1] == 0:
+            return None
+        return self._alone if serials[0] == serials[-1] else self._shared
+
+    def _can_share(self, serials: Sequence[int], adapters: Sequence[Weights]) -> bool:
+        """Whether one step serves these; told once where it does not, since that costs speed."""
+        bank = self._bank(serials)
+        if bank is None or bank.can_hold(adapters):
+            return True
+        if not self._has_told:
+            self._has_told = True
+            _logger.warning(
+                "base model %s: some steps with adapters run without CUDA graphs, which is slower: in %s this GPU "
+                "cannot compute their products together",
+                self._base.name,
+                self._base.dtype,
+            )
+        return False
+
+    def _shape(self, pieces: Sequence[Piece], bank: AdapterBank | None) -> _Shape:
         num_blocks = -(-max(piece.stop for piece in pieces) // self._cache.block_size)
         return _Shape(
             num_rows=min(padded_rows(len(pieces)), self._max_rows),
             num_blocks=min(padded_blocks(num_blocks), self._max_blocks),
-            is_adapted=is_adapted,
+            bank=bank,
         )
 
     def _write(self, pieces: Sequence[Piece], shape: _Shape) -> None:
@@ -130,13 +157,13 @@ class DecodeGraphs:
         for buffer, array in ((self._longs, longs_3N.reshape(-1)), (self._ints, ints)):
             buffer[: len(array)].copy_(upload(array, buffer.device))
 
-    def _seat(self, adapters: Sequence[Weights]) -> None:
-        """Have the bank hold these adapters."""
-        if not self._bank.fits(adapters):
+    def _seat(self, bank: AdapterBank, adapters: Sequence[Weights]) -> None:
+        """Have a bank hold these adapters."""
+        if not bank.fits(adapters):
             # They point into the stack that the bank is about to replace.
-            self._graphs = {shape: graph for shape, graph in self._graphs.items() if not shape.is_adapted}
-            self._bank.grow(adapters)
-        self._bank.hold(adapters)
+            self._graphs = {shape: graph for shape, graph in self._graphs.items() if shape.bank is not bank}
+            bank.grow(adapters)
+        bank.hold(adapters)
 
     def _find_step(self, shape: _Shape) -> Step:
         """The step of a shape that has no graph: as it is, or captured if it is worth that by now."""
@@ -159,14 +186,15 @@ class DecodeGraphs:
             contexts_S=self._ints[:num_rows],
             max_queries=1,
         )
-        groups = self._bank.groups if shape.is_adapted else None
+        groups = None if shape.bank is None else shape.bank.groups
         return _DecodingStep(self._base, tokens_N, positions_N, layout, groups, self._logits[:num_rows])
 
     def _give_up(self, error: BaseException) -> None:
         """Leave decoding to passes that are not captured; what the first error said is the reason."""
         self._can_capture = False
         self._graphs = {}
-        self._bank = AdapterBank(self._base)
+        self._num_uses.clear()
+        self._make_banks()
         while error.__context__ is not None:
             error = error.__context__
         _logger.warning(
