@@ -21,7 +21,7 @@ from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.cache import KeyValueCache
-from cookhouse.engine.sampler.capture import NothingReadBack
+from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack
 from cookhouse.engine.sampler.graph import padded_blocks, padded_rows, step_arrays
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.sequence import Sequence as Sampled
@@ -226,7 +226,7 @@ def test_more_adapters_or_a_higher_rank_make_a_larger_stack(bench: _Bench) -> No
     graphs = sampler._runner._graphs
     assert graphs is not None
     assert graphs._shared.groups is not None
-    assert (graphs._shared.groups.stack.num_slots, graphs._shared.groups.stack.rank) == (8, 16)
+    assert (graphs._shared.groups.stack.num_slots, graphs._shared.groups.stack.rank) == (9, 16)
 
 
 @pytest.mark.usefixtures("plain_attention")
@@ -369,6 +369,33 @@ def test_what_a_step_reads_is_laid_out_for_its_pieces_and_padding(bench: _Bench)
     assert longs.tolist() == [[16, 15, 32, 0], [16, 15, 32, 0], [16, 7 * 16 + 15, 0, 160]]
     assert contexts.tolist() == [17, 16, 33, 1]
     assert tables.tolist() == [[3, 1, 10], [7, 10, 10], [2, 5, 0], [10, 10, 10]]
+
+
+@pytest.mark.gpu
+def test_captures_that_fail_or_are_dropped_leave_nothing_behind(device: str) -> None:
+    """Would catch a stream that stays the current one, an allocator that gives nothing back, and a pool of graphs that
+    is refused when all have gone and a tensor still lies in it.
+    """
+    x = torch.zeros(4, device=device)
+    stream, capture, kept = torch.cuda.current_stream(), CudaCapture(x.device), []
+
+    def step() -> None:
+        x.add_(1)
+        kept.append(x + 1)
+
+    def read_back() -> None:
+        assert x.max().item() == 0
+
+    with pytest.raises(RuntimeError, match="reads back"):
+        capture(read_back)
+    for _ in range(2):
+        replay = capture(step)
+        before = float(x[0])
+        replay()
+        assert x.tolist() == [before + 1] * 4
+        del replay
+    assert torch.cuda.current_stream() == stream
+    torch.cuda.empty_cache()
 
 
 @pytest.mark.gpu

@@ -50,14 +50,15 @@ class AdapterBank:
         return len(self._slots(weights)) <= stack.num_slots and max(w.layout.spec.rank for w in weights) <= stack.rank
 
     def grow(self, weights: Sequence[Weights]) -> None:
-        """Make a stack for these weights, no smaller than the last one. Numbers of slots and ranks are powers of two,
-        so that few stacks follow each other and none takes more than twice the memory that is needed.
+        """Make a stack for these weights, no smaller than the last one. Its adapters and its rank are powers of two, so
+        that few stacks follow each other and neither takes more than twice the memory that is needed.
         """
-        num_slots, rank = len(self._slots(weights)), max(w.layout.spec.rank for w in weights)
+        num_slots = _power_of_two(len(weights)) + self._is_shared
+        rank = max(w.layout.spec.rank for w in weights)
         if self.groups is not None:
             num_slots = max(num_slots, self.groups.stack.num_slots)
             rank = max(rank, self.groups.stack.rank)
-        num_slots = min(_power_of_two(num_slots), self._max_slots)
+        num_slots = min(num_slots, self._max_slots)
         device = self._base.device
         # The old stack goes before the next one comes.
         self.groups, self._serials = None, self._slots(())
