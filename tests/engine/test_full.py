@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from cookhouse.engine import TorchEngine, full_checkpoint, full_runs
+from cookhouse.engine import TorchEngine, full_checkpoint, full_runs, torch_engine
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleRequest
 from cookhouse.engine.export import export_merged, export_peft, inspect
 from cookhouse.engine.full import FullLayout, FullModel
@@ -233,6 +233,24 @@ def test_attention_sinks_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"layers\.0\.self_attn\.sinks.*rank of at least 1"):
         engine.create_model("full", save_family(tmp_path, "gpt_oss"), FULL)
     assert engine._bases._reserved == {}
+
+
+def test_caches_of_idle_samplers_make_way(qwen3_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a cache of no use that keeps a run out of a GPU, and one dropped under its samples."""
+    engine = TorchEngine(precision="float32")
+    prompt_T = np.arange(5)
+    engine.submit_sample(
+        SampleRequest(request_id="r", base_model=qwen3_folder, snapshot_id=None, prompt_T=prompt_T, max_tokens=9)
+    )
+    engine.step_samples()
+    monkeypatch.setattr(torch_engine, "free_bytes", lambda _: 0)
+    engine.create_model("full", qwen3_folder, FULL)
+    assert list(engine._samplers) == [qwen3_folder]
+    while engine.has_samples():
+        engine.step_samples()
+    engine.delete_model("full")
+    engine.create_model("full", qwen3_folder, FULL)
+    assert not engine._samplers
 
 
 def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,8 +276,12 @@ class TorchEngine:
         return ", ".join(parts + (["samples running"] if sampler and sampler.has_work else []))
 
     def _make_room(self, what: str, num_bytes: int) -> None:
-        """Let `num_bytes` fit beside the base models, or raise InputError."""
+        """Let `num_bytes` fit beside the base models, or raise InputError. Caches of idle samplers make way."""
         self._drop(self._bases.room_for(what, num_bytes, self._users))
+        for samplers in (self._samplers, self._full_samplers):
+            for key in [key for key, sampler in samplers.items() if not sampler.has_work]:
+                if free_bytes(self._device) < num_bytes:
+                    del samplers[key]
 
     def _drop(self, base_models: Sequence[str]) -> None:
         for name in base_models:
