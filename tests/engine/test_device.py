@@ -1,8 +1,11 @@
 """What is chosen for a device, and what holds while a pass must be repeatable."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+import cookhouse.engine.device as device_module
 from cookhouse.engine.device import choose_device, choose_dtype, deterministic
 from cookhouse.errors import InputError
 
@@ -29,6 +32,21 @@ def test_deterministic_holds_for_its_extent_alone() -> None:
     assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     with deterministic(torch.device("cpu")):
         assert torch.get_deterministic_debug_mode() == before
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [({"norm", "linear"}, torch.bfloat16), ({"norm"}, torch.float32), (None, torch.float32)]
+)
+def test_a_cpu_computes_in_bf16_where_it_has_a_matrix_unit(
+    names: set[str] | None, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch half the speed given away, bf16 where it is emulated, and a precision that cannot be chosen."""
+    kernels = None if names is None else SimpleNamespace(names=frozenset(names))
+    monkeypatch.setattr(device_module, "cpu_kernels", lambda: kernels)
+    cpu = torch.device("cpu")
+    assert choose_dtype(None, cpu) == expected
+    assert choose_dtype("float32", cpu) == torch.float32
+    assert choose_dtype("bfloat16", cpu) == torch.bfloat16
 
 
 @pytest.mark.gpu

@@ -30,11 +30,16 @@ def serve(
         typer.Option(help="Folder of checkpoints and database.", show_default="~/.local/state/cookhouse/serve"),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default="cuda where there is a GPU")
+        str | None,
+        typer.Option(envvar="COOKHOUSE_DEVICE", help="cpu, cuda or cuda:N.", show_default="cuda where there is a GPU"),
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="float32 or bfloat16, of base model and activations.", show_default="by device"),
+        typer.Option(
+            envvar="COOKHOUSE_PRECISION",
+            help="float32 or bfloat16, of base model and activations.",
+            show_default="bfloat16 where the GPU or the processor's matrix unit (AMX) has it, else float32",
+        ),
     ] = None,
     api_key: Annotated[
         str | None,

@@ -15,6 +15,8 @@ from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.main import run_server
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
+DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
+PRECISION_VARIABLE = "COOKHOUSE_PRECISION"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,8 +66,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, required=True, help="folder of checkpoints and database")
     parser.add_argument("--base-model", action="append", help="name, hub id or folder; repeatable")
-    parser.add_argument("--device", help="cpu, cuda or cuda:N; default: cuda where there is one")
-    parser.add_argument("--precision", help="float32 or bfloat16, of base model and activations; default: by device")
+    parser.add_argument(
+        "--device",
+        default=os.environ.get(DEVICE_VARIABLE),
+        help=f"cpu, cuda or cuda:N; default: {DEVICE_VARIABLE}, or cuda where there is one",
+    )
+    parser.add_argument(
+        "--precision",
+        default=os.environ.get(PRECISION_VARIABLE),
+        help="float32 or bfloat16, of base model and activations; "
+        f"default: {PRECISION_VARIABLE}, or bfloat16 where the hardware gains from it",
+    )
     parser.add_argument("--max-base-bytes", type=int, help="memory for base models' weights; default: no limit")
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
