@@ -76,20 +76,22 @@ class Activations:
 
     def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
         """How many layers, the first ones, compute again. `input_bytes` is what one token takes before a layer."""
-        needed = num_tokens * self._measured(segments)
+        largest = max(segments, key=lambda segment: segment.weights.layout.num_parameters, default=None)
+        needed = num_tokens * self._measured(None if largest is None else largest.weights)
         excess = needed - self._limit(needed)
         saving = max(needed / max(len(self._layers), 1) - num_tokens * input_bytes, 1)
         return min(max(math.ceil(excess / saving), 0), len(self._layers))
 
-    def pass_tokens(self, input_bytes: int) -> int:
+    def pass_tokens(self, input_bytes: int, example: Callable[[], Weights | None]) -> int:
         """Positions that a pass may have unless one sequence is longer; for `input_bytes` see `plan`.
 
-        It goes by the memory of the device, not by what is free: passes are the same each time, to the bit.
+        It goes by the memory of the device, not by what is free: passes are the same each time, to the bit. `example`
+        makes an adapter for a pass to be measured with: a layer that trains one keeps its input, a frozen one does not.
         """
         tokens = _PASS_TOKENS[self._device.type]
         if self._device.type != "cuda":
             return tokens
-        kept = self._measured(())
+        kept = self._measured(example())
         # Each layer's input, and the activations of one layer with their gradients.
         computed = len(self._layers) * input_bytes + 2 * kept / max(len(self._layers), 1)
         total = total_bytes(self._device)
@@ -110,13 +112,12 @@ class Activations:
             # Its own flag only: no module inside behaves as in training.
             layer.gradient_checkpointing = layer.training = index < num_layers
 
-    def _measured(self, segments: Sequence[Segment]) -> float:
+    def _measured(self, weights: Weights | None) -> float:
         """Bytes of activations per token, seen once in a short pass for adapters of like rank."""
-        largest = max(segments, key=lambda segment: segment.weights.layout.num_parameters, default=None)
-        rank = 0 if largest is None else largest.weights.layout.spec.rank
+        rank = 0 if weights is None else weights.layout.spec.rank
         bucket = rank.bit_length()
         if bucket not in self._bytes_per_token:
-            self._bytes_per_token[bucket] = self._measure(None if largest is None else largest.weights)
+            self._bytes_per_token[bucket] = self._measure(weights)
         return self._bytes_per_token[bucket]
 
     def _measure(self, weights: Weights | None) -> float:

@@ -18,7 +18,7 @@ from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.fused import fuse
 from cookhouse.engine.grouped import arrange
 from cookhouse.engine.head import Head
-from cookhouse.engine.lora import AdapterLayout, Adapters, Routing, Segment, Segments
+from cookhouse.engine.lora import AdapterLayout, Adapters, Routing, Segment, Segments, Weights
 from cookhouse.engine.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
 from cookhouse.engine.sites import adapt, choose_sites
 from cookhouse.errors import InputError
@@ -119,7 +119,7 @@ class BaseModel:
     @cached_property
     def pass_tokens(self) -> int:
         """Positions that a training pass has at most, unless one sequence is longer."""
-        return self.activations.pass_tokens(self._hidden_bytes)
+        return self.activations.pass_tokens(self._hidden_bytes, self._smallest_adapter)
 
     def arrange(self, segments: Sequence[Segment], num_rows: int) -> Adapters:
         """The adapters of a pass over so many rows, in the form in which this device computes them best."""
@@ -155,6 +155,13 @@ class BaseModel:
             )
         hidden_NH: Tensor = output.last_hidden_state[0]
         return hidden_NH
+
+    def _smallest_adapter(self) -> Weights | None:
+        """One of rank 1 at all sites, all zeros; None where there are none."""
+        if not self.sites:
+            return None
+        layout = AdapterLayout(self.sites, LoraSpec(rank=1))
+        return Weights(layout, torch.zeros(layout.num_parameters, dtype=self.dtype, device=self.device))
 
     @property
     def _hidden_bytes(self) -> int:
