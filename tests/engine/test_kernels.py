@@ -69,4 +69,4 @@ def test_a_gpu_on_which_triton_fails_is_used_without(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     assert _gpu_kernels.__wrapped__(torch.device("cuda", 0)) is None
-    assert "training goes through torch, which is slower: Failed to find C compiler" in caplog.text
+    assert "sampling go through torch, which is several times slower: Failed to find C compiler" in caplog.text

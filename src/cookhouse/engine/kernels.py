@@ -1,4 +1,4 @@
-"""Kernels of training for what torch takes many passes over memory for: C++ on a CPU, Triton on a GPU.
+"""Kernels of training and sampling for what torch takes many passes over memory for: C++ on a CPU, Triton on a GPU.
 
 Where there are none for a tensor, torch computes.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 from cookhouse.engine.native import cpu_kernels
 
 _log = logging.getLogger(__name__)
-_CONSEQUENCE = "training goes through torch, which is slower"
+_CONSEQUENCE = "training and sampling go through torch, which is several times slower"
 _DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -50,7 +50,7 @@ def _gpu_kernels(device: torch.device) -> Kernels | None:
     # Triton comes with CUDA builds of torch, and computes bf16 from Ampere on.
     is_able = torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (8, 0)
     if not is_able or importlib.util.find_spec("triton") is None:
-        _log.info("no Triton for %s: %s", device, _CONSEQUENCE)
+        _log.warning("Triton does not compute on %s, so %s", device, _CONSEQUENCE)
         return None
     try:
         from cookhouse.engine.gpu.kernels import GpuKernels
