@@ -21,7 +21,7 @@ from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.cache import KeyValueCache
-from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack
+from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack, Step
 from cookhouse.engine.sampler.graph import padded_blocks, padded_rows, step_arrays
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.sequence import Sequence as Sampled
@@ -244,7 +244,7 @@ def test_adapters_that_cannot_share_products_decode_uncaptured(bench: _Bench, ca
     # While c is alone, and d.
     assert recorder.num_replays == 13 + 7
     (record,) = caplog.records
-    assert "some steps with adapters run without CUDA graphs" in record.getMessage()
+    assert "some steps run without CUDA graphs, which is slower: in torch.float32" in record.getMessage()
 
 
 @pytest.mark.usefixtures("plain_attention")
@@ -296,6 +296,27 @@ def test_a_step_that_reads_back_decodes_uncaptured_with_one_warning(
     (record,) = caplog.records
     assert "_local_scalar_dense reads back to the host" in record.getMessage()
     assert recorder.num_replays == 0
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_steps_are_captured_again_when_there_is_memory_again(bench: _Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch samples that fail with a capture, and a sampler that stays slow after a short time of need."""
+    waves = _waves(bench)
+    bench.use(None)
+    expected = bench.sample(*waves)
+    recorder = Recorder()
+    shortages = iter(range(3))
+
+    def capture(step: Step) -> Step:
+        if next(shortages, None) is not None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return recorder(step)
+
+    bench.use(capture)
+    _assert_same(bench.sample(*waves), expected)
+    assert recorder.num_replays > 10
+    (record,) = caplog.records
+    assert record.getMessage().endswith("which is slower: memory ran out")
 
 
 @pytest.mark.usefixtures("plain_attention")

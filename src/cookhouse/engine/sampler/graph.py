@@ -77,10 +77,8 @@ class DecodeGraphs:
         self._cache = cache
         self._capture = capture
         self._can_capture = True
-        self._has_told = False
-        self._make_banks()
-        self._graphs: dict[_Shape, Step] = {}
-        self._num_uses: Counter[_Shape] = Counter()
+        self._told: set[str] = set()
+        self._forget()
         self._max_rows = max_rows
         num_positions = min(base.info.max_context_tokens, cache.scratch_block * cache.block_size)
         self._max_blocks = -(-num_positions // cache.block_size)
@@ -97,7 +95,8 @@ class DecodeGraphs:
 
         Pieces of the bare base model come first, the others by ascending serial of their weights.
 
-        None where no graph serves: the model's step cannot be captured, or adapters cannot share its products.
+        None where no graph serves: the model's step cannot be captured, adapters cannot share its products, or there is
+        no memory for it.
         """
         serials = [0 if w is None else w.serial for w in weights]
         adapters = list({w.serial: w for w in weights if w is not None}.values())
@@ -110,13 +109,20 @@ class DecodeGraphs:
                 self._seat(shape.bank, adapters)
                 shape.bank.route(serials, shape.num_rows)
             step = self._graphs.get(shape) or self._find_step(shape)
+        except torch.OutOfMemoryError:
+            self._forget()
+            self._tell("memory ran out")
+            return None
         except RuntimeError as error:
             self._give_up(error)
             return None
         step()
         return self._logits[: len(pieces)].float()
 
-    def _make_banks(self) -> None:
+    def _forget(self) -> None:
+        """Begin with no graphs, and free what the last ones took."""
+        self._graphs: dict[_Shape, Step] = {}
+        self._num_uses: Counter[_Shape] = Counter()
         self._alone = AdapterBank(self._base, is_shared=False)
         self._shared = AdapterBank(self._base, is_shared=True)
 
@@ -127,19 +133,19 @@ class DecodeGraphs:
         return self._alone if serials[0] == serials[-1] else self._shared
 
     def _can_share(self, serials: Sequence[int], adapters: Sequence[Weights]) -> bool:
-        """Whether one step serves these; told once where it does not, since that costs speed."""
+        """Whether one step serves these."""
         bank = self._bank(serials)
         if bank is None or bank.can_hold(adapters):
             return True
-        if not self._has_told:
-            self._has_told = True
-            _logger.warning(
-                "base model %s: some steps with adapters run without CUDA graphs, which is slower: in %s this GPU "
-                "cannot compute their products together",
-                self._base.name,
-                self._base.dtype,
-            )
+        self._tell(f"in {self._base.dtype} this GPU cannot compute the products of its adapters together")
         return False
+
+    def _tell(self, reason: str) -> None:
+        """Log, once, why some steps have no graph."""
+        if reason not in self._told:
+            self._told.add(reason)
+            name = self._base.name
+            _logger.warning("base model %s: some steps run without CUDA graphs, which is slower: %s", name, reason)
 
     def _shape(self, pieces: Sequence[Piece], bank: AdapterBank | None) -> _Shape:
         num_blocks = -(-max(piece.stop for piece in pieces) // self._cache.block_size)
@@ -192,9 +198,7 @@ class DecodeGraphs:
     def _give_up(self, error: BaseException) -> None:
         """Leave decoding to passes that are not captured; what the first error said is the reason."""
         self._can_capture = False
-        self._graphs = {}
-        self._num_uses.clear()
-        self._make_banks()
+        self._forget()
         while error.__context__ is not None:
             error = error.__context__
         _logger.warning(
