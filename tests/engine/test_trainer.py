@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from cookhouse.engine import TorchEngine
+from cookhouse.engine import TorchEngine, base_model, head
 from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.lora import ALPHA
@@ -63,6 +63,24 @@ def test_packed_loss_and_gradient_equal_one_datum_at_a_time(
     torch.testing.assert_close(
         engine._model("m").gradient.cpu(), gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max())
     )
+
+
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_logits_that_are_kept_give_the_same_gradients(
+    qwen3_folder: str, monkeypatch: pytest.MonkeyPatch, is_grouped: bool
+) -> None:
+    """Would catch what a chunk keeps for another adapter, and targets of weight zero that get a gradient."""
+    monkeypatch.setattr(base_model, "can_group", lambda *_: is_grouped)
+    monkeypatch.setattr(head, "_CPU_BYTES", 4 * VOCAB_SIZE * 30)
+    gradients = []
+    for is_kept in (False, True):
+        monkeypatch.setattr(head.Head, "can_keep", lambda *_, value=is_kept: value)
+        engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
+        for seed, model_id in enumerate("ab"):
+            engine.create_model(model_id, qwen3_folder, LoraSpec(rank=8, seed=seed))
+        _run(engine, *(_request(model_id, random_datums([40, 33])) for model_id in "ab"))
+        gradients.append([engine._model(model_id).gradient for model_id in "ab"])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=1e-5 * float(gradients[0][0].abs().max()))
 
 
 def test_a_batch_split_over_passes_and_calls_equals_one_call(qwen3_folder: str) -> None:

@@ -1,4 +1,5 @@
-"""Log-probabilities of target tokens from hidden states, in chunks: the logits of a pass never all exist at once.
+"""Log-probabilities of target tokens from hidden states, in chunks: the logits of a pass all exist at once only where a
+GPU has room for them, which then need not be computed again for the gradient.
 
 Legend: N packed positions, M targets (several may share a position), C positions of a chunk, H hidden, V vocabulary.
 """
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cookhouse.engine.lora import Adapters, LoraLinear, Segment, Segments, SiteProduct
-from cookhouse.engine.memory import free_bytes
+from cookhouse.engine.memory import free_bytes, total_bytes
 from cookhouse.engine.softmax import log_sum_exp, logits_gradient
 from cookhouse.engine.upload import upload
 
@@ -19,6 +20,8 @@ _GPU_BYTES = 2**30
 """Bound on one chunk's fp32 logits: few, so that they stay near a CPU's caches; many, so that they fill a GPU."""
 _FREE_SHARE = 8
 """Part of a GPU's free memory that a chunk's fp32 logits may take: more than they is held beside them."""
+_KEPT_SHARE = 1 / 16
+"""Of a GPU's memory, for the logits of a training pass between forward and backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,18 @@ class _Chunk:
     local_M: Tensor
     """Which of the rows each target is at."""
     tokens_M: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLogits:
+    """Logits of a chunk, and what its backward needs."""
+
+    chunk: _Chunk
+    hidden_CH: Tensor
+    adapters: SiteProduct | None
+    lows: Sequence[Tensor]
+    """See `SiteProduct.apply`."""
+    logits_CV: Tensor
 
 
 class Head:
@@ -70,14 +85,34 @@ class Head:
         logits_CV = nn.functional.linear(hidden_CH, self._weight_VH, self._bias_V)
         return logits_CV, [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
 
+    def can_keep(self, targets: Targets) -> bool:
+        """Whether a GPU has room for the logits of a pass, of all its memory, whatever is free: those that are computed
+        again, in other chunks, may be rounded differently, and passes are the same each time, to the bit.
+        """
+        device = self._weight_VH.device
+        if device.type != "cuda":
+            return False
+        num_rows = len(torch.unique_consecutive(targets.rows_M))
+        return num_rows * self.vocab_size * self.dtype.itemsize <= total_bytes(device) * _KEPT_SHARE
+
     @torch.no_grad()
-    def logprobs(self, hidden_NH: Tensor, targets: Targets, adapters: Sequence[Segment] | Adapters) -> Tensor:
-        """Log-probability (M,) of each target in nats, fp32, temperature 1. Not differentiable: see `backward`."""
+    def logprobs(
+        self,
+        hidden_NH: Tensor,
+        targets: Targets,
+        adapters: Sequence[Segment] | Adapters,
+        kept: list[ChunkLogits] | None = None,
+    ) -> Tensor:
+        """Log-probability (M,) of each target in nats, fp32, temperature 1. Not differentiable: see `backward`, for
+        which `kept` receives the logits.
+        """
         parts = []
         for chunk in self._chunks(targets, _adapters(adapters)):
-            logits_CV = self.logits(hidden_NH[chunk.rows_C], chunk.adapters)
-            chosen_M = logits_CV[chunk.local_M, chunk.tokens_M].double()
-            parts.append((chosen_M - log_sum_exp(logits_CV)[chunk.local_M]).float())
+            computed = self._compute(hidden_NH, chunk)
+            chosen_M = computed.logits_CV[chunk.local_M, chunk.tokens_M].double()
+            parts.append((chosen_M - log_sum_exp(computed.logits_CV)[chunk.local_M]).float())
+            if kept is not None:
+                kept.append(computed)
         return torch.cat(parts)
 
     def rows(self, hidden_NH: Tensor, rows_B: Tensor, adapters: Sequence[Segment] | Adapters) -> Tensor:
@@ -102,32 +137,50 @@ class Head:
 
     @torch.no_grad()
     def backward(
-        self, hidden_NH: Tensor, targets: Targets, dlogprobs_M: Tensor, adapters: Sequence[Segment] | Adapters
+        self,
+        hidden_NH: Tensor,
+        targets: Targets,
+        dlogprobs_M: Tensor,
+        adapters: Sequence[Segment] | Adapters,
+        kept: list[ChunkLogits] | None = None,
     ) -> Tensor:
         """Gradient (N, H) of hidden states given that of the targets' log-probabilities; adapter gradients are added,
         and those of the projection itself where it is trained.
 
-        Logits are computed again, and only at positions where some gradient is not zero.
+        Logits that were `kept` make place for their gradient, and leave the list. Without them, and where most targets
+        have a gradient of zero, logits are computed again for the others.
         """
         dhidden_NH = torch.zeros_like(hidden_NH)
         used_M = (dlogprobs_M != 0).cpu().nonzero().squeeze(1)
-        there_M = upload(used_M.numpy(), hidden_NH.device)
-        used = Targets(targets.rows_M[used_M], targets.tokens_M[there_M])
-        dlogprobs_M = dlogprobs_M[there_M]
-        for chunk in self._chunks(used, _adapters(adapters)):
-            hidden_CH = hidden_NH[chunk.rows_C]
-            product = chunk.adapters.at(self.name)
-            logits_CV, lows = self._apply(hidden_CH, product)
-            dlogits_CV = logits_gradient(logits_CV, chunk.local_M, chunk.tokens_M, dlogprobs_M[chunk.targets])
-            dhidden_CH = dlogits_CV @ self._weight_VH
-            if self._weight_VH.requires_grad:
-                torch.autograd.backward(self._weight_VH, dlogits_CV.T @ hidden_CH)
-                if self._bias_V is not None:
-                    torch.autograd.backward(self._bias_V, dlogits_CV.sum(0))
-            if product is not None:
-                product.backward(hidden_CH, lows, dlogits_CV, dhidden_CH)
-            dhidden_NH[chunk.rows_C] = dhidden_CH
+        if kept and 2 * len(used_M) < len(dlogprobs_M):
+            kept.clear()
+        if kept:
+            parts = (kept.pop(0) for _ in range(len(kept)))
+        else:
+            there_M = upload(used_M.numpy(), hidden_NH.device)
+            used = Targets(targets.rows_M[used_M], targets.tokens_M[there_M])
+            dlogprobs_M = dlogprobs_M[there_M]
+            parts = (self._compute(hidden_NH, chunk) for chunk in self._chunks(used, _adapters(adapters)))
+        for part in parts:
+            dhidden_NH[part.chunk.rows_C] = self._backward_chunk(part, dlogprobs_M[part.chunk.targets])
         return dhidden_NH
+
+    def _compute(self, hidden_NH: Tensor, chunk: _Chunk) -> ChunkLogits:
+        hidden_CH = hidden_NH[chunk.rows_C]
+        product = chunk.adapters.at(self.name)
+        logits_CV, lows = self._apply(hidden_CH, product)
+        return ChunkLogits(chunk, hidden_CH, product, lows, logits_CV)
+
+    def _backward_chunk(self, part: ChunkLogits, dlogprobs_M: Tensor) -> Tensor:
+        dlogits_CV = logits_gradient(part.logits_CV, part.chunk.local_M, part.chunk.tokens_M, dlogprobs_M)
+        dhidden_CH = dlogits_CV @ self._weight_VH
+        if self._weight_VH.requires_grad:
+            torch.autograd.backward(self._weight_VH, dlogits_CV.T @ part.hidden_CH)
+            if self._bias_V is not None:
+                torch.autograd.backward(self._bias_V, dlogits_CV.sum(0))
+        if part.adapters is not None:
+            part.adapters.backward(part.hidden_CH, part.lows, dlogits_CV, dhidden_CH)
+        return dhidden_CH
 
     def _chunks(self, targets: Targets, adapters: Adapters) -> Iterator[_Chunk]:
         device = self._weight_VH.device

@@ -18,7 +18,7 @@ from cookhouse.engine.attention import PackedLayout
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, TrainingDatum
 from cookhouse.engine.device import deterministic
-from cookhouse.engine.head import Targets
+from cookhouse.engine.head import ChunkLogits, Targets
 from cookhouse.engine.lora import Segment, Weights
 from cookhouse.engine.losses import LOSSES, loss_inputs
 from cookhouse.engine.packing import pack, positions
@@ -130,12 +130,13 @@ def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> 
     with torch.set_grad_enabled(is_training):
         hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), adapters)
     detached_NH = hidden_NH.detach()
-    logprobs_M = base.head.logprobs(detached_NH, targets, adapters).requires_grad_(is_training)
+    kept: list[ChunkLogits] | None = [] if is_training and base.head.can_keep(targets) else None
+    logprobs_M = base.head.logprobs(detached_NH, targets, adapters, kept).requires_grad_(is_training)
     with torch.set_grad_enabled(is_training):
         total = _add_losses(jobs, items, logprobs_M)
     if is_training:
         (dlogprobs_M,) = torch.autograd.grad(total, logprobs_M)
-        dhidden_NH = base.head.backward(detached_NH, targets, dlogprobs_M, adapters)
+        dhidden_NH = base.head.backward(detached_NH, targets, dlogprobs_M, adapters, kept)
         with base.routing.use(adapters):
             torch.autograd.backward(hidden_NH, dhidden_NH)
 
