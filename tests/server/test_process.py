@@ -10,12 +10,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 from tests.server.hosting import KEY
 from tinker.proto import tinker_public_pb2 as pb
+
+from cookhouse.server.__main__ import DEVICE_VARIABLE, PRECISION_VARIABLE, main
 
 SCRIPT = Path(__file__).with_name("serve_fake.py")
 LIMIT_SECONDS = 10.0
@@ -125,6 +128,31 @@ def test_an_unusable_key_is_told(tmp_path: Path) -> None:
     assert running.returncode == 2
     assert "'tml-'" in errors
     assert "secret-key" not in output + errors
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "expected"),
+    [
+        (("cuda:1", "bfloat16"), (), ("cuda:1", "bfloat16")),
+        (("cuda:1", "bfloat16"), ("--device", "cpu", "--precision", "float32"), ("cpu", "float32")),
+        (("", ""), (), (None, None)),
+    ],
+)
+def test_the_environment_chooses_what_the_command_line_does_not(
+    environment: tuple[str, str],
+    arguments: Sequence[str],
+    expected: tuple[str | None, str | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Would catch a run that cannot choose for its own server, and an empty variable taken for a name."""
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")  # which it would set for the other tests, too
+    for variable, value in zip((DEVICE_VARIABLE, PRECISION_VARIABLE), environment, strict=True):
+        monkeypatch.setenv(variable, value)
+    assert main(["--state-dir", str(tmp_path), *arguments]) == 0
+    assert (seen["device"], seen["precision"]) == expected
 
 
 def test_a_state_folder_is_read_without_torch() -> None:

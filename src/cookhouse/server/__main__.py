@@ -68,12 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--base-model", action="append", help="name, hub id or folder; repeatable")
     parser.add_argument(
         "--device",
-        default=os.environ.get(DEVICE_VARIABLE),
+        default=os.environ.get(DEVICE_VARIABLE) or None,
         help=f"cpu, cuda or cuda:N; default: {DEVICE_VARIABLE}, or cuda where there is one",
     )
     parser.add_argument(
         "--precision",
-        default=os.environ.get(PRECISION_VARIABLE),
+        default=os.environ.get(PRECISION_VARIABLE) or None,
         help="float32 or bfloat16, of base model and activations; "
         f"default: {PRECISION_VARIABLE}, or bfloat16 where the hardware gains from it",
     )
