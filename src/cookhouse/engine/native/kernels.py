@@ -38,7 +38,7 @@ _TILE_SIGNATURES = {"linear": "pnpnnppnpp", "linear_backward": "pnpnnppnpp"}
 
 
 class AttentionShape(Structure):
-    """`Attention` of attention.cpp."""
+    """`Attention` of attention.h."""
 
     _fields_ = (
         *((name, c_int64) for name in ("num_sequences", "num_heads", "num_kv_heads", "key_dim", "value_dim", "window")),
