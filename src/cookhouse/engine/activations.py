@@ -1,7 +1,7 @@
 """What a training pass keeps for its backward: the activations of every decoder layer while they fit into memory, else
 of as many layers as fit; the others keep their input alone and are computed again.
 
-Legend: N packed positions of a pass.
+Legend: N packed positions of a pass, H hidden.
 """
 
 import math

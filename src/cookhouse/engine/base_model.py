@@ -1,4 +1,7 @@
-"""A base model of `transformers`: frozen and shared by every adapter over it, or the copy of a run that trains it."""
+"""A base model of `transformers`: frozen and shared by every adapter over it, or the copy of a run that trains it.
+
+Legend: N packed positions of a pass, H hidden.
+"""
 
 import copy
 from collections.abc import Mapping, Sequence

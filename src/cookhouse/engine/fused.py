@@ -2,6 +2,8 @@
 
 Only modules whose code is known to mean exactly this: by class name, since norms of other families add one to their
 weight, and rotate in pairs.
+
+Legend: N packed positions, H query heads, K key-value heads, D features per head.
 """
 
 from types import MethodType

@@ -1,7 +1,8 @@
 """Log-probabilities of target tokens from hidden states, in chunks: the logits of a pass all exist at once only where a
 GPU has room for them, which then need not be computed again for the gradient.
 
-Legend: N packed positions, M targets (several may share a position), C positions of a chunk, H hidden, V vocabulary.
+Legend: N packed positions, M targets (several may share a position), B positions whose logits are wanted, C positions
+of a chunk, H hidden, V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Low-rank adapters: where they attach, how one lies in memory, and the linear layer that applies them.
 
-Legend: N packed positions, I features in, O features out, R rank, E experts.
+Legend: N packed positions, C some of them, I features in, O features out, R rank, E experts.
 """
 
 import math

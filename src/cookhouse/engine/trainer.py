@@ -1,6 +1,6 @@
 """Forward and backward over packed datums of one or several adapters.
 
-Legend: N packed positions of a pass, M targets of a pass, D datums.
+Legend: N packed positions of a pass, M targets of a pass, D datums, T positions of a datum, H hidden.
 """
 
 import itertools

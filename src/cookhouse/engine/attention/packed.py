@@ -1,6 +1,6 @@
 """The layout of training: sequences packed one after the other, without a cache.
 
-Legend: N packed positions, H query heads, K key-value heads, D features per head.
+Legend: N packed positions, S sequences, H query heads, K key-value heads, D features per head.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Training attention by batched products of blocks, for what no kernel computes, on any device.
 
 Legend: N packed positions, S sequences of like length, L their padded length, H query heads, K key-value heads,
-G query heads per key-value head, D features per head, P positions that are not padding.
+G query heads per key-value head, D features per head, R positions of a group, P those that are not padding.
 """
 
 import itertools
