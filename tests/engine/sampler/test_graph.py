@@ -409,6 +409,10 @@ def test_captures_that_fail_or_are_dropped_leave_nothing_behind(device: str) -> 
 
     with pytest.raises(RuntimeError, match="reads back"):
         capture(read_back)
+    with pytest.raises(RuntimeError, match="captur"):
+        capture(torch.cuda.synchronize)
+    assert torch.cuda.current_stream() == stream
+    torch.cuda.empty_cache()
     for _ in range(2):
         replay = capture(step)
         before = float(x[0])

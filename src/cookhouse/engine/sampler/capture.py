@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -44,18 +45,28 @@ class CudaCapture:
             with torch.cuda.stream(self._stream), NothingReadBack():  # type: ignore[no-untyped-call]
                 step()
             torch.cuda.current_stream().wait_stream(self._stream)
-            # Other threads may copy snapshots meanwhile, which the default mode takes for an error of the capture.
-            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-                step()
+            try:
+                # Other threads may copy snapshots meanwhile, which the default mode takes for an error of the capture.
+                with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+                    step()
+            except RuntimeError:
+                self._leave_pool()
+                raise
         self._graphs.add(graph)
         return graph.replay
+
+    def _leave_pool(self) -> None:
+        """Have torch's allocator take a capture that CUDA broke off for ended: until then it gives no memory back."""
+        pool = self._device.index, self._pool
+        with suppress(RuntimeError):  # it has ended already
+            torch._C._cuda_endAllocateToPool(*pool)
+            torch._C._cuda_releasePool(*pool)
 
 
 class NothingReadBack(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses what needs the contents of a tensor on the host, or allocates by them.
 
-    CUDA would break the capture off, and torch's allocator would take it for still under way ever after, in which state
-    it gives no memory back.
+    A capture that CUDA breaks off for that is harder to recover from.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
