@@ -1,12 +1,14 @@
 """What training costs, by counting, and what a device could do.
 
-Legend: T tokens of a sequence.
+Legend: S sequences.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from bench.harness import now
 
 _PEAKS = (
     ("B200", 2250, "https://www.nvidia.com/en-us/data-center/dgx-b200/"),
@@ -75,14 +77,12 @@ def peak_flops(device: str, precision: str, given_tflops: float | None) -> tuple
             if part in name:
                 return tflops * 1e12, f"{name}, dense bf16, {source}"
     size = 2048 if device == "cpu" else 16_384
-    return _measured(
-        device, precision, size
-    ), f"measured: the best product of two {precision} matrices of {size} × {size}"
+    source = f"measured: the best product of two {precision} matrices of {size} × {size}"
+    return _measured(device, precision, size), source
 
 
 def _measured(device: str, precision: str, size: int) -> float:
     import torch
-    from bench.harness import now
 
     a, b = (torch.randn(size, size, device=device, dtype=getattr(torch, precision)) for _ in range(2))
     best = float("inf")
