@@ -22,6 +22,15 @@ def test_unusable_devices_are_refused_by_name() -> None:
         choose_device("cuda:99")
 
 
+@pytest.mark.parametrize("name", ["cuda:256", "cuda:300", "cuda:2"])
+def test_a_device_beyond_the_last_is_refused_by_its_own_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch another device taken in its place: of an index torch keeps eight bits."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(InputError, match=f"device '{name}' was asked for and this machine has 2"):
+        choose_device(name)
+
+
 def test_deterministic_holds_for_its_extent_alone() -> None:
     """Would catch a setting left behind, under which sampling's cumulative sums fail on a GPU."""
     before = torch.get_deterministic_debug_mode()

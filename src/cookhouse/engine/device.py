@@ -27,23 +27,24 @@ def choose_device(name: str | None) -> torch.device:
         raise InputError(f"unknown device {name!r}; use cpu, cuda or cuda:N") from error
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"the engine does not compute on device {name!r}; use cpu, cuda or cuda:N")
-    return _prepared(device) if device.type == "cuda" else device
+    return _prepared(name) if device.type == "cuda" else device
 
 
-def _prepared(device: torch.device) -> torch.device:
+def _prepared(name: str) -> torch.device:
     """A CUDA device made the current one, under the settings that the engine's exactness rests on."""
     if not torch.cuda.is_available():
-        raise InputError(f"device '{device}' was asked for and this machine has no CUDA device; use cpu")
+        raise InputError(f"device {name!r} was asked for and this machine has no CUDA device; use cpu")
     count = torch.cuda.device_count()
-    if (device.index or 0) >= count:
-        raise InputError(f"device '{device}' was asked for and this machine has {count}, counted from 0; use cuda")
+    # The index in the name: torch keeps eight bits of it, so that 256 would be 0.
+    if int(name.partition(":")[2] or 0) >= count:
+        raise InputError(f"device {name!r} was asked for and this machine has {count}, counted from 0; use cuda")
     # cuBLAS gives the same sums only out of a workspace of fixed size; read when it is first used.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # fp32 is fp32: with TF32's 10 bits of mantissa sampler and trainer differ by 1e-3. The environment may have it on.
     torch.set_float32_matmul_precision("highest")
     # Otherwise long sums that cuBLAS splits, as over the tokens of a gradient, are added in bf16 instead of fp32.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    torch.cuda.set_device(device)  # Triton launches there, and `cuda` alone means this one
+    torch.cuda.set_device(torch.device(name))  # Triton launches there, and `cuda` alone means this one
     return torch.device("cuda", torch.cuda.current_device())
 
 
@@ -95,3 +96,13 @@ def use_cores() -> int:
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     return torch.get_num_threads()
+
+
+def bind_cores() -> bool:
+    """Give the calling thread and those that compute for it a core each, to which they stay; whether it was done.
+
+    For a thread that does nothing but compute: what it starts later stays on its core. Not where the cores are more
+    than the threads, or nothing compiles.
+    """
+    kernels = cpu_kernels()
+    return kernels is not None and kernels.bind_threads()
