@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cookhouse.assets import TINY_MODEL, resolve_model
-from cookhouse.engine import activations, kernels
+from cookhouse.engine import activations, adapter_stack, kernels
 from cookhouse.engine.attention import NAME, PackedLayout, varlen
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import LoraSpec
@@ -76,6 +76,7 @@ def fake_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(kernels, "_gpu_kernels", lambda _: GpuKernels())
     monkeypatch.setattr(varlen, "_is_built_for", lambda _: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(adapter_stack, "total_bytes", lambda _: 2**36)
     monkeypatch.setattr(activations, "_storages", lambda _: {})  # by address, which nothing has
     monkeypatch.setattr(Tensor, "pin_memory", lambda x: x)
     monkeypatch.setattr(Tensor, "__getitem__", _get_item)  # torch's own ask the driver for the device

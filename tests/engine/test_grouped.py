@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine, adapter_stack, base_model, grouped, head
-from cookhouse.engine.adapter_stack import AdapterStack, can_group, max_slots
+from cookhouse.engine.adapter_stack import AdapterStack, can_group, has_room, max_slots, stack_bytes
 from cookhouse.engine.attention import NAME, PackedLayout
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
@@ -151,6 +151,33 @@ def test_passes_that_gain_nothing_are_not_grouped() -> None:
     many = replace(experts, num_experts=512)
     assert isinstance(arrange(segments, NUM_ROWS, [*PLAIN, many], CPU), Segments)
     assert not can_group(PLAIN, CPU, torch.bfloat16)
+
+
+def test_a_high_rank_does_not_set_what_many_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch stacks without bound, panels that are counted one by one, and a lone adapter that loses its experts'
+    grouped products to it.
+    """
+    experts = LoraSite(name="e", part="mlp", in_features=8, out_features=16, num_experts=4)
+    for rank, num_slots, dtype in ((3, 2, torch.float32), (33, 5, torch.bfloat16)):
+        stack = AdapterStack([*PLAIN, experts], rank, num_slots, CPU, dtype)
+        pairs = [stack.matrices(name) or () for name in ("x", "y", "e")]
+        assert stack_bytes([*PLAIN, experts], rank, num_slots, dtype) == sum(m.nbytes for pair in pairs for m in pair)
+    monkeypatch.setattr(adapter_stack, "total_bytes", lambda _: 1600)
+    assert [has_room(n, torch.device("cuda", 0)) for n in (100, 101)] == [True, False]
+    assert has_room(2**40, CPU)
+    segments = _segments(torch.float32)
+    taken = stack_bytes(PLAIN, 33, 7, torch.float32)  # four segments with three gaps
+    monkeypatch.setattr(grouped, "has_room", lambda num_bytes, _: num_bytes <= taken)
+    assert isinstance(arrange(segments, NUM_ROWS, PLAIN, CPU), Groups)
+    assert isinstance(arrange(segments, NUM_ROWS, [*PLAIN, experts], CPU), Groups)  # which no adapter covers
+    monkeypatch.setattr(grouped, "has_room", lambda num_bytes, _: num_bytes < taken)
+    assert isinstance(arrange(segments, NUM_ROWS, PLAIN, CPU), Segments)
+    monkeypatch.setattr(adapter_stack, "_MAX_GROUPS", 3)
+    largest = stack_bytes(PLAIN, 33, 3, torch.float32)
+    monkeypatch.setattr(grouped, "has_room", lambda num_bytes, _: num_bytes <= largest)
+    assert isinstance(arrange(segments, NUM_ROWS, PLAIN, CPU), Segments)
+    monkeypatch.setattr(grouped, "has_room", lambda *_: False)
+    assert isinstance(arrange(segments[:1], NUM_ROWS, PLAIN, CPU), Groups)
 
 
 @pytest.fixture(scope="module", params=["qwen3", "qwen3_moe", "deepseek_v3", "gpt_oss"])

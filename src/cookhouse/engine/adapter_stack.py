@@ -11,11 +11,17 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.lora import LoraSite, Weights
+from cookhouse.engine.memory import total_bytes
 
 _ALIGNMENT = 8
 """Grouped products on a GPU want strides of whole 16 bytes: 8 features in bf16."""
 _MAX_GROUPS = 1023
 """Groups of one product on a GPU (GroupMM.cu of torch lays them out by one block of threads)."""
+
+_MOST_SHARE = 1 / 16
+"""Of a GPU's memory, for one stack, or all of one pass. Every slot is as wide as the largest rank: without a bound one
+adapter of high rank would have many others of low rank take as much as it does itself, each.
+"""
 
 
 def can_group(sites: Sequence[LoraSite], device: torch.device, dtype: torch.dtype) -> bool:
@@ -35,6 +41,18 @@ def max_slots(sites: Sequence[LoraSite]) -> int:
     return _MAX_GROUPS // max((site.num_experts or 1 for site in sites), default=1)
 
 
+def stack_bytes(sites: Sequence[LoraSite], rank: int, num_slots: int, dtype: torch.dtype) -> int:
+    """What a stack takes."""
+    return num_slots * _aligned(rank) * sum(site.num_features for site in sites) * dtype.itemsize
+
+
+def has_room(num_bytes: int, device: torch.device) -> bool:
+    """Whether stacks may take so much on a GPU, by all its memory, whatever is free: grouped products round otherwise,
+    and passes are the same each time, to the bit.
+    """
+    return device.type != "cuda" or num_bytes <= total_bytes(device) * _MOST_SHARE
+
+
 class AdapterStack:
     """The matrices of up to `num_slots` adapters side by side: per site A (G, R, I) and scaling · B (G, O, R).
 
@@ -47,7 +65,7 @@ class AdapterStack:
     ) -> None:
         """All slots hold zeros, which adapt nothing. `rank` is the largest that fits; it is rounded up to alignment."""
         assert 1 <= num_slots <= max_slots(sites)
-        self.rank = -(-rank // _ALIGNMENT) * _ALIGNMENT
+        self.rank = _aligned(rank)
         self.num_slots = num_slots
         self._serials: list[int | None] = [None] * num_slots
         shapes = [shape for site in sites for shape in self._shapes(site)]
@@ -107,6 +125,10 @@ class AdapterStack:
             to_a, to_b = matrices[name]
             yield to_a[..., :rank, :], a, 1.0
             yield to_b[..., :rank], b, scaling
+
+
+def _aligned(rank: int) -> int:
+    return -(-rank // _ALIGNMENT) * _ALIGNMENT
 
 
 def _pairs(matrices: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:

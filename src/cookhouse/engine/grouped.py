@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grouped_mm
 
-from cookhouse.engine.adapter_stack import AdapterStack, max_slots
+from cookhouse.engine.adapter_stack import AdapterStack, has_room, max_slots, stack_bytes
 from cookhouse.engine.lora import LoraSite, Segment, Segments, SiteProduct
 from cookhouse.engine.upload import upload
 
@@ -25,25 +25,32 @@ def arrange(
     """The adapters of ascending segments of a pass, in stacks of their own.
 
     A single one keeps to its segment unless it goes through experts; so do those of more than 341 experts, of which a
-    stack has no room for an adapter between others.
+    stack has no room for an adapter between others, and several that would take too much memory side by side.
     """
     has_experts = any(site.num_experts for site in sites)
     is_alone = [(segment.start, segment.stop) for segment in segments] == [(0, num_rows)]
     if not segments or (is_alone and not has_experts):
         return Segments(segments)
-    panels: list[Groups] = []
+    plans: list[_StackPlan] = []
     rest, most = segments, max_slots(sites)
     while rest:
-        laid = (_fill_gaps(rest[:count], num_rows) for count in range(len(rest), 0, -1))
-        slots = next((slots for slots in laid if len(slots) <= most), None)
-        if slots is None:
+        laid = ((count, _fill_gaps(rest[:count], num_rows)) for count in range(len(rest), 0, -1))
+        count, slots = next(((count, slots) for count, slots in laid if len(slots) <= most), (0, []))
+        if not slots:
             return Segments(segments)
-        panels.append(_stacked(slots, sites, device))
-        rest = rest[len(panels[-1].segments) :]
+        plans.append(_StackPlan.of(slots, sites))
+        rest = rest[count:]
+    # A single adapter's stack is as wide as its own rank, and grouped products are how its experts are fast.
+    if len(segments) > 1 and not has_room(sum(plan.num_bytes for plan in plans), device):
+        return Segments(segments)
+    panels = [plan.make(device) for plan in plans]
     return panels[0] if len(panels) == 1 else Panels(panels)
 
 
-def _fill_gaps(segments: Sequence[Segment], num_rows: int) -> list[tuple[Segment | None, int]]:
+_Slots = Sequence[tuple[Segment | None, int]]
+
+
+def _fill_gaps(segments: Sequence[Segment], num_rows: int) -> _Slots:
     """The segments, and None for each stretch of rows that none of them has, each with where it ends."""
     slots: list[tuple[Segment | None, int]] = []
     stop = 0
@@ -56,15 +63,38 @@ def _fill_gaps(segments: Sequence[Segment], num_rows: int) -> list[tuple[Segment
     return slots
 
 
-def _stacked(slots: Sequence[tuple[Segment | None, int]], sites: Sequence[LoraSite], device: torch.device) -> "Groups":
-    segments_K, stops_K = zip(*slots, strict=True)
-    weights_K = [None if segment is None else segment.weights for segment in segments_K]
-    held = [weights for weights in weights_K if weights is not None]
-    rank = max(weights.layout.spec.rank for weights in held)
-    covered = [site for site in sites if any(site.name in weights.views for weights in held)]
-    stack = AdapterStack(covered, rank, len(slots), device, held[0].flat.dtype)
-    stack.fill(weights_K)
-    return Groups(stack, _ends(stops_K, device), segments_K, stops_K)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StackPlan:
+    """A stack that is to be made."""
+
+    slots: _Slots
+    sites: Sequence[LoraSite]
+    """Those that any of its adapters covers."""
+    rank: int
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, slots: _Slots, sites: Sequence[LoraSite]) -> "_StackPlan":
+        """One for these slots, of which some hold an adapter."""
+        held = [segment.weights for segment, _ in slots if segment is not None]
+        return cls(
+            slots=slots,
+            sites=[site for site in sites if any(site.name in weights.views for weights in held)],
+            rank=max(weights.layout.spec.rank for weights in held),
+            dtype=held[0].flat.dtype,
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """What it will take."""
+        return stack_bytes(self.sites, self.rank, len(self.slots), self.dtype)
+
+    def make(self, device: torch.device) -> "Groups":
+        """The stack, filled, and its groups."""
+        segments_K, stops_K = zip(*self.slots, strict=True)
+        stack = AdapterStack(self.sites, self.rank, len(self.slots), device, self.dtype)
+        stack.fill([None if segment is None else segment.weights for segment in segments_K])
+        return Groups(stack, _ends(stops_K, device), segments_K, stops_K)
 
 
 @dataclass(frozen=True)

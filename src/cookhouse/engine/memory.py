@@ -1,5 +1,6 @@
 """How much memory the machine can spare."""
 
+import functools
 from pathlib import Path
 
 import torch
@@ -42,6 +43,7 @@ def free_bytes(device: torch.device) -> int:
     return _available_bytes()
 
 
+@functools.cache
 def total_bytes(device: torch.device) -> int:
     """All memory of a GPU, whoever uses it."""
     _, total = torch.cuda.mem_get_info(device)

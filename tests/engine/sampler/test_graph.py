@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine import TorchEngine
+from cookhouse.engine.adapter_stack import AdapterStack, stack_bytes
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.lora import Weights
-from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.sampler import Sampler, bank
 from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack, Step
-from cookhouse.engine.sampler.graph import padded_blocks, padded_rows, step_arrays
+from cookhouse.engine.sampler.graph import _DecodingStep, padded_blocks, padded_rows, step_arrays
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.sequence import Sequence as Sampled
 from tests.engine.conftest import VOCAB_SIZE
@@ -317,6 +318,87 @@ def test_steps_are_captured_again_when_there_is_memory_again(bench: _Bench, capl
     assert recorder.num_replays > 10
     (record,) = caplog.records
     assert record.getMessage().endswith("which is slower: memory ran out")
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_memory_that_runs_out_before_a_capture_fails_no_sample(
+    bench: _Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch the first uses of a shape, which are not captured, that take the step of all requests with them."""
+    monkeypatch.setattr("cookhouse.engine.sampler.graph._USES_BEFORE_CAPTURE", 4)
+    wave = [bench.ask("a", "s0", max_tokens=12), bench.ask("b", None, max_tokens=12)]
+    bench.use(None)
+    expected = bench.sample(wave)
+    shortages, compute = iter(range(2)), _DecodingStep.__call__
+
+    def call(self: _DecodingStep) -> None:
+        if next(shortages, None) is not None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        compute(self)
+
+    monkeypatch.setattr(_DecodingStep, "__call__", call)
+    recorder = Recorder()
+    bench.use(recorder)
+    _assert_same(bench.sample(wave), expected)
+    assert recorder.num_replays == 11 - 2 - 4
+    (record,) = caplog.records
+    assert record.getMessage().endswith("which is slower: memory ran out")
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_adapters_without_memory_are_not_tried_each_step(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a mix that fails and drops all graphs step by step, one that no smaller mix follows, and one that is
+    never tried again.
+    """
+    wave = [bench.ask("a", "s0", max_tokens=12), bench.ask("b", "s1", max_tokens=12)]
+    wave.append(bench.ask("c", "s2", max_tokens=6))
+    bench.use(None)
+    expected = bench.sample(wave)
+    tried: list[int] = []
+
+    def make(sites: Any, rank: int, num_slots: int, *more: Any) -> AdapterStack:
+        tried.append(num_slots)
+        if num_slots > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return AdapterStack(sites, rank, num_slots, *more)
+
+    monkeypatch.setattr(bank, "AdapterStack", make)
+    recorder = Recorder()
+    bench.use(recorder)
+    _assert_same(bench.sample(wave), expected)
+    assert tried == [5, 3]  # slots for four, then for two, each with one of zeros
+    assert (recorder.num_captures, recorder.num_replays) == (1, 6)
+    monkeypatch.setattr(bank, "_REFUSED_SECONDS", 0.0)
+    tried.clear()
+    bench.use(recorder)
+    _assert_same(bench.sample(wave), expected)
+    assert tried == [5] * 5 + [3]
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_a_stack_is_bounded(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch one tenant of high rank by whom all slots are wide, and one of an earlier mix by whom a larger mix is
+    too wide.
+    """
+    bench.publish("wide", rank=64, seed=7)
+    waves = [
+        [bench.ask("a", "wide", max_tokens=4), bench.ask("b", "s0", max_tokens=4)],
+        *([] for _ in range(5)),
+        [bench.ask(f"r{i}", f"s{i}", max_tokens=6) for i in range(3)],
+        *([] for _ in range(3)),
+        [bench.ask("d", "wide", max_tokens=2)],
+    ]
+    bench.use(None)
+    expected = bench.sample(*waves)
+    most = stack_bytes(bench.base.sites, 64, 3, bench.base.dtype)
+    monkeypatch.setattr(bank, "has_room", lambda num_bytes, _: num_bytes <= most)
+    recorder = Recorder()
+    graphs = bench.use(recorder)._runner._graphs
+    assert graphs is not None
+    _assert_same(bench.sample(*waves), expected)
+    assert graphs._shared.groups is not None
+    assert (graphs._shared.groups.stack.num_slots, graphs._shared.groups.stack.rank) == (5, 8)
+    assert (recorder.num_captures, recorder.num_replays) == (2, 3 + 4)
 
 
 @pytest.mark.usefixtures("plain_attention")

@@ -4,16 +4,20 @@ Legend: N rows of a step, K slots.
 """
 
 from collections.abc import Sequence
+from time import monotonic
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cookhouse.engine.adapter_stack import AdapterStack, max_slots
+from cookhouse.engine.adapter_stack import AdapterStack, has_room, max_slots, stack_bytes
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.grouped import Groups
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.upload import upload
+
+_REFUSED_SECONDS = 60.0
+"""A stack for which memory ran out is not tried again for so long: each try costs all graphs, and shortages pass."""
 
 
 class AdapterBank:
@@ -35,12 +39,18 @@ class AdapterBank:
         self._serials = self._slots(())
         """Of the slots in use."""
         self.groups: Groups | None = None
-        """What a captured step goes through. `grow` alone replaces it."""
+        """What a captured step goes through; `grow` and `clear` replace it."""
+        self._refused: dict[tuple[int, int], float] = {}
+        """Slots and rank of stacks for which memory ran out, and until when they are not tried."""
+
+    @property
+    def can_compute(self) -> bool:
+        """Whether the model's products can go through a stack without reading back to the host."""
+        return self._base.routing.is_grouped or not (self._is_shared or self._has_experts)
 
     def can_hold(self, weights: Sequence[Weights]) -> bool:
-        """Whether the model's products can go through a stack of as many slots, without reading back to the host."""
-        is_grouped = self._is_shared or self._has_experts
-        return (self._base.routing.is_grouped or not is_grouped) and len(self._slots(weights)) <= self._max_slots
+        """Whether steps of these weights can go through a stack: one that it `can_compute`, of a size it may have."""
+        return self.can_compute and (self.fits(weights) or self._size(weights) is not None)
 
     def fits(self, weights: Sequence[Weights]) -> bool:
         """Whether the present stack has the slots and the rank for these."""
@@ -50,20 +60,26 @@ class AdapterBank:
         return len(self._slots(weights)) <= stack.num_slots and max(w.layout.spec.rank for w in weights) <= stack.rank
 
     def grow(self, weights: Sequence[Weights]) -> None:
-        """Make a stack for these weights, no smaller than the last one. Its adapters and its rank are powers of two, so
-        that few stacks follow each other and neither takes more than twice the memory that is needed.
+        """Make a stack for these weights, which it `can_hold`.
+
+        Raises:
+            torch.OutOfMemoryError: there is no memory for it, and no such stack is held possible for a while.
         """
-        num_slots = _power_of_two(len(weights)) + self._is_shared
-        rank = max(w.layout.spec.rank for w in weights)
-        if self.groups is not None:
-            num_slots = max(num_slots, self.groups.stack.num_slots)
-            rank = max(rank, self.groups.stack.rank)
-        num_slots = min(num_slots, self._max_slots)
+        size = self._size(weights)
+        assert size is not None
+        num_slots, rank = size
         device = self._base.device
-        # The old stack goes before the next one comes.
+        self.clear()  # the old stack goes before the next one comes
+        try:
+            stack = AdapterStack(self._base.sites, rank, num_slots, device, self._base.dtype)
+            self.groups = Groups(stack, torch.zeros(num_slots, dtype=torch.int32, device=device))
+        except torch.OutOfMemoryError:
+            self._refused[size] = monotonic() + _REFUSED_SECONDS
+            raise
+
+    def clear(self) -> None:
+        """Free the stack."""
         self.groups, self._serials = None, self._slots(())
-        stack = AdapterStack(self._base.sites, _power_of_two(rank), num_slots, device, self._base.dtype)
-        self.groups = Groups(stack, torch.zeros(num_slots, dtype=torch.int32, device=device))
 
     def hold(self, weights: Sequence[Weights]) -> None:
         """Have the slots hold at least these weights, which `fits` and which come by ascending serial."""
@@ -83,6 +99,28 @@ class AdapterBank:
         ends_K = np.full(self.groups.stack.num_slots, num_rows, np.int32)
         ends_K[: len(self._serials) - 1] = np.searchsorted(serials_N, self._serials[:-1], side="right")
         self.groups.ends_K.copy_(upload(ends_K, self._base.device))
+
+    def _size(self, weights: Sequence[Weights]) -> tuple[int, int] | None:
+        """Slots and rank of the next stack for these weights, None where it would be too large.
+
+        Its adapters and its rank are powers of two, and no fewer than those of the last stack while there is room, so
+        that few stacks follow each other.
+        """
+        if len(self._slots(weights)) > self._max_slots:
+            return None
+        rank = _power_of_two(max(w.layout.spec.rank for w in weights))
+        sizes = [(min(_power_of_two(len(weights)) + self._is_shared, self._max_slots), rank)]
+        if self.groups is not None:
+            stack = self.groups.stack
+            sizes.insert(0, (max(sizes[0][0], stack.num_slots), max(rank, stack.rank)))
+        return next((size for size in sizes if self._may_take(*size)), None)
+
+    def _may_take(self, num_slots: int, rank: int) -> bool:
+        """Whether a stack takes its share at most, and is smaller than any for which memory ran out lately."""
+        now = monotonic()
+        if any(now < until and num_slots >= s and rank >= r for (s, r), until in self._refused.items()):
+            return False
+        return has_room(stack_bytes(self._base.sites, rank, num_slots, self._base.dtype), self._base.device)
 
     def _slots(self, weights: Sequence[Weights]) -> NDArray[np.int64]:
         """Serials by slot for these weights; 0, which no weights have, for zeros."""

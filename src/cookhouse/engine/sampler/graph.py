@@ -3,7 +3,7 @@
 A step has its rows and its tables of blocks padded to the next size of few, so that a handful of graphs serve whatever
 is running; one is captured when its shape has come up a few times.
 
-Legend: N rows of a step (one for each sequence), M blocks of a table, V vocabulary.
+Legend: N rows of a step (one for each sequence, or padding), S sequences, M blocks of a table, H hidden, V vocabulary.
 """
 
 import logging
@@ -78,6 +78,8 @@ class DecodeGraphs:
         self._capture = capture
         self._can_capture = True
         self._told: set[str] = set()
+        self._alone = AdapterBank(base, is_shared=False)
+        self._shared = AdapterBank(base, is_shared=True)
         self._forget()
         self._max_rows = max_rows
         num_positions = min(base.info.max_context_tokens, cache.scratch_block * cache.block_size)
@@ -103,28 +105,24 @@ class DecodeGraphs:
         if not self._can_capture or not self._can_share(serials, adapters):
             return None
         shape = self._shape(pieces, self._bank(serials))
-        self._write(pieces, shape)
         try:
-            if shape.bank is not None:
-                self._seat(shape.bank, adapters)
-                shape.bank.route(serials, shape.num_rows)
-            step = self._graphs.get(shape) or self._find_step(shape)
+            self._write(pieces, shape)
+            step = self._ready_step(shape, serials, adapters)
+            if step is None:
+                return None
+            step()
+            return self._logits[: len(pieces)].float()
         except torch.OutOfMemoryError:
             self._forget()
             self._tell("memory ran out")
             return None
-        except RuntimeError as error:
-            self._give_up(error)
-            return None
-        step()
-        return self._logits[: len(pieces)].float()
 
     def _forget(self) -> None:
         """Begin with no graphs, and free what the last ones took."""
         self._graphs: dict[_Shape, Step] = {}
         self._num_uses: Counter[_Shape] = Counter()
-        self._alone = AdapterBank(self._base, is_shared=False)
-        self._shared = AdapterBank(self._base, is_shared=True)
+        self._alone.clear()
+        self._shared.clear()
 
     def _bank(self, serials: Sequence[int]) -> AdapterBank | None:
         """The bank for rows of these ascending serials."""
@@ -137,7 +135,10 @@ class DecodeGraphs:
         bank = self._bank(serials)
         if bank is None or bank.can_hold(adapters):
             return True
-        self._tell(f"in {self._base.dtype} this GPU cannot compute the products of its adapters together")
+        if bank.can_compute:
+            self._tell("one stack has no room for all of their adapters")
+        else:
+            self._tell(f"in {self._base.dtype} this GPU cannot compute the products of its adapters together")
         return False
 
     def _tell(self, reason: str) -> None:
@@ -162,6 +163,19 @@ class DecodeGraphs:
         ints = np.concatenate([contexts_N, padding, tables_NM.reshape(-1)])
         for buffer, array in ((self._longs, longs_3N.reshape(-1)), (self._ints, ints)):
             buffer[: len(array)].copy_(upload(array, buffer.device))
+
+    def _ready_step(self, shape: _Shape, serials: Sequence[int], adapters: Sequence[Weights]) -> Step | None:
+        """The step of a shape, with these adapters where it looks for them; None if it turns out not to be captured."""
+        try:
+            if shape.bank is not None:
+                self._seat(shape.bank, adapters)
+                shape.bank.route(serials, shape.num_rows)
+            return self._graphs.get(shape) or self._find_step(shape)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self._give_up(error)
+            return None
 
     def _seat(self, bank: AdapterBank, adapters: Sequence[Weights]) -> None:
         """Have a bank hold these adapters."""
