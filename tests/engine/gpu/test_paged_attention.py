@@ -4,13 +4,8 @@ Without a GPU the kernels run through Triton's interpreter, whose products know 
 """
 
 import itertools
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +15,7 @@ pytest.importorskip("triton")
 
 from cookhouse.engine.gpu import paged_attention as module
 from cookhouse.engine.gpu.paged_attention import paged_attention
+from tests.engine.gpu.programs import compiled_by
 
 BLOCK = 16
 
@@ -179,12 +175,7 @@ def test_kernels_compile_for_the_shapes_of_models() -> None:
 
     Compiling needs no GPU, and a process in which Triton was imported without its interpreter.
     """
-    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, str(Path(__file__).parent / "paged_offline.py")]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr  # where Triton warns
-    found = json.loads(done.stdout)
+    found = compiled_by("paged_offline.py")
     assert len(found) == 18
     for label, usage in found.items():
         # Of capability 8.x the smallest GPU has 99 KiB.
