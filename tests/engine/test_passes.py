@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine import TorchEngine
+from cookhouse.engine.activations import Activations
 from cookhouse.engine.attention import AttentionLayout
 from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
@@ -90,6 +91,29 @@ def test_a_failure_alone_leaves_no_gradient_and_the_next_request_works(
         assert isinstance(worked, ForwardBackwardOutput)
         assert engine._model(model_id).gradient.ne(0).any()
     assert exhausted
+
+
+@pytest.mark.parametrize("rank", [2, 0])
+def test_a_probe_that_fails_fails_its_request_alone(
+    qwen3_folder: str, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch the first measure of a device, which is a pass too, taking the call and all its requests down."""
+    engine = TorchEngine(precision="float32")
+    engine.create_model("run", qwen3_folder, LoraSpec(rank=rank))
+    shortages = iter([torch.OutOfMemoryError("tried to allocate 20 GiB"), RuntimeError("a launch failed")])
+    measure = Activations.pass_tokens
+
+    def pass_tokens(self: Activations, *arguments: Any) -> int:
+        error = next(shortages, None)
+        if error is not None:
+            raise error
+        return measure(self, *arguments)
+
+    monkeypatch.setattr(Activations, "pass_tokens", pass_tokens)
+    (failed,) = engine.forward_backward([_request("run")])
+    assert str(failed) == "a launch failed"  # in the second attempt
+    (worked,) = engine.forward_backward([_request("run")])
+    assert isinstance(worked, ForwardBackwardOutput)
 
 
 @pytest.mark.parametrize("rank", [2, 0])

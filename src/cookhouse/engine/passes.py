@@ -71,14 +71,14 @@ def _attempt_alone(base: BaseModel, budget_tokens: int | None, run: Callable[[in
 
     Where memory runs out it is called once more, for shorter passes that compute all activations again.
     """
-    tokens = budget_tokens or base.pass_tokens
-    output = _attempt(lambda: run(tokens))
+    # Within the attempts: what a device has room for is found in a pass as well, when it is first asked for.
+    output = _attempt(lambda: run(budget_tokens or base.pass_tokens))
     if not (isinstance(output, Exception) and _is_out_of_memory(output)):
         return output
-    _log.warning("memory ran out in a pass of up to %d tokens (%s); shorter ones are tried", tokens, output)
+    _log.warning("memory ran out in a pass (%s); shorter ones are tried", output)
     _free_memory(output)
     with base.activations.at_most(0):
-        return _attempt(lambda: run(max(tokens // _SHORTER, 1)))
+        return _attempt(lambda: run(max((budget_tokens or base.pass_tokens) // _SHORTER, 1)))
 
 
 def _attempt(run: Callable[[], _T]) -> _T | Exception:
