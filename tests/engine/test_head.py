@@ -50,14 +50,19 @@ def test_chunks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, rows_
 
 
 def test_logits_are_kept_while_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Would catch rows with several targets that are counted for each, and a CPU that is asked for a GPU's memory."""
+    """Would catch rows with several targets that are counted for each, a CPU that is asked for a GPU's memory, and
+    logits kept in the pass that is tried once more because memory ran out.
+    """
     targets = Targets(torch.tensor([0, 0, 0, 3]), torch.zeros(4, dtype=torch.int64))
     output = Head(nn.Linear(6, 20), "lm_head")
-    assert not output.can_keep(targets)
+    assert not output.can_keep(targets, None)
     monkeypatch.setattr(output, "_weight_VH", SimpleNamespace(shape=(20, 6), dtype=torch.float32, device=GPU))
     for total, expected in ((16 * 2 * 20 * 4, True), (16 * 2 * 20 * 4 - 1, False)):
         monkeypatch.setattr(head, "total_bytes", lambda _, n=total: n)
-        assert output.can_keep(targets) == expected
+        assert output.can_keep(targets, None) == expected
+    monkeypatch.setattr(head, "total_bytes", lambda _: 2**40)
+    for max_bytes, expected in ((0, False), (2 * 20 * 4 - 1, False), (2 * 20 * 4, True)):
+        assert output.can_keep(targets, max_bytes) == expected
 
 
 def test_chunks_are_found_without_the_device() -> None:

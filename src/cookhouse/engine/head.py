@@ -86,15 +86,18 @@ class Head:
         logits_CV = nn.functional.linear(hidden_CH, self._weight_VH, self._bias_V)
         return logits_CV, [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
 
-    def can_keep(self, targets: Targets) -> bool:
+    def can_keep(self, targets: Targets, max_bytes: int | None) -> bool:
         """Whether a GPU has room for the logits of a pass, of all its memory, whatever is free: those that are computed
         again, in other chunks, may be rounded differently, and passes are the same each time, to the bit.
+
+        `max_bytes`: what the pass may keep at most, if it was told.
         """
         device = self._weight_VH.device
         if device.type != "cuda":
             return False
         num_rows = len(torch.unique_consecutive(targets.rows_M))
-        return num_rows * self.vocab_size * self.dtype.itemsize <= total_bytes(device) * _KEPT_SHARE
+        num_bytes = num_rows * self.vocab_size * self.dtype.itemsize
+        return num_bytes <= total_bytes(device) * _KEPT_SHARE and (max_bytes is None or num_bytes <= max_bytes)
 
     @torch.no_grad()
     def logprobs(

@@ -130,7 +130,8 @@ def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> 
     with torch.set_grad_enabled(is_training):
         hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), adapters)
     detached_NH = hidden_NH.detach()
-    kept: list[ChunkLogits] | None = [] if is_training and base.head.can_keep(targets) else None
+    is_kept = is_training and base.head.can_keep(targets, base.activations.max_bytes)
+    kept: list[ChunkLogits] | None = [] if is_kept else None
     logprobs_M = base.head.logprobs(detached_NH, targets, adapters, kept).requires_grad_(is_training)
     with torch.set_grad_enabled(is_training):
         total = _add_losses(jobs, items, logprobs_M)
