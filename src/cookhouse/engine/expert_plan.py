@@ -2,7 +2,8 @@
 products or expert by expert.
 
 Legend: N packed positions, K experts per position, S = N · K pairs of position and expert, sorted by expert and then by
-position, E experts, G groups of pairs (of one expert, and in it of one adapter), I features in, O features out, R rank.
+position, E experts, G groups of pairs (of one expert, and in it of one adapter), H hidden, I features in, O features
+out, R rank.
 """
 
 from collections.abc import Iterator, Sequence
