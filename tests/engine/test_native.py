@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -94,3 +96,25 @@ def test_sources_that_do_not_compile_are_reported(tmp_path: Path, caplog: pytest
     with caplog.at_level(logging.WARNING):
         assert build("broken", tmp_path, (), "something is slower") is None
     assert "so something is slower" in caplog.text
+
+
+def test_threads_are_bound_to_a_core_each_and_only_where_none_is_left() -> None:
+    """Would catch all threads on one core, other threads of the process bound with them, and cores left unused."""
+    program = (
+        "import os, threading, torch\n"
+        "from cookhouse.engine.device import bind_cores, use_cores\n"
+        "allowed = os.sched_getaffinity(0)\n"
+        "use_cores()\n"
+        "seen = []\n"
+        "thread = threading.Thread(target=lambda: seen.append((bind_cores(), os.sched_getaffinity(0))))\n"
+        "thread.start(); thread.join()\n"
+        "is_bound, own = seen[0]\n"
+        "assert os.sched_getaffinity(0) == allowed\n"
+        "assert is_bound == (torch.get_num_threads() == len(allowed))\n"
+        "assert own == ({min(allowed)} if is_bound else allowed)\n"
+        "masks = [os.sched_getaffinity(int(task)) for task in os.listdir('/proc/self/task')]\n"
+        "assert not is_bound or {min(m) for m in masks if len(m) == 1} <= allowed\n"
+    )
+    for threads in ({}, {"OMP_NUM_THREADS": "1"}):
+        environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | threads
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True)

@@ -96,3 +96,13 @@ def use_cores() -> int:
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     return torch.get_num_threads()
+
+
+def bind_cores() -> bool:
+    """Give the calling thread and those that compute for it a core each, to which they stay; whether it was done.
+
+    For a thread that does nothing but compute: what it starts later stays on its core. Not where the cores are more
+    than the threads, or nothing compiles.
+    """
+    kernels = cpu_kernels()
+    return kernels is not None and kernels.bind_threads()

@@ -154,8 +154,11 @@ def _torch_engine(
     base_models: Sequence[str], device: str | None, precision: str | None, max_base_bytes: int | None
 ) -> "Engine":
     from cookhouse.engine import TorchEngine
+    from cookhouse.engine.device import bind_cores
 
-    return TorchEngine(base_models=base_models, device=device, precision=precision, max_base_bytes=max_base_bytes)
+    engine = TorchEngine(base_models=base_models, device=device, precision=precision, max_base_bytes=max_base_bytes)
+    bind_cores()  # this thread is the engine's own
+    return engine
 
 
 def _wait_for_eof(ended: "ConcurrentFuture[None]") -> None:

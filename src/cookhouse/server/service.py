@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +58,7 @@ class Service:
         self.snapshots = Snapshots(state_dir / "snapshots", settings.max_snapshot_bytes)
         self.sequencer = Sequencer(self.futures, settings, self.snapshots)
         self.intake = Intake(self.futures, self.sequencer)
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints", initializer=_use_any_core)
         self.training = Training(
             base_models=self.base_models,
             checkpoints=self.checkpoints,
@@ -192,3 +193,9 @@ class Service:
 def _free_model(model: Model, engine: Engine) -> None:
     if model.is_made:
         engine.delete_model(model.model_id)
+
+
+def _use_any_core() -> None:
+    """Free this thread of the core of the one that started it: the engine's is bound to its own."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()))

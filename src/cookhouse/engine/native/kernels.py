@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+from collections.abc import Callable
 from ctypes import Structure, c_bool, c_double, c_float, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ class CpuKernels:
     """The compiled functions, by name and precision."""
 
     def __init__(self, compiled: ctypes.CDLL) -> None:
-        compiled.has_tiles.restype = c_bool
+        compiled.has_tiles.restype = compiled.bind_threads.restype = c_bool
+        self._bind_threads: Callable[[], bool] = compiled.bind_threads
         tiled = _TILE_SIGNATURES if compiled.has_tiles() else {}
         self.names = frozenset((*_SIGNATURES, *tiled))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
@@ -76,6 +78,10 @@ class CpuKernels:
     def __call__(self, name: str, dtype: torch.dtype, *arguments: Any) -> None:
         """Call a function for numbers of `dtype`. Tensors are contiguous and pass their address."""
         self._functions[name, dtype](*(_address(a) if isinstance(a, Tensor) else a for a in arguments))
+
+    def bind_threads(self) -> bool:
+        """Bind the calling thread and those that compute for it to a core each; False where cores would be left."""
+        return self._bind_threads()
 
     def norm_weight(self, weight: Tensor) -> Tensor:
         """In fp32, whatever the precision of the function."""
