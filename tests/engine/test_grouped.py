@@ -180,6 +180,17 @@ def test_a_high_rank_does_not_set_what_many_others_take(monkeypatch: pytest.Monk
     assert isinstance(arrange(segments[:1], NUM_ROWS, PLAIN, CPU), Groups)
 
 
+def test_a_pass_without_memory_for_a_stack_takes_its_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch samples that fail with the stack that a step without a graph makes for itself."""
+
+    def make(*_: Any) -> AdapterStack:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(grouped, "AdapterStack", make)
+    segments = _segments(torch.float32)
+    assert arrange(segments, NUM_ROWS, PLAIN, CPU) == Segments(segments)
+
+
 @pytest.fixture(scope="module", params=["qwen3", "qwen3_moe", "deepseek_v3", "gpt_oss"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     return save_family(tmp_path_factory.mktemp(request.param), request.param, **ALIGNED.get(request.param, {}))

@@ -25,7 +25,8 @@ def arrange(
     """The adapters of ascending segments of a pass, in stacks of their own.
 
     A single one keeps to its segment unless it goes through experts; so do those of more than 341 experts, of which a
-    stack has no room for an adapter between others, and several that would take too much memory side by side.
+    stack has no room for an adapter between others, and several that would take too much memory side by side, or
+    more than there is.
     """
     has_experts = any(site.num_experts for site in sites)
     is_alone = [(segment.start, segment.stop) for segment in segments] == [(0, num_rows)]
@@ -43,7 +44,10 @@ def arrange(
     # A single adapter's stack is as wide as its own rank, and grouped products are how its experts are fast.
     if len(segments) > 1 and not has_room(sum(plan.num_bytes for plan in plans), device):
         return Segments(segments)
-    panels = [plan.make(device) for plan in plans]
+    try:
+        panels = [plan.make(device) for plan in plans]
+    except torch.OutOfMemoryError:
+        return Segments(segments)  # which take nothing beside the weights
     return panels[0] if len(panels) == 1 else Panels(panels)
 
 
