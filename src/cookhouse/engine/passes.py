@@ -16,6 +16,9 @@ from cookhouse.engine.trainer import forward_backward
 
 _log = logging.getLogger(__name__)
 
+_ALONE_TOKENS = {torch.float32: 1024, torch.bfloat16: 4096}
+"""Requests of at least this many positions share no pass. Eight of them together gained, on two cores, 1.0 × in fp32 at
+1,024 each (1.3 × at 256), and in bf16, whose products are cheaper, 1.1 × at 1,024 (1.4 × at 256) and 1.0 × at 4,096."""
 _SHORTER = 4
 """Passes are this many times shorter when memory has run out."""
 
@@ -43,8 +46,9 @@ def run_together(
     outputs: dict[int, ForwardBackwardOutput | Exception] = {}
     for wave in _waves(jobs):
         for name, members in wave.items():
-            results = _run(bases[name], [jobs[i] for i in members], budget_tokens)
-            outputs.update(zip(members, results, strict=True))
+            for share in _shares(members, jobs, _ALONE_TOKENS[bases[name].dtype]):
+                results = _run(bases[name], [jobs[i] for i in share], budget_tokens)
+                outputs.update(zip(share, results, strict=True))
     return [outputs[index] for index in range(len(jobs))]
 
 
@@ -64,6 +68,19 @@ def _run(
     _free_memory(outputs)
     _log.warning("a pass of %d requests failed (%r); each is tried alone", len(jobs), outputs)
     return [output for job in jobs for output in _run(base, [job], budget_tokens)]
+
+
+def _shares(members: Sequence[int], jobs: Sequence[Job], alone_tokens: int) -> list[list[int]]:
+    """Those of some jobs that may share passes: all small ones, and each large one by itself."""
+    small: list[int] = []
+    large: list[list[int]] = []
+    for index in members:
+        num_tokens = sum(len(datum.tokens_T) for datum in jobs[index][0].data_D)
+        if num_tokens < alone_tokens:
+            small.append(index)
+        else:
+            large.append([index])
+    return [small, *large] if small else large
 
 
 def _attempt_alone(base: BaseModel, budget_tokens: int | None, run: Callable[[int], _T]) -> _T | Exception:

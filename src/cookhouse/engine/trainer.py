@@ -25,10 +25,6 @@ from cookhouse.engine.packing import pack, positions
 from cookhouse.engine.upload import upload
 from cookhouse.errors import InputError
 
-_ALONE_TOKENS = {torch.float32: 1024, torch.bfloat16: 4096}
-"""Requests of at least this many positions share no pass. Eight of them together gained, on two cores, 1.0 × in fp32 at
-1,024 each (1.2 × at 256), and in bf16, whose products are cheaper, 1.2 × at 1,024 (1.5 × at 256)."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Item:
@@ -97,26 +93,13 @@ def forward_backward(
     rounding.
     """
     jobs = [_Job(request, adapter, base.dtype) for request, adapter in requests]
-    for items in _shares(jobs, _ALONE_TOKENS[base.dtype]):
-        lengths = [len(_datum(jobs, item).tokens_T) for item in items]
-        for members in pack(lengths, budget_tokens):
-            together = sorted((items[i] for i in members.indices), key=lambda item: item.request)
-            with deterministic(base.device):
-                _run_pass(base, jobs, together)
+    items = [_Item(index, datum) for index, job in enumerate(jobs) for datum in range(len(job.request.data_D))]
+    lengths = [len(_datum(jobs, item).tokens_T) for item in items]
+    for members in pack(lengths, budget_tokens):
+        together = sorted((items[i] for i in members.indices), key=lambda item: item.request)
+        with deterministic(base.device):
+            _run_pass(base, jobs, together)
     return [job.finish() for job in jobs]
-
-
-def _shares(jobs: Sequence[_Job], alone_tokens: int) -> list[list[_Item]]:
-    """The datums that may share passes: those of all small requests, and those of each large one."""
-    small: list[_Item] = []
-    shares = [small]
-    for index, job in enumerate(jobs):
-        items = [_Item(index, d) for d in range(len(job.request.data_D))]
-        if sum(len(datum.tokens_T) for datum in job.request.data_D) < alone_tokens:
-            small += items
-        else:
-            shares.append(items)
-    return shares
 
 
 def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> None:
