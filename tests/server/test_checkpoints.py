@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints import Checkpoints, NewCheckpoint
 from cookhouse.server.refusals import NotFoundError
@@ -77,14 +77,52 @@ def test_a_failed_write_leaves_nothing(checkpoints: Checkpoints, tmp_path: Path)
     checkpoints.write(NEW, fill)
 
 
-def test_a_crash_in_between_is_cleaned_up(checkpoints: Checkpoints, store: Store, tmp_path: Path) -> None:
-    """Would catch folders without a row that pile up, and a clean-up that takes those with one."""
+def test_what_has_no_row_is_put_aside(
+    checkpoints: Checkpoints, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Would catch folders that a start deletes because the database was lost, and one that says nothing of it."""
     row = checkpoints.write(NEW, fill)
     fill(tmp_path / "checkpoints" / ".0123.new")
     fill(tmp_path / "checkpoints" / "0123")
     (tmp_path / "checkpoints" / "notes.txt").write_text("not ours")
     Checkpoints(tmp_path / "checkpoints", store)
     assert sorted(path.name for path in folders(tmp_path)) == sorted([row.checkpoint_id, "notes.txt"])
+    aside = tmp_path / "checkpoints-put-aside"
+    assert sorted(path.name for path in aside.iterdir()) == [".0123.new", "0123"]
+    assert (aside / "0123" / "adapter").read_text() == "weights"
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"2 folders in {tmp_path / 'checkpoints'} are not in the database")
+    assert str(aside) in message
+    assert "checkpoints import" in message
+    caplog.clear()
+    Checkpoints(tmp_path / "checkpoints", store)
+    assert caplog.records == []
+
+
+def test_a_lost_database_loses_no_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch ten folders that become none, and folders that do not fit the database when it is found again."""
+    store = Store(tmp_path / "server.db")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", store)
+    rows = [checkpoints.write(replace(NEW, name=str(index)), fill) for index in range(10)]
+    store.close()
+    (tmp_path / "server.db").rename(tmp_path / "found")
+    for _ in range(2):  # what lies aside already is not overwritten
+        lost = Store(tmp_path / "server.db")
+        Checkpoints(tmp_path / "checkpoints", lost)
+        lost.close()
+        fill(tmp_path / "checkpoints" / rows[0].checkpoint_id, "another")
+    (tmp_path / "server.db").unlink()
+    (tmp_path / "found").rename(tmp_path / "server.db")
+    caplog.clear()
+    again = Store(tmp_path / "server.db")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", again)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"9 checkpoints have no folder in {tmp_path / 'checkpoints'}")
+    for row in rows[1:]:
+        (tmp_path / "checkpoints-put-aside" / row.checkpoint_id).rename(checkpoints.folder_of(row))
+        with checkpoints.opened(row) as folder:
+            assert (folder / "adapter").read_text() == "weights"
+    assert (tmp_path / "checkpoints-put-aside" / rows[0].checkpoint_id / "adapter").read_text() == "weights"
 
 
 def test_overwriting_replaces_the_whole(checkpoints: Checkpoints, tmp_path: Path) -> None:
@@ -102,27 +140,60 @@ def test_time_to_live(checkpoints: Checkpoints, store: Store, tmp_path: Path) ->
     """Would catch an expired checkpoint that is still listed, loaded, or holds its name."""
     row = checkpoints.write(replace(NEW, ttl_seconds=3600), fill)
     assert row.expires_at == pytest.approx(time.time() + 3600, abs=60)
-    checkpoints.delete_expired()
+    checkpoints.sweep()
     assert len(folders(tmp_path)) == 1
     store.set_checkpoint_expiry(row.checkpoint_id, time.time() - 1)
     with pytest.raises(NotFoundError):
         checkpoints.resolve(PATH, "me")
     assert store.checkpoints("me", now=time.time()) == ([], 0)
     checkpoints.write(NEW, fill)
-    checkpoints.delete_expired()
+    checkpoints.sweep()
     assert len(folders(tmp_path)) == 1
 
 
-def test_a_store_of_another_version_is_refused(store: Store, tmp_path: Path) -> None:
-    """Would catch a newer file being written to by older code."""
-    store.close()
-    import sqlite3
+@pytest.mark.parametrize("damage", ["flipped", "missing", "gone"])
+def test_damage_is_the_services(
+    checkpoints: Checkpoints, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Would catch a flipped bit that is trained on, a user blamed for it, and a path of the server's shown to one."""
+    row = checkpoints.write(NEW, fill)
+    folder = checkpoints.folder_of(row)
+    file = folder / "adapter"
+    if damage == "flipped":
+        file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+    elif damage == "missing":
+        file.unlink()
+    else:
+        folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(ServiceError, match="damaged on the service's side") as caught, checkpoints.opened(row):
+        pytest.fail("opened")
+    assert row.path in str(caught.value)
+    assert str(tmp_path) not in str(caught.value)
+    assert str(folder) in caplog.text
 
-    connection = sqlite3.connect(tmp_path / "server.db")
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(InputError, match="another version"):
-        Store(tmp_path / "server.db")
-    (tmp_path / "other.db").write_text("this is no database, but long enough to have a header" * 9)
-    with pytest.raises(InputError, match="cannot be opened"):
-        Store(tmp_path / "other.db")
+
+def test_what_an_engine_says_of_a_folder_names_the_checkpoint(checkpoints: Checkpoints) -> None:
+    row = checkpoints.write(NEW, fill)
+    with pytest.raises(InputError, match=f"^checkpoint {PATH} holds NaN$"), checkpoints.opened(row) as folder:
+        raise InputError(f"checkpoint {folder} holds NaN")
+    with pytest.raises(ServiceError, match="damaged on the service's side"), checkpoints.opened(row) as folder:
+        raise DamagedError(f"checkpoint {folder} cannot be read")
+
+
+def test_a_checkpoint_deleted_before_it_is_loaded_is_not_damaged(checkpoints: Checkpoints) -> None:
+    row = checkpoints.write(NEW, fill)
+    checkpoints.delete(row)
+    with pytest.raises(InputError, match=f"{PATH} has been deleted"), checkpoints.opened(row):
+        pytest.fail("opened")
+
+
+def test_a_crash_while_deleting_is_finished_by_the_next_start(
+    checkpoints: Checkpoints, store: Store, tmp_path: Path
+) -> None:
+    """Would catch a deleted checkpoint that comes back, or is put aside for someone to look after."""
+    row = checkpoints.write(NEW, fill)
+    checkpoints.folder_of(row).rename(tmp_path / "checkpoints" / f"{row.checkpoint_id}.deleted")
+    Checkpoints(tmp_path / "checkpoints", store)
+    assert folders(tmp_path) == []
+    assert store.checkpoint_ids() == set()
+    assert not (tmp_path / "checkpoints-put-aside").exists()

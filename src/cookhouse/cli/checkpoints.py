@@ -1,6 +1,7 @@
 """`cookhouse checkpoints`: what is saved on this machine, and its way to other libraries and back."""
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -101,7 +102,9 @@ def export(
 
 @checkpoints_app.command("import")
 def import_(
-    folder: Annotated[Path, typer.Argument(help="PEFT folder, with its weights in safetensors.")],
+    folder: Annotated[
+        Path, typer.Argument(help="PEFT folder, with its weights in safetensors, or folder of a checkpoint.")
+    ],
     name: Annotated[str, typer.Option(help="Name to save it under.")] = "imported",
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Base model; default: the one that the adapter names.")
@@ -118,8 +121,9 @@ def import_(
         typer.Option(envvar="COOKHOUSE_API_KEYS", help="Key that may use it; default: one that the folder keeps."),
     ] = None,
 ) -> None:
-    """Make a PEFT adapter a checkpoint to train on from or to sample."""
+    """Make a PEFT adapter, or a folder that a server put aside, a checkpoint to train on from or to sample."""
     _quiet_unless_watched()
+    from cookhouse.engine.checkpoint import is_checkpoint, read_num_steps, read_spec
     from cookhouse.engine.export import import_peft
     from cookhouse.local import folder_key
     from cookhouse.server.offline import add_checkpoint
@@ -128,13 +132,18 @@ def import_(
     kept_in.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept_in, prefix=".import-") as temporary:
         files = Path(temporary) / "checkpoint"
-        base_model, lora = import_peft(folder, files, base_model=model)
+        if is_checkpoint(folder):
+            (base_model, lora), has_optimizer = read_spec(folder), read_num_steps(folder) > 0
+            shutil.copytree(folder, files)
+        else:
+            (base_model, lora), has_optimizer = import_peft(folder, files, base_model=model), False
         row = add_checkpoint(
             kept_in,
             files,
             name=name,
             base_model=base_model,
             lora=lora,
+            has_optimizer=has_optimizer,
             api_key=(api_key or "").split(",")[0].strip() or folder_key(kept_in),
             source=str(folder),
         )

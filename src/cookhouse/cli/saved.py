@@ -70,14 +70,18 @@ def folder_of(saved: Saved) -> Path:
     """The files of a checkpoint in the engine's own format.
 
     Raises:
-        InputError: they are on another service, or in another format.
+        InputError: they are on another service, in another format, or damaged.
     """
+    from cookhouse.server.checksums import verify
+
     if saved.folder is None:
         raise InputError(
             f"{saved.path} is on the service that the run was trained on; fetch it with `tinker checkpoint download`"
         )
     if saved.row is not None and saved.row.kind == "external_weights":
         raise InputError(f"{saved.path} is a PEFT folder already: {saved.folder}")
+    if saved.row is not None:
+        verify(saved.folder, saved.row.sha256)
     return saved.folder
 
 

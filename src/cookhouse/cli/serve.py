@@ -41,6 +41,22 @@ def serve(
             show_default="bfloat16 where the GPU or the processor's matrix unit (AMX) has it, else float32",
         ),
     ] = None,
+    silent_minutes: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            help="Drop the samples of a client not heard of for this long, waiting and running ones; one that is alive "
+            "beats every ten seconds, and samples again by itself.",
+        ),
+    ] = 1.0,
+    session_minutes: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            help="End the session of a client not heard of for this long: its models are freed, each with all its "
+            "waiting requests. One that says goodbye is done at once.",
+        ),
+    ] = 5.0,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -53,8 +69,13 @@ def serve(
     if not keys and not _is_loopback(host):
         raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
     _check_port_is_free(host, port)
-    settings = {"--device": device, "--precision": precision}
-    options = [word for name, value in settings.items() if value is not None for word in (name, value)]
+    settings = {
+        "--device": device,
+        "--precision": precision,
+        "--silent-minutes": silent_minutes,
+        "--session-minutes": session_minutes,
+    }
+    options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
     asyncio.run(_serve(host, port, model, state_dir or default_state_dir(os.environ), keys, options))
 
 

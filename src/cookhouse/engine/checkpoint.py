@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.engine.lora import AdapterLayout
 from cookhouse.errors import InputError
 
@@ -84,7 +84,7 @@ def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
         if is_durable:
             _flush(folder.parent)
     except SafetensorError as error:
-        raise OSError(f"cannot write {folder}: {error}") from error
+        raise OSError(str(error)) from error  # which says what the system said
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -94,6 +94,7 @@ def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[
 
     Raises:
         InputError: the folder holds no checkpoint of this layout, or no optimizer where one is asked for.
+        DamagedError: it holds none that can be read.
     """
     manifest = read_manifest(folder)
     sites = [[site.name, site.in_features, site.out_features] for site in layout.sites]
@@ -110,10 +111,10 @@ def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[
                 )
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError) as error:
-        raise InputError(f"checkpoint {folder} cannot be read: {error}") from error
+        raise DamagedError(f"checkpoint {folder} cannot be read: {error}") from error
     for name, tensor in tensors.items():
         if tensor.shape != (layout.num_parameters,) or tensor.dtype != torch.float32:
-            raise InputError(f"checkpoint {folder}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}")
+            raise DamagedError(f"checkpoint {folder}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}")
         if not torch.isfinite(tensor).all():
             raise InputError(f"checkpoint {folder}: {name} holds NaN or infinity")
     return tensors, int(manifest["num_steps"])
@@ -123,20 +124,20 @@ def read_spec(folder: Path) -> tuple[str, LoraSpec]:
     """Base model and adapter spec of a checkpoint folder.
 
     Raises:
-        InputError: the folder holds no checkpoint.
+        DamagedError: the folder holds no checkpoint.
     """
     manifest = read_manifest(folder)
     try:
         return str(manifest["base_model"]), LoraSpec(**manifest["lora"])
     except (KeyError, TypeError) as error:
-        raise InputError(f"checkpoint {folder} has an unreadable {_MANIFEST}: {error}") from error
+        raise DamagedError(f"checkpoint {folder} has an unreadable {_MANIFEST}: {error}") from error
 
 
 def read_num_steps(folder: Path) -> int:
     """Optimizer steps that a checkpoint with optimizer has taken; 0 for one without.
 
     Raises:
-        InputError: the folder holds no checkpoint.
+        DamagedError: the folder holds no checkpoint.
     """
     return int(read_manifest(folder)["num_steps"])
 
@@ -150,14 +151,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """What `write_manifest` wrote.
 
     Raises:
-        InputError: the folder holds no checkpoint.
+        DamagedError: the folder holds no checkpoint.
     """
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{folder} holds no readable checkpoint: {error}") from error
+        raise DamagedError(f"{folder} holds no readable checkpoint: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT or "num_steps" not in manifest:
-        raise InputError(f"{folder} holds no checkpoint of format {_FORMAT}")
+        raise DamagedError(f"{folder} holds no checkpoint of format {_FORMAT}")
     return manifest
 
 

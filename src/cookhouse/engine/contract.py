@@ -16,6 +16,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cookhouse.errors import InputError
+
+
+class DamagedError(InputError):
+    """The files of a checkpoint cannot be read, or are not those that were written."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModelInfo:
@@ -178,7 +184,10 @@ class Engine(Protocol):
         """Write weights into a new folder, atomically, in the format of the `peft` library."""
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
-        """Create `model_id`, or overwrite it, from a folder that `save_state` or `save_snapshot` wrote."""
+        """Create `model_id`, or overwrite it, from a folder that `save_state` or `save_snapshot` wrote.
+
+        Raises `DamagedError` where the folder is to blame, as does `load_snapshot`.
+        """
 
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         """Fix a model's present weights under an id, for sampling. A copy in memory, no disk."""

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cookhouse.engine.checkpoint import new_folder, read_manifest, write_manifest
-from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.engine.full import FullLayout
 from cookhouse.errors import InputError
 
@@ -51,6 +51,7 @@ def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> i
 
     Raises:
         InputError: the folder holds no such weights, or no optimizer where one is asked for; nothing has changed.
+        DamagedError: they cannot be read.
     """
     num_steps = int(read_manifest(folder)["num_steps"])
     try:
@@ -64,7 +65,7 @@ def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> i
                 for key, tensor in _tensors(files[name]):
                     views[key].copy_(tensor)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"checkpoint {folder} cannot be read: {error}") from error
+        raise DamagedError(f"checkpoint {folder} cannot be read: {error}") from error
     return num_steps
 
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.main import run_server
+from cookhouse.server.settings import Settings
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
 DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             device=options.device,
             precision=options.precision,
             max_base_bytes=options.max_base_bytes,
+            settings=Settings(silent_seconds=60 * options.silent_minutes, session_seconds=60 * options.session_minutes),
             watch_stdin=options.watch_stdin,
             on_ready=lambda url: _announce(url, new_key, as_json=options.json),
         )
@@ -78,6 +80,18 @@ def _parser() -> argparse.ArgumentParser:
         f"default: {PRECISION_VARIABLE}, or bfloat16 where the hardware gains from it",
     )
     parser.add_argument("--max-base-bytes", type=int, help="memory for base models' weights; default: no limit")
+    parser.add_argument(
+        "--silent-minutes",
+        type=float,
+        default=Settings().silent_seconds / 60,
+        help="drop the samples of a client not heard of for this long; default: %(default)g",
+    )
+    parser.add_argument(
+        "--session-minutes",
+        type=float,
+        default=Settings().session_seconds / 60,
+        help="free the models of a client not heard of for this long; default: %(default)g",
+    )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
     return parser

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
-from cookhouse.server.refusals import BusyError, UnauthorizedError, status_of
+from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.routes import ROUTERS
 from cookhouse.server.service import Service
 
@@ -33,6 +33,7 @@ def create_app(service: Service) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1")
     app.add_exception_handler(InputError, _refuse)
+    app.add_exception_handler(StorageError, _refuse)
     app.add_exception_handler(ValidationError, _refuse_malformed)
     app.add_exception_handler(RequestValidationError, _refuse_malformed)
     app.add_exception_handler(HTTPException, _refuse_unknown_route)
@@ -42,7 +43,7 @@ def create_app(service: Service) -> FastAPI:
 
 async def _refuse(_request: Request, error: Exception) -> JSONResponse:
     headers = {}
-    if isinstance(error, BusyError):
+    if isinstance(error, BusyError | StorageBusyError):
         headers["Retry-After"] = "1"
     elif isinstance(error, UnauthorizedError):
         headers["Connection"] = "close"

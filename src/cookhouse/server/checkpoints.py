@@ -1,24 +1,32 @@
 """Checkpoints on disk: a folder each, found through the store by its `tinker://` path and never by joining one.
 
-    <state>/checkpoints/<id>, written whole or not at all ──then──► row in the store
+    save      <state>/checkpoints/<id>, written whole or not at all ──then──► row in the store
+    delete    <id> renamed to <id>.deleted ──then──► emptied ──then──► row deleted, and the empty folder
 
-A folder without a row, left by a crash in between, is removed at the next start.
+A deletion needs no room on the disk: what cannot be written on a full one is done by the next sweep, or at the next
+start. A folder without a row is not ours to delete: a start puts it aside.
 """
 
 import contextlib
+import logging
 import re
 import shutil
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.checksums import checksums, verify
+from cookhouse.server.refusals import NotFoundError, StorageError
 from cookhouse.server.store import CheckpointKind, CheckpointRow, Store
 
+_log = logging.getLogger(__name__)
+_DELETED = ".deleted"
+_ASIDE = "checkpoints-put-aside"
 _NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
 
@@ -49,13 +57,22 @@ class Checkpoints:
     """The checkpoints of a state folder. Blocking; may be called from any thread."""
 
     def __init__(self, folder: Path, store: Store) -> None:
+        """Folders that the store does not know are put aside, in a folder beside this one."""
         self._folder = folder
         self._store = store
+        self._deletions = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
+        self._finish_deletions()
         kept = store.checkpoint_ids()
-        for path in folder.iterdir():
-            if path.is_dir() and path.name not in kept:
-                shutil.rmtree(path)
+        found = {path.name: path for path in folder.iterdir() if path.is_dir() and path.suffix != _DELETED}
+        self._put_aside([path for name, path in found.items() if name not in kept])
+        if lost := sorted(kept - set(found)):
+            _log.warning(
+                "%d checkpoints have no folder in %s and cannot be loaded until it is back: %s",
+                len(lost),
+                folder,
+                ", ".join(lost),
+            )
 
     def folder_of(self, row: CheckpointRow) -> Path:
         return self.folder_with_id(row.checkpoint_id)
@@ -96,6 +113,31 @@ class Checkpoints:
             )
         return row
 
+    @contextlib.contextmanager
+    def opened(self, row: CheckpointRow) -> Iterator[Path]:
+        """The folder of a checkpoint, verified, for the engine to load. Errors name the checkpoint, never the folder.
+
+        Raises:
+            InputError: it has been deleted, or cannot be loaded for what is in it.
+            ServiceError: its files are damaged, or gone.
+        """
+        folder = self.folder_of(row)
+        try:
+            if not folder.is_dir():
+                raise DamagedError(f"{folder} is gone")
+            verify(folder, row.sha256)
+            yield folder
+        except (DamagedError, OSError) as error:
+            if row.checkpoint_id not in self._store.checkpoint_ids():
+                raise InputError(f"{row.path} has been deleted") from error
+            _log.error("%s is damaged: %s", row.path, error)
+            raise ServiceError(
+                f"{row.path} is damaged on the service's side; load another checkpoint, and tell the service's "
+                "operator, whose log has the details"
+            ) from error
+        except InputError as error:
+            raise InputError(str(error).replace(str(folder), row.path)) from error
+
     def check(self, new: NewCheckpoint) -> str:
         """The name to save under.
 
@@ -117,7 +159,7 @@ class Checkpoints:
 
         Raises:
             InputError: as `check`.
-            ServiceError: the disk is full, or failed otherwise.
+            StorageError: the disk is full, or failed otherwise.
         """
         name = self.check(new)
         now = time.time()
@@ -141,20 +183,79 @@ class Checkpoints:
             try:
                 write(folder)
                 size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+                row = replace(row, size_bytes=size_bytes, sha256=checksums(folder))
             except OSError as error:
-                raise ServiceError(f"{row.path} could not be written: {error.strerror or error}") from error
-            row = replace(row, size_bytes=size_bytes)
+                raise StorageError(
+                    f"{row.path} could not be written: {error.strerror or error}; free space on the service's disk, "
+                    "for example by deleting checkpoints, and save again"
+                ) from error
             replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
             undo.pop_all()
         if replaced is not None:
-            shutil.rmtree(self._folder / replaced, ignore_errors=True)
+            with contextlib.suppress(OSError):  # put aside at the next start
+                self._discard(replaced)
         return row
 
     def delete(self, row: CheckpointRow) -> None:
-        """The row goes first: a checkpoint that can be found is whole."""
-        self._store.delete_checkpoint(row.checkpoint_id)
-        shutil.rmtree(self.folder_of(row), ignore_errors=True)
+        """Delete a checkpoint, on a full disk too. Once its folder has another name it is gone, also after a crash.
 
-    def delete_expired(self) -> None:
+        Raises:
+            StorageError: the disk fails; nothing has changed.
+        """
+        try:
+            self._discard(row.checkpoint_id)
+        except OSError as error:
+            raise StorageError(f"{row.path} could not be deleted: {error.strerror or error}") from error
+
+    def sweep(self) -> None:
+        """Delete what has expired, and finish deletions that a full disk held up."""
         for row in self._store.expired_checkpoints(now=time.time()):
             self.delete(row)
+        self._finish_deletions()
+
+    def _discard(self, checkpoint_id: str) -> None:
+        with self._deletions:
+            folder = self.folder_with_id(checkpoint_id)
+            if folder.exists():
+                self._finish_deletion(folder.rename(folder.with_name(f"{checkpoint_id}{_DELETED}")))
+            else:
+                self._store.delete_checkpoint(checkpoint_id)
+
+    def _finish_deletions(self) -> None:
+        with self._deletions:
+            for marker in self._folder.glob(f"*{_DELETED}"):
+                self._finish_deletion(marker)
+
+    def _finish_deletion(self, marker: Path) -> None:
+        """Do what can be done now; the marker stays until all is."""
+        try:
+            for path in marker.iterdir():
+                path.unlink()
+            self._store.delete_checkpoint(marker.stem)
+            marker.rmdir()
+        except (OSError, StorageError) as error:
+            _log.warning("the deletion of checkpoint %s will be tried again: %s", marker.stem, error)
+
+    def _put_aside(self, strays: Sequence[Path]) -> None:
+        """Move folders without a row out of the way, and say how to get them back."""
+        if not strays:
+            return
+        aside = self._folder.parent / _ASIDE
+        try:
+            aside.mkdir(exist_ok=True)
+            for path in strays:
+                path.rename(aside / (f"{path.name}.{uuid.uuid4().hex}" if (aside / path.name).exists() else path.name))
+        except OSError as error:
+            _log.warning("%s has folders that are not in the database, which stay there: %s", self._folder, error)
+            return
+        _log.warning(
+            "%d folders in %s are not in the database (which was lost or replaced, or the server died while it saved) "
+            "and were put aside in %s. To have them back, stop the server, put the database that knows them in place "
+            "of server.db and move them into %s again; or, without that database, make each a checkpoint with "
+            "`cookhouse checkpoints import FOLDER --state-dir %s`",
+            len(strays),
+            self._folder,
+            aside,
+            self._folder,
+            self._folder.parent,
+        )

@@ -12,7 +12,7 @@ import json
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ class Result:
     body: bytes
     media_type: str = JSON
     is_failure: bool = False
+    status: int = 200
+    """Of the answer; 410 has the SDK sample again."""
 
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> "Result":
@@ -38,7 +40,8 @@ class Result:
     @classmethod
     def of_error(cls, error: BaseException) -> "Result":
         content = {"error": message_of(error), "category": blame_of(error)}
-        return cls(body=json.dumps(content).encode(), is_failure=True)
+        status = 410 if isinstance(error, GoneError) else 200
+        return cls(body=json.dumps(content).encode(), is_failure=True, status=status)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,6 +175,14 @@ class Futures:
             if fetched_at is not None and fetched_at > oldest_kept:
                 return  # in order of the first fetch, so all the rest are younger
             self.drop(request_id)
+
+    def unfinished_samples(self, session_id: str) -> Sequence[str]:
+        """Request ids of a session's samples that wait or run."""
+        return [
+            future.request_id
+            for future in self._futures.values()
+            if future.session_id == session_id and future.is_sample and future.result is None
+        ]
 
     def start_clock(self, session_id: str) -> None:
         """Treat a session's futures as fetched: nobody may come for them any more."""

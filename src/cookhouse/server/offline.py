@@ -11,6 +11,7 @@ from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.server.auth import KeyRing
 from cookhouse.server.checkpoints import Checkpoints, NewCheckpoint
+from cookhouse.server.database import is_outdated
 from cookhouse.server.state_dir import lock_state_dir
 from cookhouse.server.store import CheckpointRow, RunRow, Store
 
@@ -32,20 +33,31 @@ def is_state_dir(folder: Path) -> bool:
 
 
 def kept_checkpoints(state_dir: Path) -> Sequence[KeptCheckpoint]:
-    """The checkpoints of every tenant, oldest first. A server may be running.
+    """The checkpoints of every tenant, oldest first. A server of this version may be running.
 
     Raises:
-        InputError: no server of this version has kept its state here.
+        InputError: no server has kept its state here, or one of another version does.
     """
     if not is_state_dir(state_dir):
         raise InputError(f"{state_dir} is not the state folder of a server: it has no {_DATABASE}")
+    if is_outdated(state_dir / _DATABASE):
+        with lock_state_dir(state_dir):
+            Store(state_dir / _DATABASE).close()
     with closing(Store(state_dir / _DATABASE)) as store:
         rows = store.every_checkpoint(now=time.time())
     return [KeptCheckpoint(row=row, folder=state_dir / _CHECKPOINTS / row.checkpoint_id) for row in rows]
 
 
 def add_checkpoint(
-    state_dir: Path, files: Path, *, name: str, base_model: str, lora: LoraSpec, api_key: str, source: str
+    state_dir: Path,
+    files: Path,
+    *,
+    name: str,
+    base_model: str,
+    lora: LoraSpec,
+    has_optimizer: bool = False,
+    api_key: str,
+    source: str,
 ) -> CheckpointRow:
     """Move a folder of weights into a state folder, as a checkpoint of a training run of its own.
 
@@ -75,7 +87,7 @@ def add_checkpoint(
         owner=owner,
         base_model=base_model,
         lora=lora,
-        has_optimizer=False,
+        has_optimizer=has_optimizer,
         ttl_seconds=None,
         overwrite=False,
         user_metadata=run.user_metadata,
@@ -83,6 +95,7 @@ def add_checkpoint(
     with lock_state_dir(state_dir), closing(Store(state_dir / _DATABASE)) as store:
         row = Checkpoints(state_dir / _CHECKPOINTS, store).write(new, lambda folder: _move(files, folder))
         store.add_run(run)
+        store.flush()
     return row
 
 

@@ -10,6 +10,8 @@ An accepted request that fails is not an HTTP error: its future carries a messag
     TooLargeError                           413       raises at once
     BusyError                               429       waits and sends again
     any other InputError                    400       raises at once
+    StorageBusyError                        503       retries for minutes
+    any other StorageError                  400       raises at once, which it does with no 5xx
     anything else                           500       retries for minutes, so it must be a bug of ours
 
 409 and 402 are never sent: the SDK retries them for minutes and for an hour.
@@ -17,6 +19,7 @@ An accepted request that fails is not an HTTP error: its future carries a messag
 
 from typing import Literal
 
+from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
 
 Blame = Literal["user", "server"]
@@ -42,6 +45,14 @@ class BusyError(InputError):
     """A queue is full; the same request will be accepted later."""
 
 
+class StorageError(ServiceError):
+    """The service's disk is full, or fails; nothing has changed."""
+
+
+class StorageBusyError(StorageError):
+    """The service's database was locked for longer than we wait; the same request may succeed later."""
+
+
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnauthorizedError, 401),
     (NotFoundError, 404),
@@ -49,6 +60,8 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (TooLargeError, 413),
     (BusyError, 429),
     (InputError, 400),
+    (StorageBusyError, 503),
+    (StorageError, 400),
 )
 
 
@@ -57,11 +70,15 @@ def status_of(error: Exception) -> int:
 
 
 def blame_of(error: BaseException) -> Blame:
-    return "user" if isinstance(error, InputError) else "server"
+    """A caller names checkpoints, never their files: damage of those is the service's."""
+    return "user" if isinstance(error, InputError) and not isinstance(error, DamagedError) else "server"
 
 
 def message_of(error: BaseException) -> str:
-    """What to tell the client: our own exceptions speak for themselves, others are named."""
+    """What to tell the client: our own exceptions speak for themselves, others are named. No path of the server's."""
+    if isinstance(error, DamagedError):
+        return "weights are damaged on the service's side; its log has the details"
     if isinstance(error, InputError | ServiceError):
         return str(error)
-    return f"the server failed with {type(error).__name__}: {error}; its log has the details"
+    text = (isinstance(error, OSError) and error.strerror) or str(error)
+    return f"the server failed with {type(error).__name__}: {text}; its log has the details"

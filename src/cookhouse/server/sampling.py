@@ -78,7 +78,7 @@ class Sampling:
             model_path=sampler.model_path,
             created_at=time.time(),
         )
-        await asyncio.to_thread(self._store.add_sampler, row)
+        self._store.add_sampler(row)
         return sampler
 
     def submit(self, owner: str, request: types.SampleRequest) -> tuple[str, Sequence[str]]:
@@ -99,7 +99,7 @@ class Sampling:
         with suppress(GoneError):
             future = self._futures.get(request_id, owner)
             if future.is_sample and future.result is None:
-                self._sequencer.cancel_sample(request_id)
+                self._sequencer.cancel_samples([request_id], InputError("the sample was canceled"))
 
     async def completions(self, owner: str, request: types.FuturesRetrieveRequest) -> tuple[Sequence[Future], int]:
         """A sampler's futures that finished after a cursor, in that order, and the next cursor.
@@ -168,14 +168,12 @@ class Sampling:
 
     def _load_snapshot(self, checkpoint: CheckpointRow) -> Snapshot:
         snapshot = Snapshot(snapshot_id=uuid.uuid4().hex, base_model=checkpoint.base_model, lora=checkpoint.lora_spec)
-        folder = self._checkpoints.folder_of(checkpoint)
 
         def load(engine: Engine) -> None:
             try:
-                if not folder.exists():
-                    raise InputError(f"{checkpoint.path} has been deleted")
                 self._snapshots.trim(engine)
-                engine.load_snapshot(snapshot.snapshot_id, checkpoint.base_model, checkpoint.lora_spec, folder)
+                with self._checkpoints.opened(checkpoint) as folder:
+                    engine.load_snapshot(snapshot.snapshot_id, checkpoint.base_model, checkpoint.lora_spec, folder)
                 self._snapshots.add(engine, snapshot)
                 self._sequencer.errand(self._snapshots.trim)
             except Exception as error:

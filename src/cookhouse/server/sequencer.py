@@ -21,6 +21,7 @@ from operator import methodcaller
 
 from cookhouse.engine.contract import (
     BaseModelInfo,
+    DamagedError,
     Engine,
     ForwardBackward,
     SampleOutput,
@@ -137,8 +138,17 @@ class Sequencer:
         sample = _RunningSample(future=future, shape=shape, snapshot=snapshot)
         self.errand(lambda engine: self._start_sample(engine, request, sample))
 
-    def cancel_sample(self, request_id: str) -> None:
-        self.errand(lambda engine: self._cancel_sample(engine, request_id))
+    def cancel_samples(self, request_ids: Sequence[str], error: InputError) -> None:
+        """Drop samples that wait and stop those that run; they fail with the error, and what is done stays so."""
+
+        def cancel(engine: Engine) -> None:
+            for request_id in request_ids:
+                sample = self._end_sample(request_id)
+                if sample is not None:
+                    self._fail(sample.future, error)
+                    engine.cancel_sample(request_id)
+
+        self.errand(cancel)
 
     # Everything below runs in the engine's thread.
 
@@ -218,12 +228,6 @@ class Sequencer:
             self._end_sample(request.request_id)
             self._fail(sample.future, error)
 
-    def _cancel_sample(self, engine: Engine, request_id: str) -> None:
-        sample = self._end_sample(request_id)
-        if sample is not None:
-            self._fail(sample.future, InputError("the sample was canceled, or its session has ended"))
-            engine.cancel_sample(request_id)
-
     def _step_samples(self, engine: Engine) -> None:
         try:
             for output in engine.step_samples():
@@ -265,6 +269,6 @@ class Sequencer:
         self._futures.finish_threadsafe(future, result)
 
     def _fail(self, future: Future, error: Exception) -> None:
-        if not isinstance(error, CookhouseError):
+        if not isinstance(error, CookhouseError) or isinstance(error, DamagedError):
             _log.error("the engine failed", exc_info=error)
         self._finish(future, Result.of_error(error))

@@ -18,7 +18,7 @@ from cookhouse.server.checkpoints import Checkpoints
 from cookhouse.server.external_weights import ExternalWeights
 from cookhouse.server.futures import Futures, Result
 from cookhouse.server.intake import Intake
-from cookhouse.server.refusals import GoneError
+from cookhouse.server.refusals import GoneError, StorageError
 from cookhouse.server.sampling import Sampling
 from cookhouse.server.saving import Saving
 from cookhouse.server.sequencer import Sequencer
@@ -114,9 +114,14 @@ class Service:
             return
         self._is_shut_down = True
         self._writer.shutdown(wait=False, cancel_futures=True)
-        self.store.touch_runs(self.intake.taken_times())
         # An engine that is busy for longer may still be saving; its store ends with the process.
-        if self.sequencer.stop(seconds=1.0):
+        is_stopped = self.sequencer.stop(seconds=1.0)
+        try:
+            self.store.flush()
+            self.store.touch_runs(self.intake.taken_times())
+        except StorageError as error:
+            _log.warning("what is only listed was not written: %s", error)
+        if is_stopped:
             self.store.close()
 
     async def begin_session(
@@ -136,7 +141,7 @@ class Service:
                 display_name=display_name,
                 user_metadata=dict(user_metadata or {}),
             )
-            await asyncio.to_thread(self.store.add_session, row)
+            self.store.add_session(row)
         return session
 
     async def finish_session(self, session_id: str, owner: str) -> None:
@@ -150,20 +155,21 @@ class Service:
     async def _end(self, session: Session) -> None:
         """Free a session's models and snapshots; what waits for them fails."""
         self.sessions.end(session)
-        ended = Result.of_error(InputError(f"session {session.session_id} has ended"))
+        ended = InputError(f"session {session.session_id} has ended")
         for model in session.models.values():
             for future in self.sequencer.drop_model(model.model_id):
-                self.futures.finish(future, ended)
+                self.futures.finish(future, Result.of_error(ended))
             self.sequencer.errand(partial(_free_model, model))
+        self._drop_samples(session, ended)
         for sampler in session.samplers.values():
-            for request_id in sampler.requests.values():
-                unfinished = self.futures.peek(request_id)
-                if unfinished is not None and unfinished.result is None:
-                    self.sequencer.cancel_sample(request_id)
             if sampler.snapshot is not None:
                 self.sequencer.errand(partial(self.snapshots.free, snapshot=sampler.snapshot))
         self.futures.start_clock(session.session_id)
-        await asyncio.to_thread(self.store.finish_session, session.session_id, time.time())
+        self.store.finish_session(session.session_id, time.time())
+
+    def _drop_samples(self, session: Session, error: InputError) -> None:
+        if waiting := self.futures.unfinished_samples(session.session_id):
+            self.sequencer.cancel_samples(waiting, error)
 
     async def _sweep_forever(self) -> None:
         while True:
@@ -174,20 +180,28 @@ class Service:
                 _log.exception("a sweep failed; the next one is in %s s", self.settings.sweep_seconds)
 
     async def sweep(self) -> None:
-        """End silent sessions, delete expired checkpoints, forget old results."""
-        silent_since = time.monotonic() - self.settings.session_seconds
+        """End silent sessions, delete expired checkpoints, write and forget what is due."""
+        now = time.monotonic()
         for session in self.sessions:
-            if session.heard_at < silent_since:
+            silent_seconds = now - session.heard_at
+            if silent_seconds > self.settings.session_seconds:
                 _log.warning("session %s has not been heard of; freeing its models", session.session_id)
                 await self._end(session)
+            elif silent_seconds > self.settings.silent_seconds:
+                error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
+                self._drop_samples(session, error)
         self.futures.sweep()
         self.sampling.sweep()
         times = self.intake.taken_times()
         await asyncio.to_thread(self._sweep_store, times)
 
     def _sweep_store(self, times: Mapping[str, float]) -> None:
-        self.store.touch_runs(times)
-        self.checkpoints.delete_expired()
+        try:
+            self.store.flush()
+            self.store.touch_runs(times)
+        except StorageError as error:
+            _log.warning("what is only listed waits to be written: %s", error)
+        self.checkpoints.sweep()
 
 
 def _free_model(model: Model, engine: Engine) -> None:

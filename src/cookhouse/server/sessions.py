@@ -117,6 +117,11 @@ class Sessions:
         """Whether a live session has given this number to a sampler."""
         return seq_id in self._sessions[session_id].samplers
 
+    def hear(self, session_id: str) -> None:
+        """Note a sign of life; a session that has ended stays so."""
+        if session_id in self._sessions:
+            self._sessions[session_id].heard_at = time.monotonic()
+
     def session(self, session_id: str, owner: str) -> Session:
         """A live session, which has now been heard of.
 
@@ -126,7 +131,7 @@ class Sessions:
         session = self._sessions.get(session_id)
         if session is None or session.owner != owner:
             raise GoneError(f"session {session_id!r} has ended, or never was; make a new ServiceClient")
-        session.heard_at = time.monotonic()
+        self.hear(session_id)
         return session
 
     def model(self, model_id: str, owner: str) -> Model:
@@ -141,7 +146,7 @@ class Sessions:
                 f"model {model_id!r} is not loaded: its session has ended, or it never was; "
                 "make a training client from one of its checkpoints"
             )
-        self._sessions[model.session_id].heard_at = time.monotonic()
+        self.hear(model.session_id)
         return model
 
     def sampler(self, sampler_id: str, owner: str) -> Sampler:
@@ -153,5 +158,5 @@ class Sessions:
         sampler = self._samplers.get(sampler_id)
         if sampler is None or sampler.owner != owner:
             raise NotFoundError(f"sampler {sampler_id!r} is gone with its session, or never was; make a new one")
-        self._sessions[sampler.session_id].heard_at = time.monotonic()
+        self.hear(sampler.session_id)
         return sampler

@@ -29,8 +29,12 @@ class Settings:
     """A result is kept for this long after it was first fetched."""
     max_unfetched_sample_bytes: int = 256 * 2**20
     """Sampling results nobody fetched, all together; beyond it the oldest are dropped (410: the SDK samples again)."""
+    silent_seconds: float = 60.0
+    """Samples of a session not heard of for this long are dropped, waiting and running: its client is likely dead, and
+    one that is not samples again by itself. The SDK beats every 10 s, but a busy client may stall."""
     session_seconds: float = 300.0
-    """A session without a heartbeat for this long has ended. The SDK beats every 10 s, but a busy client may stall."""
+    """A session not heard of for this long has ended: its models are freed with all that waits for them. Until then
+    their requests run, in order, since what a client has been promised cannot be taken back in parts."""
     sweep_seconds: float = 10.0
     """How often expired sessions, checkpoints and results are looked for."""
     fwdbwd_max_chunk_len: int = 1024

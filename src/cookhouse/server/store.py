@@ -1,21 +1,21 @@
 """What outlives the process: sessions, training runs, samplers and checkpoints, in one SQLite file.
 
-Only checkpoints can be used again after a restart; the rest is kept so that it can be listed. Every row has its owner,
-and every query asks for one. Times are seconds since the epoch.
+Only checkpoints can be used again after a restart; the rest is kept so that it can be listed, and no request waits for
+it: such rows are recorded in memory, and written before the next list is read, with the next checkpoint, or by `flush`.
+Every row has its owner, and every query asks for one. Times are seconds since the epoch.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
-
-_SCHEMA_VERSION = 1
+from cookhouse.server.database import Database
 
 CheckpointKind = Literal["weights", "sampler_weights", "external_weights"]
 
@@ -67,6 +67,8 @@ class CheckpointRow:
     created_at: float
     expires_at: float | None
     user_metadata: Mapping[str, Any] = field(default_factory=dict)
+    sha256: Mapping[str, str] | None = None
+    """Of each file, by name; None for one saved before they were kept."""
 
     @property
     def path(self) -> str:
@@ -77,10 +79,11 @@ class CheckpointRow:
         return LoraSpec(**self.lora)
 
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
+"""The tables as of the newest migration."""
 _sessions = sa.Table(
     "sessions",
-    _metadata,
+    metadata,
     sa.Column("session_id", sa.String, primary_key=True),
     sa.Column("owner", sa.String, nullable=False, index=True),
     sa.Column("created_at", sa.Float, nullable=False),
@@ -90,7 +93,7 @@ _sessions = sa.Table(
 )
 _runs = sa.Table(
     "runs",
-    _metadata,
+    metadata,
     sa.Column("model_id", sa.String, primary_key=True),
     sa.Column("session_id", sa.String, nullable=False, index=True),
     sa.Column("owner", sa.String, nullable=False, index=True),
@@ -102,7 +105,7 @@ _runs = sa.Table(
 )
 _samplers = sa.Table(
     "samplers",
-    _metadata,
+    metadata,
     sa.Column("sampler_id", sa.String, primary_key=True),
     sa.Column("session_id", sa.String, nullable=False, index=True),
     sa.Column("owner", sa.String, nullable=False),
@@ -112,7 +115,7 @@ _samplers = sa.Table(
 )
 _checkpoints = sa.Table(
     "checkpoints",
-    _metadata,
+    metadata,
     sa.Column("checkpoint_id", sa.String, primary_key=True),
     sa.Column("model_id", sa.String, nullable=False),
     sa.Column("kind", sa.String, nullable=False),
@@ -125,6 +128,7 @@ _checkpoints = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("expires_at", sa.Float, index=True),
     sa.Column("user_metadata", sa.JSON, nullable=False),
+    sa.Column("sha256", sa.JSON(none_as_null=True)),
     sa.UniqueConstraint("model_id", "kind", "name"),
 )
 
@@ -135,77 +139,81 @@ class Store:
     """Short, blocking calls, from any thread."""
 
     def __init__(self, file: Path) -> None:
-        """Open or make the file.
+        """Open or make the file, and bring one of an older version up to date, whose server must not be running.
 
         Raises:
-            InputError: it was made by another version, or is no database.
+            InputError: it was made by a newer version, is no database, or cannot be written.
         """
-        self._engine = sa.create_engine(f"sqlite:///{file}")
-        sa.event.listen(self._engine, "connect", _prepare_connection)
-        try:
-            with self._engine.begin() as connection:
-                version = connection.execute(sa.text("PRAGMA user_version")).scalar_one()
-                if version not in (0, _SCHEMA_VERSION):
-                    raise InputError(
-                        f"{file} was made by another version of cookhouse (schema {version}, this one has "
-                        f"{_SCHEMA_VERSION}); choose another state folder"
-                    )
-                _metadata.create_all(connection)
-                connection.execute(sa.text(f"PRAGMA user_version = {_SCHEMA_VERSION}"))
-        except sa.exc.DatabaseError as error:
-            self._engine.dispose()
-            raise InputError(f"{file} cannot be opened as a database: {error.orig}") from error
+        self._database = Database(file)
+        self._deleted: set[str] = set()
+        """Checkpoints whose rows could not be deleted yet."""
 
     def close(self) -> None:
-        self._engine.dispose()
+        """Let go of the file; what has not been flushed is lost."""
+        self._database.close()
 
-    # Sessions, runs and samplers: written when made, listed later.
+    def flush(self) -> None:
+        """Write the rows that have been recorded.
+
+        Raises:
+            StorageError: they cannot be written now, and are kept for the next time.
+        """
+        self._database.flush()
+
+    # Sessions, runs and samplers: recorded when made, listed later.
 
     def add_session(self, row: SessionRow) -> None:
-        self._insert(_sessions, row)
+        self._record(_sessions, row)
 
     def finish_session(self, session_id: str, finished_at: float) -> None:
         update = _sessions.update().where(_sessions.c.session_id == session_id, _sessions.c.finished_at.is_(None))
-        with self._engine.begin() as connection:
-            connection.execute(update.values(finished_at=finished_at))
+        self._database.record(update.values(finished_at=finished_at))
 
     def sessions(self, owner: str, *, limit: int, offset: int) -> Sequence[SessionRow]:
         """Newest first."""
+        self._database.try_flush()
         query = _sessions.select().where(_sessions.c.owner == owner).order_by(_sessions.c.created_at.desc())
         return self._select(SessionRow, query.limit(limit).offset(offset))
 
     def session(self, session_id: str, owner: str) -> SessionRow | None:
+        self._database.try_flush()
         query = _sessions.select().where(_sessions.c.session_id == session_id, _sessions.c.owner == owner)
         return self._first(SessionRow, query)
 
     def add_run(self, row: RunRow) -> None:
-        self._insert(_runs, row)
+        self._record(_runs, row)
 
     def touch_runs(self, last_request_at: Mapping[str, float]) -> None:
-        with self._engine.begin() as connection:
+        if not last_request_at:
+            return
+        with self._database.writing() as connection:
             for model_id, time in last_request_at.items():
                 update = _runs.update().where(_runs.c.model_id == model_id)
                 connection.execute(update.values(last_request_at=time))
 
     def runs(self, owner: str, *, limit: int, offset: int) -> tuple[Sequence[RunRow], int]:
         """One page of a tenant's runs, newest first, and how many there are in all."""
+        self._database.try_flush()
         mine = _runs.c.owner == owner
         query = _runs.select().where(mine).order_by(_runs.c.created_at.desc(), _runs.c.model_id)
-        with self._engine.connect() as connection:
+        with self._database.reading() as connection:
             total = connection.execute(sa.select(sa.func.count()).select_from(_runs).where(mine)).scalar_one()
         return self._select(RunRow, query.limit(limit).offset(offset)), total
 
     def run(self, model_id: str, owner: str) -> RunRow | None:
+        self._database.try_flush()
         return self._first(RunRow, _runs.select().where(_runs.c.model_id == model_id, _runs.c.owner == owner))
 
     def session_runs(self, session_id: str, owner: str) -> Sequence[RunRow]:
+        self._database.try_flush()
         mine = (_runs.c.session_id == session_id) & (_runs.c.owner == owner)
         return self._select(RunRow, _runs.select().where(mine).order_by(_runs.c.created_at))
 
     def add_sampler(self, row: SamplerRow) -> None:
-        self._insert(_samplers, row)
+        self._record(_samplers, row)
 
     def session_samplers(self, session_id: str, owner: str) -> Sequence[SamplerRow]:
+        self._database.try_flush()
         mine = (_samplers.c.session_id == session_id) & (_samplers.c.owner == owner)
         return self._select(SamplerRow, _samplers.select().where(mine).order_by(_samplers.c.created_at))
 
@@ -216,18 +224,20 @@ class Store:
 
         Raises:
             InputError: the name is taken and `overwrite` is false.
+            StorageError: it cannot be written.
         """
         same = (
             (_checkpoints.c.model_id == row.model_id)
             & (_checkpoints.c.kind == row.kind)
             & (_checkpoints.c.name == row.name)
         )
-        with self._engine.begin() as connection:
+        with self._database.writing() as connection:
             old = connection.execute(sa.select(_checkpoints.c.checkpoint_id, _checkpoints.c.expires_at).where(same))
             replaced = old.first()
             if replaced is not None:
                 is_expired = replaced.expires_at is not None and replaced.expires_at <= row.created_at
-                if not (overwrite or is_expired):
+                is_deleted = replaced.checkpoint_id in self._deleted
+                if not (overwrite or is_expired or is_deleted):
                     raise InputError(f"{row.path} exists; save under another name, delete it, or pass overwrite")
                 connection.execute(_checkpoints.delete().where(same))
             connection.execute(_checkpoints.insert().values(asdict(row)))
@@ -237,63 +247,62 @@ class Store:
         query = _checkpoints.select().where(
             _checkpoints.c.model_id == model_id, _checkpoints.c.kind == kind, _checkpoints.c.name == name
         )
-        return self._first(CheckpointRow, query.where(_checkpoints.c.owner == owner, _is_kept(now)))
+        return self._first(CheckpointRow, query.where(_checkpoints.c.owner == owner, self._is_kept(now)))
 
     def checkpoints(
         self, owner: str, *, now: float, model_id: str | None = None, limit: int | None = None, offset: int = 0
     ) -> tuple[Sequence[CheckpointRow], int]:
         """One page of a tenant's checkpoints, newest first, and how many there are in all."""
-        wanted = (_checkpoints.c.owner == owner) & _is_kept(now)
+        wanted = (_checkpoints.c.owner == owner) & self._is_kept(now)
         if model_id is not None:
             wanted &= _checkpoints.c.model_id == model_id
         query = _checkpoints.select().where(wanted).order_by(_checkpoints.c.created_at.desc())
-        with self._engine.connect() as connection:
+        with self._database.reading() as connection:
             total = connection.execute(sa.select(sa.func.count()).select_from(_checkpoints).where(wanted)).scalar_one()
         return self._select(CheckpointRow, query.limit(limit).offset(offset)), total
 
     def every_checkpoint(self, *, now: float) -> Sequence[CheckpointRow]:
         """Those of every tenant, oldest first: for whoever owns the file, never for a client."""
         return self._select(
-            CheckpointRow, _checkpoints.select().where(_is_kept(now)).order_by(_checkpoints.c.created_at)
+            CheckpointRow, _checkpoints.select().where(self._is_kept(now)).order_by(_checkpoints.c.created_at)
         )
 
     def set_checkpoint_expiry(self, checkpoint_id: str, expires_at: float | None) -> None:
         update = _checkpoints.update().where(_checkpoints.c.checkpoint_id == checkpoint_id)
-        with self._engine.begin() as connection:
+        with self._database.writing() as connection:
             connection.execute(update.values(expires_at=expires_at))
 
     def delete_checkpoint(self, checkpoint_id: str) -> None:
-        with self._engine.begin() as connection:
+        """Forget a checkpoint, also if its row cannot be deleted now; again does nothing more.
+
+        Raises:
+            StorageError: as `flush`; the row must be deleted again.
+        """
+        self._deleted.add(checkpoint_id)
+        with self._database.writing() as connection:
             connection.execute(_checkpoints.delete().where(_checkpoints.c.checkpoint_id == checkpoint_id))
+        self._deleted.discard(checkpoint_id)
 
     def expired_checkpoints(self, *, now: float) -> Sequence[CheckpointRow]:
-        return self._select(CheckpointRow, _checkpoints.select().where(~_is_kept(now)))
+        return self._select(CheckpointRow, _checkpoints.select().where(_checkpoints.c.expires_at <= now))
 
     def checkpoint_ids(self) -> set[str]:
-        with self._engine.connect() as connection:
-            return {row.checkpoint_id for row in connection.execute(sa.select(_checkpoints.c.checkpoint_id))}
+        """Of every checkpoint that has not been deleted, also those that have expired."""
+        with self._database.reading() as connection:
+            rows = connection.execute(sa.select(_checkpoints.c.checkpoint_id))
+            return {row.checkpoint_id for row in rows} - self._deleted
 
-    def _insert(self, table: sa.Table, row: Any) -> None:
-        with self._engine.begin() as connection:
-            connection.execute(table.insert().values(asdict(row)))
+    def _record(self, table: sa.Table, row: Any) -> None:
+        self._database.record(insert(table).values(asdict(row)).on_conflict_do_nothing())
 
     def _select(self, kind: type[Row], query: sa.Select[Any]) -> Sequence[Row]:
         names = [column.name for column in fields(kind)]
-        with self._engine.connect() as connection:
+        with self._database.reading() as connection:
             return [kind(**{name: row[name] for name in names}) for row in connection.execute(query).mappings()]
 
     def _first(self, kind: type[Row], query: sa.Select[Any]) -> Row | None:
         return next(iter(self._select(kind, query)), None)
 
-
-def _is_kept(now: float) -> sa.ColumnElement[bool]:
-    return _checkpoints.c.expires_at.is_(None) | (_checkpoints.c.expires_at > now)
-
-
-def _prepare_connection(connection: Any, _record: Any) -> None:
-    with contextlib.closing(connection.cursor()) as cursor:
-        # A write-ahead log lets listings go on while a checkpoint is recorded. FULL: without the row that was last
-        # written before a power cut, a checkpoint that a client was told of would be cleaned up at the next start.
-        cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.execute("PRAGMA busy_timeout = 5000")
+    def _is_kept(self, now: float) -> sa.ColumnElement[bool]:
+        is_alive = _checkpoints.c.expires_at.is_(None) | (_checkpoints.c.expires_at > now)
+        return is_alive & _checkpoints.c.checkpoint_id.not_in(tuple(self._deleted))

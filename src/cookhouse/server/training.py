@@ -166,7 +166,7 @@ class Training:
         return model
 
     def _load(self, engine: Engine, model: Model, checkpoint: CheckpointRow, *, with_optimizer: bool) -> None:
-        lora, folder = checkpoint.lora_spec, self._checkpoints.folder_of(checkpoint)
+        lora = checkpoint.lora_spec
         if with_optimizer and not checkpoint.has_optimizer:
             raise InputError(f"{checkpoint.path} has weights only; load it without the optimizer")
         if model.base_model != checkpoint.base_model or replace(model.lora, seed=lora.seed) != lora:
@@ -174,9 +174,8 @@ class Training:
                 f"{checkpoint.path} has {lora} over {checkpoint.base_model!r}, the model has {model.lora} over "
                 f"{model.base_model!r}; make a new training client from the checkpoint"
             )
-        if not folder.exists():
-            raise InputError(f"{checkpoint.path} has been deleted")
-        engine.load_state(model.model_id, checkpoint.base_model, lora, folder, with_optimizer=with_optimizer)
+        with self._checkpoints.opened(checkpoint) as folder:
+            engine.load_state(model.model_id, checkpoint.base_model, lora, folder, with_optimizer=with_optimizer)
 
 
 def _decode(body: bytes, max_bytes: int) -> tuple[TrainingHead, ForwardBackward | InputError]:

@@ -20,12 +20,13 @@ class CancelRequest(BaseModel):
 async def retrieve_future(request: Request, service: ServiceOf, owner: Owner) -> Response:
     content = await content_of(request, FutureRetrieveRequest)
     future = service.futures.get(content.request_id, owner)
+    service.sessions.hear(future.session_id)
     result = await service.futures.wait(future, service.settings.long_poll_seconds)
     if result is None:
         return JSONResponse(
             {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}, status_code=408
         )
-    return Response(result.body, media_type=result.media_type)
+    return Response(result.body, media_type=result.media_type, status_code=result.status)
 
 
 @router.post("/retrieve_futures")

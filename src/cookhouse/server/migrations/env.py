@@ -1,0 +1,6 @@
+"""What Alembic runs for each command: the revisions, in the transaction of the connection that it is given."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"])
+context.run_migrations()
