@@ -112,7 +112,8 @@ def _named(file: Path) -> Iterator[None]:
     try:
         yield
     except (InputError, StorageError, sa.exc.DatabaseError) as error:
-        cause = error.orig if isinstance(error, sa.exc.DatabaseError) else error
+        origin = error.__cause__ if isinstance(error, StorageError) else error
+        cause = origin.orig if isinstance(origin, sa.exc.DatabaseError) else origin
         raise InputError(f"{file} cannot be opened as a database: {cause}") from error
 
 
