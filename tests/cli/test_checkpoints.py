@@ -1,8 +1,9 @@
 """`cookhouse checkpoints` over folders that a real server wrote, and a real server over what it imports."""
 
 import json
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tests.server.hosting import KEY, Host, hosted
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cookhouse.cli import main
+from cookhouse.server.checkpoints import Checkpoints
+from cookhouse.server.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +138,41 @@ def test_an_imported_export_trains_on_as_if_never_gone(
         assert rest.get_training_run_by_tinker_path(path).result().lora_rank == 8
         with pytest.raises(tinker.TinkerError, match="has weights only"):
             client.create_training_client_from_state_with_optimizer(path).result()
+
+
+def test_what_a_server_put_aside_is_imported_with_its_optimizer(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch checkpoints that a lost database leaves on the disk, and nobody can use."""
+    state_dir = tmp_path / "service"
+    shutil.copytree(run.folder / "service", state_dir)
+    (state_dir / "server.db").unlink()
+    with closing(Store(state_dir / "server.db")) as store:
+        Checkpoints(state_dir / "checkpoints", store)
+    (aside,) = [path for path in (state_dir / "checkpoints-put-aside").iterdir() if _has_optimizer(path)]
+    assert call("import", aside, "--state-dir", state_dir, "--name", "back", "--api-key", KEY) == 0
+    path = capsys.readouterr().out.split()[0]
+    assert aside.is_dir()
+    with connected(state_dir) as (_, client):
+        assert logprobs_of(client.create_training_client_from_state_with_optimizer(path).result()) == run.logprobs
+
+
+def _has_optimizer(folder: Path) -> bool:
+    manifest = folder / "adapter.json"
+    return manifest.is_file() and json.loads(manifest.read_text())["num_steps"] > 0
+
+
+def test_damage_is_told_before_it_is_exported(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Would catch a flipped bit in a model that is given away."""
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    for file in (folder / "service" / "checkpoints").rglob("adapter.safetensors"):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    assert call("export", run.state_path, tmp_path / "out", "--run", folder) == 2
+    assert "adapter.safetensors has changed since it was saved: its SHA-256 is " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_merged_export_is_a_model(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,13 @@
 """What `cookhouse serve` refuses before it starts anything."""
 
 import socket
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cookhouse.cli import main
 from cookhouse.cli.serve import default_state_dir, serve
 from cookhouse.errors import InputError
 
@@ -33,3 +36,22 @@ def test_a_key_that_the_sdk_would_not_send() -> None:
 def test_state_is_kept_where_the_desktop_says() -> None:
     assert default_state_dir({"XDG_STATE_HOME": "/state"}) == Path("/state/cookhouse/serve")
     assert default_state_dir({}) == Path.home() / ".local/state/cookhouse/serve"
+
+
+def test_when_a_client_is_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch a setting that `serve` shows and does not hand on, or that would end living clients."""
+    seen: list[Sequence[str]] = []
+
+    async def take(*arguments: Any) -> None:
+        seen.append(arguments[-1])
+
+    monkeypatch.setattr("cookhouse.cli.serve._serve", take)
+    serve(port=0, state_dir=tmp_path, silent_minutes=2.0, session_minutes=10.0)
+    assert list(seen[0]) == ["--silent-minutes", "2.0", "--session-minutes", "10.0"]
+    for option in ("--silent-minutes", "--session-minutes"):
+        with pytest.raises(SystemExit) as caught:
+            main(["serve", option, "0.1"])
+        assert caught.value.code == 2
+        assert option in capsys.readouterr().err

@@ -24,6 +24,30 @@ def test_checkpoints_outlive_the_server(tmp_path: Path) -> None:
         assert train(resumed, 2) == expected
 
 
+def test_a_flipped_bit_is_refused_as_the_services_damage(tmp_path: Path) -> None:
+    """Would catch weights that nobody trained, a caller blamed for them, and folders of the server's shown."""
+    with hosted(tmp_path, FakeEngine) as host, tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
+        trainer = new_trainer(client)
+        train(trainer, 1)
+        state = trainer.save_state("state").result().path
+        sampler = trainer.save_weights_for_sampler("sampler").result().path
+        for file in (tmp_path / "checkpoints").rglob("state.json"):
+            content = file.read_bytes()
+            at = content.index(b"0.")
+            file.write_bytes(content[:at] + b"1" + content[at + 1 :])
+        prompt, params = tinker.ModelInput.from_ints([1]), tinker.SamplingParams(max_tokens=1)
+        for path, load in (
+            (state, lambda: client.create_training_client_from_state(state).result()),
+            (state, lambda: client.create_training_client_from_state_with_optimizer(state).result()),
+            (sampler, lambda: client.create_sampling_client(sampler).result().sample(prompt, 1, params).result()),
+        ):
+            with pytest.raises(tinker.RequestFailedError, match=f"{path} is damaged on the service's side") as failed:
+                load()
+            assert failed.value.category == "server"
+            assert str(tmp_path) not in str(failed.value)
+        train(trainer, 1)
+
+
 def test_another_tenant_sees_nothing(tmp_path: Path) -> None:
     """Would catch a look-up that forgets to ask whose it is."""
     with (

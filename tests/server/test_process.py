@@ -19,6 +19,7 @@ from tests.server.hosting import KEY
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.server.__main__ import DEVICE_VARIABLE, PRECISION_VARIABLE, main
+from cookhouse.server.settings import Settings
 
 SCRIPT = Path(__file__).with_name("serve_fake.py")
 LIMIT_SECONDS = 10.0
@@ -153,6 +154,16 @@ def test_the_environment_chooses_what_the_command_line_does_not(
         monkeypatch.setenv(variable, value)
     assert main(["--state-dir", str(tmp_path), *arguments]) == 0
     assert (seen["device"], seen["precision"]) == expected
+
+
+def test_the_command_line_says_when_a_client_is_taken_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch minutes taken for seconds, and a default of the command line's own."""
+    seen: list[Settings] = []
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
+    assert main(["--state-dir", str(tmp_path)]) == 0
+    assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
+    assert seen == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
 
 
 def test_a_state_folder_is_read_without_torch() -> None:

@@ -11,9 +11,7 @@ import tinker
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, hosted
 from tests.server.test_routes import Server, _wait_until
-from typer.testing import CliRunner
 
-from cookhouse.cli.main import app
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, SampleOutput
 from cookhouse.errors import InputError
 from cookhouse.server.settings import Settings
@@ -157,9 +155,3 @@ def test_a_client_that_was_only_slow_samples_again(tmp_path: Path, engine: HeldE
         _wait_until(lambda: [one.request.request_id for one in engine._running] not in ([], [dropped]))
         engine.free.set()
         assert len(future.result().sequences[0].tokens) == 3
-
-
-def test_serve_says_when_a_client_is_taken_for_dead() -> None:
-    shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).output
-    assert "--silent-minutes" in shown
-    assert "--session-minutes" in shown
