@@ -16,8 +16,8 @@ from cookhouse.server import schema
 from cookhouse.server.refusals import StorageBusyError, StorageError
 
 _log = logging.getLogger(__name__)
-_BUSY_SECONDS = 30
-"""How long a statement waits for another program's lock. Below the 60 s that the SDK waits for an answer."""
+_BUSY_SECONDS = 25
+"""How long a transaction waits for those before it, and again for another program's lock. The SDK waits 60 s."""
 
 
 class Database:
@@ -75,7 +75,7 @@ class Database:
         Raises:
             StorageError: it cannot be written, and nothing of it was.
         """
-        with self._writes, _own_errors(), self._engine.connect() as connection:
+        with self._turn(), _own_errors(), self._engine.connect() as connection:
             # The lock is taken at once: later on, waiting for it is in vain where another has written meanwhile.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             recorded = list(self._recorded)
@@ -85,6 +85,15 @@ class Database:
             connection.commit()
             for _ in recorded:
                 self._recorded.popleft()
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._writes.acquire(timeout=_BUSY_SECONDS):
+            raise _busy()
+        try:
+            yield
+        finally:
+            self._writes.release()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -125,14 +134,16 @@ def _own_errors() -> Iterator[None]:
     except sa.exc.OperationalError as error:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without the extension
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StorageBusyError(
-                f"the service's database was locked by another program for {_BUSY_SECONDS} s; try again"
-            ) from error
+            raise _busy() from error
         what = "the disk is full" if code == sqlite3.SQLITE_FULL else str(error.orig)
         raise StorageError(
             f"the service's database cannot be used: {what}; free space on its disk, for example by deleting "
             "checkpoints, and try again"
         ) from error
+
+
+def _busy() -> StorageBusyError:
+    return StorageBusyError(f"the service's database was locked by another program for {_BUSY_SECONDS} s; try again")
 
 
 def _connect(file: Path) -> sa.Engine:

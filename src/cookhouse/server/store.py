@@ -171,12 +171,10 @@ class Store:
 
     def sessions(self, owner: str, *, limit: int, offset: int) -> Sequence[SessionRow]:
         """Newest first."""
-        self._database.try_flush()
         query = _sessions.select().where(_sessions.c.owner == owner).order_by(_sessions.c.created_at.desc())
         return self._select(SessionRow, query.limit(limit).offset(offset))
 
     def session(self, session_id: str, owner: str) -> SessionRow | None:
-        self._database.try_flush()
         query = _sessions.select().where(_sessions.c.session_id == session_id, _sessions.c.owner == owner)
         return self._first(SessionRow, query)
 
@@ -193,19 +191,17 @@ class Store:
 
     def runs(self, owner: str, *, limit: int, offset: int) -> tuple[Sequence[RunRow], int]:
         """One page of a tenant's runs, newest first, and how many there are in all."""
-        self._database.try_flush()
         mine = _runs.c.owner == owner
         query = _runs.select().where(mine).order_by(_runs.c.created_at.desc(), _runs.c.model_id)
+        rows = self._select(RunRow, query.limit(limit).offset(offset))
         with self._database.reading() as connection:
             total = connection.execute(sa.select(sa.func.count()).select_from(_runs).where(mine)).scalar_one()
-        return self._select(RunRow, query.limit(limit).offset(offset)), total
+        return rows, total
 
     def run(self, model_id: str, owner: str) -> RunRow | None:
-        self._database.try_flush()
         return self._first(RunRow, _runs.select().where(_runs.c.model_id == model_id, _runs.c.owner == owner))
 
     def session_runs(self, session_id: str, owner: str) -> Sequence[RunRow]:
-        self._database.try_flush()
         mine = (_runs.c.session_id == session_id) & (_runs.c.owner == owner)
         return self._select(RunRow, _runs.select().where(mine).order_by(_runs.c.created_at))
 
@@ -213,7 +209,6 @@ class Store:
         self._record(_samplers, row)
 
     def session_samplers(self, session_id: str, owner: str) -> Sequence[SamplerRow]:
-        self._database.try_flush()
         mine = (_samplers.c.session_id == session_id) & (_samplers.c.owner == owner)
         return self._select(SamplerRow, _samplers.select().where(mine).order_by(_samplers.c.created_at))
 
@@ -296,6 +291,8 @@ class Store:
         self._database.record(insert(table).values(asdict(row)).on_conflict_do_nothing())
 
     def _select(self, kind: type[Row], query: sa.Select[Any]) -> Sequence[Row]:
+        if kind is not CheckpointRow:  # those are never recorded for later
+            self._database.try_flush()
         names = [column.name for column in fields(kind)]
         with self._database.reading() as connection:
             return [kind(**{name: row[name] for name in names}) for row in connection.execute(query).mappings()]
