@@ -84,14 +84,15 @@ def test_what_has_no_row_is_put_aside(
     row = checkpoints.write(NEW, fill)
     fill(tmp_path / "checkpoints" / ".0123.new")
     fill(tmp_path / "checkpoints" / "0123")
+    fill(tmp_path / "checkpoints" / "mine.deleted")
     (tmp_path / "checkpoints" / "notes.txt").write_text("not ours")
     Checkpoints(tmp_path / "checkpoints", store)
     assert sorted(path.name for path in folders(tmp_path)) == sorted([row.checkpoint_id, "notes.txt"])
     aside = tmp_path / "checkpoints-put-aside"
-    assert sorted(path.name for path in aside.iterdir()) == [".0123.new", "0123"]
+    assert sorted(path.name for path in aside.iterdir()) == [".0123.new", "0123", "mine.deleted"]
     assert (aside / "0123" / "adapter").read_text() == "weights"
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith(f"2 folders in {tmp_path / 'checkpoints'} are not in the database")
+    assert message.startswith(f"3 folders in {tmp_path / 'checkpoints'} are not in the database")
     assert str(aside) in message
     assert "checkpoints import" in message
     caplog.clear()

@@ -26,6 +26,7 @@ from cookhouse.server.store import CheckpointKind, CheckpointRow, Store
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
+_MARKERS = "[0-9a-f]" * 32 + _DELETED
 _ASIDE = "checkpoints-put-aside"
 _NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
@@ -64,7 +65,8 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         self._finish_deletions()
         kept = store.checkpoint_ids()
-        found = {path.name: path for path in folder.iterdir() if path.is_dir() and path.suffix != _DELETED}
+        markers = set(folder.glob(_MARKERS))
+        found = {path.name: path for path in folder.iterdir() if path.is_dir() and path not in markers}
         self._put_aside([path for name, path in found.items() if name not in kept])
         if lost := sorted(kept - set(found)):
             _log.warning(
@@ -223,7 +225,7 @@ class Checkpoints:
 
     def _finish_deletions(self) -> None:
         with self._deletions:
-            for marker in self._folder.glob(f"*{_DELETED}"):
+            for marker in self._folder.glob(_MARKERS):
                 self._finish_deletion(marker)
 
     def _finish_deletion(self, marker: Path) -> None:
