@@ -244,6 +244,7 @@ def test_caches_of_idle_samplers_make_way(qwen3_folder: str, monkeypatch: pytest
     )
     engine.step_samples()
     monkeypatch.setattr(torch_engine, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(torch_engine, "check_free", lambda *_: None)
     engine.create_model("full", qwen3_folder, FULL)
     assert list(engine._samplers) == [qwen3_folder]
     while engine.has_samples():
@@ -265,7 +266,7 @@ def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: 
         patch.setattr(FullModel, "load", load)
         with pytest.raises(InputError, match=r"training all weights of .* takes .* MiB of max_base_bytes .* MiB"):
             engine.create_model("full", qwen3_folder, FULL)
-        patch.setattr(full_runs, "check_free", _no_memory)
+        patch.setattr(torch_engine, "check_free", _no_memory)
         engine._bases._max_bytes = None
         with pytest.raises(InputError, match="no memory"):
             engine.create_model("full", qwen3_folder, FULL)

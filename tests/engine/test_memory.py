@@ -41,16 +41,20 @@ def test_no_container_has_no_limit(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused_with_both_figures() -> None:
     cpu = torch.device("cpu")
     assert 0 < free_bytes(cpu) < 2**50
-    check_free(cpu, 1, "a thing", "do without")
+    check_free(free_bytes(cpu), 1, "a thing", "do without")
     with pytest.raises(
         InputError, match=r"^a thing takes 1048576\.00 GiB and [\d.]+ [GM]iB of memory are free; do wit"
     ):
-        check_free(cpu, 2**50, "a thing", "do without")
+        check_free(free_bytes(cpu), 2**50, "a thing", "do without")
 
 
-def test_a_gpus_cache_is_as_large_as_a_model_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Would catch millions of blocks for a model whose sequences are short, which take minutes to count."""
-    monkeypatch.setattr(memory, "free_bytes", lambda _: 100 * 2**30)
-    cuda = torch.device("cuda")
-    assert cache_bytes(cuda, 2**20) == 2**30
-    assert cache_bytes(cuda, 2**30) == 40 * 2**30
+@pytest.mark.parametrize(("device", "share"), [("cuda", 40), ("cpu", 50)])
+def test_a_cache_is_as_large_as_memory_allows_and_a_model_can_use(device: str, share: int) -> None:
+    """Would catch a cache of half a gigabyte where many are free, and millions of blocks for a model whose sequences
+    are short, which take minutes to count.
+    """
+    spare = 100 * 2**30
+    assert cache_bytes(torch.device(device), spare, 2**30, None) == share * 2**30
+    assert cache_bytes(torch.device(device), spare, 2**20, None) == 2**30
+    assert cache_bytes(torch.device(device), spare, 2**20, 2**35) == 2**35
+    assert cache_bytes(torch.device(device), spare, 2**20, 2**40) == spare

@@ -11,7 +11,6 @@ from cookhouse.engine.base_models import BaseModels
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.full import FullModel, FullWeights
 from cookhouse.engine.full_checkpoint import read_full
-from cookhouse.engine.memory import check_free
 from cookhouse.engine.pretrained import num_parameters, read_config
 from cookhouse.errors import InputError
 
@@ -21,13 +20,13 @@ _STATE_BYTES = 20
 
 
 class FullRuns:
-    """`make_room` drops idle base models, or refuses, so that a number of bytes fits their budget."""
+    """`admit` makes room for a number of bytes, or refuses: what takes them, how many, the way out."""
 
     def __init__(
-        self, bases: BaseModels, make_room: Callable[[str, int], None], device: torch.device, dtype: torch.dtype
+        self, bases: BaseModels, admit: Callable[[str, int, str], None], device: torch.device, dtype: torch.dtype
     ) -> None:
         self._bases = bases
-        self._make_room = make_room
+        self._admit = admit
         self._device = device
         self._dtype = dtype
 
@@ -102,12 +101,8 @@ class FullRuns:
         self._bases.describe(base_model)
         what = f"{what} of {base_model!r}"
         num_bytes = num_parameters(read_config(base_model)) * bytes_per_parameter
-        self._make_room(what, num_bytes)
-        check_free(
-            self._device,
-            num_bytes,
-            what,
-            "train an adapter (rank 1 or more), use a smaller base model, or end other sessions",
+        self._admit(
+            what, num_bytes, "train an adapter (rank 1 or more), use a smaller base model, or end other sessions"
         )
         self._bases.reserve(key, num_bytes)
 

@@ -7,30 +7,27 @@ import torch
 
 from cookhouse.errors import InputError
 
-_CPU_SHARE = 1 / 8
-_CPU_MOST_BYTES = 2**29
-_CUDA_SHARE = 0.4
-_CUDA_MOST_SEQUENCES = 1024
+_CACHE_SHARES = {"cpu": 0.5, "cuda": 0.4}
+_MOST_SEQUENCES = 1024
 
 
-def cache_bytes(device: torch.device, bytes_per_sequence: int) -> int:
-    """Bytes for the key-value cache of one base model: a share of what is free now.
+def cache_bytes(device: torch.device, spare_bytes: int, bytes_per_sequence: int, max_bytes: int | None) -> int:
+    """Bytes for the key-value cache of one base model, out of those that are free but for it.
 
-    On a CPU the pages are touched, and so really taken, only as sequences need them. A GPU's are taken at once, for a
-    number of sequences as long as the model allows at most: a small model has no use for more.
+    `max_bytes`, as far as there are so many; None: a share of them, for a number of sequences as long as the model
+    allows at most: a small model has no use for more.
     """
-    if device.type == "cuda":
-        return min(int(free_bytes(device) * _CUDA_SHARE), bytes_per_sequence * _CUDA_MOST_SEQUENCES)
-    return min(int(_available_bytes() * _CPU_SHARE), _CPU_MOST_BYTES)
+    if max_bytes is not None:
+        return min(max_bytes, spare_bytes)
+    return min(int(spare_bytes * _CACHE_SHARES[device.type]), bytes_per_sequence * _MOST_SEQUENCES)
 
 
-def check_free(device: torch.device, num_bytes: int, what: str, way_out: str) -> None:
+def check_free(free: int, num_bytes: int, what: str, way_out: str) -> None:
     """Refuse what does not fit into the memory that is free now.
 
     Raises:
         InputError: it does not; the message names both figures.
     """
-    free = free_bytes(device)
     if num_bytes > free:
         raise InputError(f"{what} takes {show_bytes(num_bytes)} and {show_bytes(free)} of memory are free; {way_out}")
 

@@ -1,7 +1,9 @@
 """The engine in this process: runs over base models of `transformers`, on one device."""
 
+import gc
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,9 +26,9 @@ from cookhouse.engine.device import choose_device, choose_dtype, use_cores
 from cookhouse.engine.full import FullModel, FullWeights
 from cookhouse.engine.full_checkpoint import write_full
 from cookhouse.engine.full_runs import FullRuns
-from cookhouse.engine.lora import Weights
+from cookhouse.engine.lora import AdapterLayout, Weights
 from cookhouse.engine.losses import check_request
-from cookhouse.engine.memory import cache_bytes, free_bytes
+from cookhouse.engine.memory import cache_bytes, check_free, free_bytes
 from cookhouse.engine.passes import run_alone, run_together
 from cookhouse.engine.peft_folder import write_peft
 from cookhouse.engine.sampler import Sampler
@@ -34,6 +36,12 @@ from cookhouse.errors import InputError
 
 _COPY_SHARE = 0.5
 """Of the host's free memory, the most that a copy for a save may take."""
+_STATE_BYTES = 16
+"""Per parameter of a run, fp32: weights, gradient and two moments."""
+_REQUEST_BYTES = 4
+"""Per parameter, fp32: the gradient of a request while it runs."""
+_RESERVE_BYTES = 2**27
+"""Left to passes, which compute activations again where that is little."""
 
 
 class TorchEngine:
@@ -48,8 +56,11 @@ class TorchEngine:
         budget_tokens: int | None = None,
         max_base_bytes: int | None = None,
         max_activation_bytes: int | None = None,
+        max_cache_bytes: int | None = None,
     ) -> None:
         """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit.
+
+        `max_cache_bytes` bounds the key-value cache of each; None: by the memory that is free as it grows.
 
         `budget_tokens` bounds the positions of a training pass; None: by base model and device.
         `max_activation_bytes` bounds what a training pass keeps for its backward, the rest is computed again (0: all of
@@ -66,7 +77,8 @@ class TorchEngine:
         self._full_snapshots: dict[str, FullWeights] = {}
         self._full_samplers: dict[str, Sampler] = {}
         """By snapshot."""
-        self._full_runs = FullRuns(self._bases, self._make_room, self._device, self._dtype)
+        self._max_cache_bytes = max_cache_bytes
+        self._full_runs = FullRuns(self._bases, self._admit_full, self._device, self._dtype)
         self._snapshots_lock = threading.Lock()
         for name in base_models:
             self._bases.describe(name)
@@ -90,8 +102,7 @@ class TorchEngine:
             self._models[model_id] = self._full_runs.create(model_id, base_model, lora, self._full_models())
             return
         self.load_base_model(base_model)
-        layout = self._bases[base_model].adapter_layout(lora)
-        self._models[model_id] = Adapter.create(base_model, layout, self._device)
+        self._models[model_id] = self._new_adapter(base_model, lora)
 
     def delete_model(self, model_id: str) -> None:
         """See `Engine`."""
@@ -150,9 +161,8 @@ class TorchEngine:
             self._load_full(model_id, base_model, lora, folder, with_optimizer=with_optimizer)
             return
         self.load_base_model(base_model)
-        layout = self._bases[base_model].adapter_layout(lora)
-        tensors, num_steps = checkpoint.read(folder, layout, with_optimizer=with_optimizer)
-        adapter = Adapter.create(base_model, layout, self._device)
+        adapter = self._new_adapter(base_model, lora)
+        tensors, num_steps = checkpoint.read(folder, adapter.layout, with_optimizer=with_optimizer)
         for name, own in adapter.tensors(with_optimizer=with_optimizer).items():
             own.copy_(tensors[name])
         adapter.num_steps = num_steps if with_optimizer else 0
@@ -164,6 +174,7 @@ class TorchEngine:
         if isinstance(model, FullModel):
             self._put_full_snapshot(snapshot_id, self._full_runs.snapshot(snapshot_id, model))
         else:
+            self._admit_snapshot(model.base_model, model.layout)
             self._put_snapshot(snapshot_id, model.base_model, model.frozen_weights(self._dtype))
 
     def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
@@ -183,6 +194,7 @@ class TorchEngine:
             return
         self.load_base_model(base_model)
         layout = self._bases[base_model].adapter_layout(lora)
+        self._admit_snapshot(base_model, layout)
         tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
         flat = tensors["params"].to(self._device, self._dtype)
         self._put_snapshot(snapshot_id, base_model, Weights(layout, flat))
@@ -216,26 +228,46 @@ class TorchEngine:
 
     def cancel_sample(self, request_id: str) -> None:
         """See `Engine`."""
-        for sampler in (*self._samplers.values(), *self._full_samplers.values()):
+        for sampler in self._all_samplers():
             sampler.cancel(request_id)
 
     def has_samples(self) -> bool:
         """See `Engine`."""
-        return any(sampler.has_work for sampler in (*self._samplers.values(), *self._full_samplers.values()))
+        return any(sampler.has_work for sampler in self._all_samplers())
 
     def step_samples(self) -> Sequence[SampleOutput]:
         """See `Engine`."""
-        samplers = (*self._samplers.values(), *self._full_samplers.values())
-        outputs = [output for sampler in samplers if sampler.has_work for output in sampler.step()]
+        outputs = [output for sampler in self._all_samplers() if sampler.has_work for output in sampler.step()]
         self._drop_idle_full_samplers()
         return outputs
 
     def _sampler(self, samplers: dict[str, Sampler], key: str, base: BaseModel) -> Sampler:
         if key not in samplers:
-            bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
-            most = cache_bytes(self._device, bytes_per_token * base.info.max_context_tokens)
-            samplers[key] = Sampler(base, most)
+            limit = partial(self._cache_bytes, base)
+            samplers[key] = Sampler(base, limit(0), limit=limit if self._device.type == "cpu" else None)
         return samplers[key]
+
+    def _cache_bytes(self, base: BaseModel, held: int) -> int:
+        """How many bytes the cache of a base model may take by now, so many of which it holds."""
+        bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
+        bytes_per_sequence = bytes_per_token * base.info.max_context_tokens
+        return cache_bytes(self._device, self._spare_bytes() + held, bytes_per_sequence, self._max_cache_bytes)
+
+    def _spare_bytes(self) -> int:
+        """Free memory that has not been promised: to caches as they fill, and to requests of runs while they are
+        computed, which may all be in one pass.
+        """
+        promised = _RESERVE_BYTES + sum(sampler.unused_bytes for sampler in self._all_samplers())
+        promised += sum(model.params.numel() * self._request_bytes(model) for model in self._models.values())
+        return max(free_bytes(self._device) - promised, 0)
+
+    def _request_bytes(self, model: Adapter | FullModel | None = None) -> int:
+        """Per parameter, what a request of a run takes beside the state of the run."""
+        is_rounded = self._dtype != torch.float32 and not isinstance(model, FullModel)
+        return _REQUEST_BYTES + (self._dtype.itemsize if is_rounded else 0)
+
+    def _all_samplers(self) -> Sequence[Sampler]:
+        return (*self._samplers.values(), *self._full_samplers.values())
 
     def _drop_idle_full_samplers(self) -> None:
         """Free the samplers of snapshots that have been deleted, once they have no work."""
@@ -275,13 +307,30 @@ class TorchEngine:
         parts = [f"{count} {kind}" for kind, count in counts.items() if count]
         return ", ".join(parts + (["samples running"] if sampler and sampler.has_work else []))
 
-    def _make_room(self, what: str, num_bytes: int) -> None:
-        """Let `num_bytes` fit beside the base models, or raise InputError. Caches of idle samplers make way."""
+    def _new_adapter(self, base_model: str, lora: LoraSpec) -> Adapter:
+        layout = self._bases[base_model].adapter_layout(lora)
+        num_bytes = layout.num_parameters * (_STATE_BYTES + self._request_bytes())
+        way_out = "use a lower rank or a smaller base model, or end other sessions"
+        self._admit(f"an adapter of rank {lora.rank} over {base_model!r}", num_bytes, way_out)
+        return Adapter.create(base_model, layout, self._device)
+
+    def _admit_snapshot(self, base_model: str, layout: AdapterLayout) -> None:
+        what = f"a snapshot of an adapter of rank {layout.spec.rank} over {base_model!r}"
+        self._admit(what, layout.num_parameters * self._dtype.itemsize, "end other sessions, or use a lower rank")
+
+    def _admit_full(self, what: str, num_bytes: int, way_out: str) -> None:
+        """As `_admit`, and beside the base models as well."""
         self._drop(self._bases.room_for(what, num_bytes, self._users))
+        self._admit(what, num_bytes, way_out)
+
+    def _admit(self, what: str, num_bytes: int, way_out: str) -> None:
+        """Let `num_bytes` fit into memory, or raise InputError. Caches of idle samplers make way."""
         for samplers in (self._samplers, self._full_samplers):
             for key in [key for key, sampler in samplers.items() if not sampler.has_work]:
-                if free_bytes(self._device) < num_bytes:
+                if self._spare_bytes() < num_bytes:
                     del samplers[key]
+                    gc.collect()  # a sampler and its blocks refer to each other
+        check_free(self._spare_bytes(), num_bytes, what, way_out)
 
     def _drop(self, base_models: Sequence[str]) -> None:
         for name in base_models:

@@ -264,9 +264,13 @@ def test_a_snapshot_keeps_its_weights_while_training_goes_on(engine: TorchEngine
     [
         ({"prompt_T": np.array([], np.int64)}, "prompt is empty"),
         ({"prompt_T": np.array([VOCAB_SIZE])}, f"holds token {VOCAB_SIZE}"),
-        ({"prompt_T": np.zeros(512, np.int64)}, "take at most 512"),
+        (
+            {"prompt_T": np.zeros(512, np.int64)},
+            r"exceeds the model's context window: 512 prompt tokens \+ 12 max_tokens > 512",
+        ),
         ({"num_samples": 0}, "num_samples is 0"),
         ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"max_tokens": 476}, r"exceeds the model's context window: 37 prompt tokens \+ 476 max_tokens > 512"),
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"temperature": -0.1}, "temperature is -0.1"),
         ({"temperature": 1e-38}, "use 0"),
@@ -285,8 +289,8 @@ def test_bad_requests_are_refused_and_leave_nothing(
     assert not engine.has_samples()
 
 
-def test_the_context_ends_a_sample_that_asks_for_more(engine: TorchEngine, ask: Ask) -> None:
-    (sequence,) = _sample(engine, ask(max_tokens=10_000))["r"].sequences
+def test_the_context_ends_a_sample_that_asks_for_no_number_of_tokens(engine: TorchEngine, ask: Ask) -> None:
+    (sequence,) = _sample(engine, ask(max_tokens=None))["r"].sequences
     assert len(PROMPT_T) + len(sequence.tokens_T) == 512
     assert not sequence.is_stopped
 

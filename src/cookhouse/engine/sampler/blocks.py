@@ -10,41 +10,88 @@ no number that leads on. (The tree of https://arxiv.org/abs/2312.07104, in block
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 _Key = tuple[int, int, tuple[int, ...]]
 """Root, number of the prefix before the block (0: none), tokens in the block."""
 
 
-class BlockManager:
-    """Hands out blocks of `block_size` positions; a block shared by several sequences is freed by the last."""
+_NEVER_USED = -1
+_GROWTH = 4
+"""Where a block is missing, so many are added that there are a fourth more: memory is measured anew each time."""
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
+
+class BlockManager:
+    """Hands out blocks of `block_size` positions; a block shared by several sequences is freed by the last.
+
+    Where none of `num_blocks` is free, known or not, others are added: up to `num_promised`, and beyond that as many as
+    `room` says that memory has room for by then; never more than `max_blocks` in all.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        max_blocks: int | None = None,
+        room: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.block_size = block_size
-        self.num_blocks = num_blocks
-        self._free = OrderedDict.fromkeys(range(num_blocks))
-        self._num_users = [0] * num_blocks
-        self._prefixes: list[int] = [0] * num_blocks
+        self.num_blocks = 0
+        self.num_promised = 0
+        """Blocks that there will be when they are needed: those of the longest sequence that has been accepted."""
+        self._num_used = 0
+        self._max_blocks = num_blocks if max_blocks is None else max(max_blocks, num_blocks)
+        self._room = room
+        self._free: OrderedDict[int, None] = OrderedDict()
+        self._num_users: list[int] = []
+        self._prefixes: list[int] = []
         """Number of the prefix that ends with each block; 0 while the block is not remembered."""
         self._new_prefixes = count(1)
         self._known: dict[_Key, int] = {}
         self._keys: dict[int, _Key] = {}
+        self._add(num_blocks)
 
     @property
     def num_free(self) -> int:
         """Blocks that nobody uses, known or not."""
         return len(self._free)
 
+    @property
+    def num_held(self) -> int:
+        """Blocks that there are or that are promised."""
+        return max(self.num_blocks, self.num_promised)
+
+    @property
+    def num_unused(self) -> int:
+        """Those of `num_held` that no sequence has ever used, so that nothing has been written to them."""
+        return self.num_held - self._num_used
+
+    @property
+    def num_reachable(self) -> int:
+        """Blocks that a single sequence may count on."""
+        return max(min(self.num_held + self._room(), self._max_blocks), self.num_held)
+
     def num_blocks_for(self, num_positions: int) -> int:
         """Blocks that hold a sequence of this many positions."""
         return -(-num_positions // self.block_size)
 
+    def provide(self, num_blocks: int) -> bool:
+        """See to it that so many are free; False where there are not and cannot be."""
+        missing = num_blocks - len(self._free)
+        if missing > 0 and self.num_blocks < self._max_blocks:
+            count = min(max(missing, self.num_blocks // _GROWTH), self.num_reachable - self.num_blocks)
+            if count >= missing:
+                self._add(count)
+        return num_blocks <= len(self._free)
+
     def allocate(self, num_blocks: int) -> list[int]:
-        """Take the free blocks that were used least recently; the caller has checked `num_free`."""
+        """Take the free blocks that were used least recently; the caller has had them provided."""
         assert num_blocks <= len(self._free)
         blocks = [self._free.popitem(last=False)[0] for _ in range(num_blocks)]
         for block in blocks:
+            self._num_used += self._num_users[block] == _NEVER_USED
             self._num_users[block] = 1
             self._prefixes[block] = 0
             if block in self._keys:
@@ -94,3 +141,12 @@ class BlockManager:
             blocks.append(block)
             prefix = self._prefixes[block]
         return blocks
+
+    def _add(self, num_blocks: int) -> None:
+        added = range(self.num_blocks, self.num_blocks + num_blocks)
+        for block in reversed(added):  # before those that hold something known
+            self._free[block] = None
+            self._free.move_to_end(block, last=False)
+        self._num_users += [_NEVER_USED] * num_blocks
+        self._prefixes += [0] * num_blocks
+        self.num_blocks += num_blocks

@@ -5,6 +5,7 @@ Legend: B sequences whose next token is chosen.
 
 import math
 import secrets
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
 from cookhouse.engine.lora import Weights
 from cookhouse.engine.losses import check_tokens
+from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.capture import Capture, CudaCapture
@@ -28,6 +30,8 @@ from cookhouse.engine.upload import upload
 from cookhouse.errors import InputError
 
 _BLOCK_SIZE = 16
+_FIRST_BYTES = 2**29
+"""Of a cache that can grow, what there is from the start: beyond that what is known gives way before it grows."""
 _MAX_RUNNING = 256
 """About where products over a GPU's weights are bound by arithmetic: more rows at once would be no faster."""
 _BUDGET_TOKENS = {"cpu": 2048, "cuda": 8192}
@@ -56,17 +60,29 @@ class Sampler:
     """Continuous batching over one base model; see `Engine` for the methods' contract."""
 
     def __init__(
-        self, base: BaseModel, cache_bytes: int, *, is_native: bool = True, capture: Capture | None = None
+        self,
+        base: BaseModel,
+        cache_bytes: int,
+        *,
+        limit: Callable[[int], int] | None = None,
+        is_native: bool = True,
+        capture: Capture | None = None,
     ) -> None:
-        """`is_native` False keeps decoding in torch even where the fused step could do it.
+        """`limit` says how many bytes the cache may take by now, `cache_bytes` at most, of so many that it holds; None:
+        all of them at once.
+
+        `is_native` False keeps decoding in torch even where the fused step could do it.
 
         `capture` records decoding steps; None: as CUDA graphs where the device can attend by tables, else not at all.
         """
         self._base = base
         block_bytes = base.cache_shape.num_features * _BLOCK_SIZE * base.dtype.itemsize
+        self._block_bytes = block_bytes
+        self._limit = limit
         num_blocks = max(cache_bytes // block_bytes, 1)
+        first = num_blocks if limit is None else min(max(_FIRST_BYTES // block_bytes, 1), num_blocks)
         self._scheduler = Scheduler(
-            BlockManager(num_blocks, _BLOCK_SIZE),
+            BlockManager(first, _BLOCK_SIZE, max_blocks=num_blocks, room=self._num_more_blocks),
             max_running=_MAX_RUNNING,
             budget_tokens=_BUDGET_TOKENS[base.device.type],
         )
@@ -89,25 +105,31 @@ class Sampler:
         """Blocks of the cache that no sequence uses."""
         return self._scheduler.blocks.num_free
 
+    @property
+    def unused_bytes(self) -> int:
+        """What the cache will take when it is needed, and has not yet: on a CPU pages are taken as they are touched."""
+        is_taken_at_once = self._base.device.type != "cpu"
+        return 0 if is_taken_at_once else self._scheduler.blocks.num_unused * self._block_bytes
+
     def submit(self, request: SampleRequest, weights: Weights | None) -> None:
         """Queue a request under these weights (None: the bare base model).
 
         Raises:
-            InputError: a parameter is out of range, or the prompt leaves no room in the context or the cache.
+            InputError: a parameter is out of range, or prompt and `max_tokens` do not fit the context or the cache.
         """
-        capacity = min(self._base.info.max_context_tokens, self._scheduler.blocks.num_blocks * _BLOCK_SIZE)
-        _check(request, self._base.info.vocab_size, capacity)
+        context = self._base.info.max_context_tokens
+        _check(request, self._base.info.vocab_size, context)
+        max_total = self._max_total(request, context)
         state = _Request(request, weights, PromptScores(request))
         num_prompt = len(request.prompt_T)
         seed = secrets.randbits(63) if request.seed is None else request.seed
-        wanted = capacity if request.max_tokens is None else num_prompt + request.max_tokens
         stop_tokens, stop_strings = self._stops(request)
         sequence = Sequence(
             request=request,
             index=0,
             tokens=request.prompt_T.tolist(),
             num_prompt=num_prompt,
-            max_total=min(wanted, capacity),
+            max_total=max_total,
             seed=seed,
             stop_tokens=stop_tokens,
             stop_strings=stop_strings,
@@ -119,6 +141,29 @@ class Sampler:
         state.live.append(sequence)
         self._requests[request.request_id] = state
         self._scheduler.submit(sequence)
+
+    def _max_total(self, request: SampleRequest, context: int) -> int:
+        """Length at which the sequences of a request end. Without `max_tokens` what the cache can hold is enough."""
+        blocks, num_prompt = self._scheduler.blocks, len(request.prompt_T)
+        num_reachable = blocks.num_reachable
+        if request.max_tokens is None and num_prompt < num_reachable * _BLOCK_SIZE:
+            return min(context, num_reachable * _BLOCK_SIZE)
+        max_total = num_prompt + _max_tokens(request)
+        if not self._scheduler.can_ever_fit(max_total):
+            raise InputError(
+                f"{num_prompt} prompt tokens + {max_total - num_prompt} max_tokens take "
+                f"{show_bytes(blocks.num_blocks_for(max_total) * self._block_bytes)} of key-value cache, and there are "
+                f"{show_bytes(num_reachable * self._block_bytes)} ({num_reachable * _BLOCK_SIZE} tokens); ask for "
+                "fewer, or give the cache more of the memory with --max-cache-bytes (COOKHOUSE_MAX_CACHE_BYTES)"
+            )
+        return max_total
+
+    def _num_more_blocks(self) -> int:
+        """Blocks that the cache may hold beyond the present ones."""
+        if self._limit is None:
+            return 0
+        held = self._scheduler.blocks.num_held * self._block_bytes
+        return max(self._limit(held) - held, 0) // self._block_bytes
 
     def cancel(self, request_id: str) -> None:
         """Drop a request; unknown ids are ignored."""
@@ -241,16 +286,19 @@ def _output(state: _Request) -> SampleOutput:
     )
 
 
-def _check(request: SampleRequest, vocab_size: int, capacity: int) -> None:
-    num_prompt = len(request.prompt_T)
+def _max_tokens(request: SampleRequest) -> int:
+    """Tokens that there must be room for."""
+    return 1 if request.max_tokens is None else request.max_tokens
+
+
+def _check(request: SampleRequest, vocab_size: int, context: int) -> None:
+    num_prompt, max_tokens = len(request.prompt_T), _max_tokens(request)
     if num_prompt == 0:
         raise InputError("the prompt is empty; give at least one token")
     check_tokens("the prompt", request.prompt_T, vocab_size)
-    if num_prompt >= capacity:
-        raise InputError(f"the prompt has {num_prompt} tokens; prompt and sample together take at most {capacity}")
     ranges = {
         "num_samples": (request.num_samples, 1, _MAX_SAMPLES),
-        "max_tokens": (1 if request.max_tokens is None else request.max_tokens, 1, 2**31),
+        "max_tokens": (max_tokens, 1, 2**31),
         "temperature": (request.temperature, 0.0, 1e4),
         "top_k": (request.top_k, -1, 2**31),
         "top_p": (request.top_p, 0.0, 1.0),
@@ -259,6 +307,12 @@ def _check(request: SampleRequest, vocab_size: int, capacity: int) -> None:
     for name, (value, low, high) in ranges.items():
         if not low <= value <= high:
             raise InputError(f"{name} is {value}; it must be from {low:g} to {high:g}")
+    if num_prompt + max_tokens > context:
+        # In the words that programs look for, to take it for the end of a conversation.
+        raise InputError(
+            f"prompt length plus max_tokens exceeds the model's context window: {num_prompt} prompt tokens + "
+            f"{max_tokens} max_tokens > {context}; ask for fewer, or shorten the prompt"
+        )
     if 0 < request.temperature < _MIN_TEMPERATURE:
         raise InputError(f"temperature is {request.temperature}; use 0 (greedy), or at least {_MIN_TEMPERATURE:g}")
     if len(request.stop or ()) > _MAX_STOPS:

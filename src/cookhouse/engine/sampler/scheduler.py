@@ -7,7 +7,7 @@
 Running sequences go first, oldest first; what is left of the token budget reads prompts, in pieces if need be. When a
 running sequence finds no free block, the youngest one is preempted. A sequence starts with the full blocks that the
 cache knows of its tokens, whoever computed them. A sequence is admitted only if the whole cache
-could hold it at its full length, so the oldest always finishes.
+can hold it at its full length, which is promised to it, so the oldest always finishes.
 """
 
 from collections import deque
@@ -69,11 +69,11 @@ class Scheduler:
 
     def can_ever_fit(self, num_positions: int) -> bool:
         """Whether the empty cache would hold a sequence of this length."""
-        return self.blocks.num_blocks_for(num_positions) <= self.blocks.num_blocks
+        return self.blocks.num_blocks_for(num_positions) <= self.blocks.num_reachable
 
     def submit(self, sequence: Sequence) -> None:
         """Queue a sequence; the caller has checked `can_ever_fit` of its `max_total`."""
-        assert self.can_ever_fit(sequence.max_total)
+        self.blocks.num_promised = max(self.blocks.num_promised, self.blocks.num_blocks_for(sequence.max_total))
         self.waiting.append(sequence)
 
     def plan(self) -> Plan:
@@ -102,7 +102,7 @@ class Scheduler:
         """
         full = parent.num_cached // self.blocks.block_size
         has_partial = parent.num_cached % self.blocks.block_size > 0
-        if len(self.running) >= self.max_running or self.blocks.num_free < has_partial:
+        if len(self.running) >= self.max_running or not self.blocks.provide(int(has_partial)):
             child.num_cached = 0
             self.waiting.appendleft(child)
             return None
@@ -121,6 +121,8 @@ class Scheduler:
         else:
             self.waiting.remove(sequence)
         self._release(sequence)
+        if not (self.running or self.waiting):
+            self.blocks.num_promised = 0
 
     def _plan_running(self, plan: Plan, sequence: Sequence) -> None:
         count = min(sequence.num_uncached, self.budget_tokens - plan.num_tokens)
@@ -156,7 +158,7 @@ class Scheduler:
 
     def _reserve(self, sequence: Sequence, num_positions: int) -> bool:
         missing = self.blocks.num_blocks_for(num_positions) - len(sequence.blocks)
-        if missing > self.blocks.num_free:
+        if not self.blocks.provide(missing):
             return False
         if missing > 0:
             sequence.blocks += self.blocks.allocate(missing)
