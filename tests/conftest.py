@@ -12,7 +12,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # What a developer chose for runs of their own; engines in other processes would take it.
-for name in ("COOKHOUSE_DEVICE", "COOKHOUSE_PRECISION"):
+for name in (
+    "COOKHOUSE_DEVICE",
+    "COOKHOUSE_PRECISION",
+    "COOKHOUSE_MAX_CACHE_BYTES",
+    "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES",
+):
     os.environ.pop(name, None)
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.server.hosting import KEY
 from tinker.proto import tinker_public_pb2 as pb
 
-from cookhouse.server.__main__ import DEVICE_VARIABLE, PRECISION_VARIABLE, main
+from cookhouse.server.__main__ import CACHE_VARIABLE, DEVICE_VARIABLE, PRECISION_VARIABLE, SNAPSHOT_VARIABLE, main
 from cookhouse.server.settings import Settings
 
 SCRIPT = Path(__file__).with_name("serve_fake.py")
@@ -164,6 +164,23 @@ def test_the_command_line_says_when_a_client_is_taken_for_dead(tmp_path: Path, m
     assert main(["--state-dir", str(tmp_path)]) == 0
     assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
     assert seen == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
+
+
+def test_budgets_of_memory_and_disk_come_from_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch a refusal whose way out does nothing."""
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
+    monkeypatch.setenv(CACHE_VARIABLE, "100")
+    monkeypatch.setenv(SNAPSHOT_VARIABLE, "300")
+    assert main(["--state-dir", str(tmp_path), "--max-cache-bytes", "200"]) == 0
+    assert (seen["max_cache_bytes"], seen["max_snapshot_file_bytes"]) == (200, 300)
+    monkeypatch.setenv(SNAPSHOT_VARIABLE, "0")
+    with pytest.raises(SystemExit, match="2"):
+        main(["--state-dir", str(tmp_path)])
+    assert "--max-snapshot-file-bytes: 0 is less than 1" in capsys.readouterr().err
 
 
 def test_a_state_folder_is_read_without_torch() -> None:

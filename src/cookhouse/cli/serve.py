@@ -57,6 +57,24 @@ def serve(
             "waiting requests. One that says goodbye is done at once.",
         ),
     ] = 5.0,
+    max_cache_bytes: Annotated[
+        int | None,
+        typer.Option(
+            envvar="COOKHOUSE_MAX_CACHE_BYTES",
+            min=1,
+            help="Memory for a base model's key-value cache.",
+            show_default="up to half of what is free, as it is needed",
+        ),
+    ] = None,
+    max_snapshot_file_bytes: Annotated[
+        int | None,
+        typer.Option(
+            envvar="COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES",
+            min=1,
+            help="Disk for weights of sampling clients that wait in files.",
+            show_default="8 GiB",
+        ),
+    ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +92,8 @@ def serve(
         "--precision": precision,
         "--silent-minutes": silent_minutes,
         "--session-minutes": session_minutes,
+        "--max-cache-bytes": max_cache_bytes,
+        "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
     asyncio.run(_serve(host, port, model, state_dir or default_state_dir(os.environ), keys, options))

@@ -1,7 +1,8 @@
 """Adapters on disk: a folder with `adapter.safetensors` and `adapter.json`, written whole or not at all.
 
-The safetensors file holds flat fp32 tensors: `params`, and with an optimizer `adam_m` and `adam_v`. The JSON names the
-format, the base model, the adapter's spec and the sites in the order in which they lie in the flat tensors.
+The safetensors file holds flat tensors: `params`, and with an optimizer `adam_m` and `adam_v`. Training state is fp32,
+weights for sampling have the precision of sampling. The JSON names the format, the base model, the adapter's spec and
+the sites in the order in which they lie in the flat tensors.
 """
 
 import json
@@ -45,7 +46,7 @@ def write(
     """
     sites: list[list[str | int]] = [[site.name, site.in_features, site.out_features] for site in layout.sites]
     with new_folder(folder, is_durable=is_durable) as temporary:
-        save_file({name: tensor.detach().float().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
+        save_file({name: tensor.detach().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
         write_manifest(temporary, base_model, layout.spec, sites=sites, num_steps=num_steps)
 
 
@@ -113,11 +114,11 @@ def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[
     except (OSError, SafetensorError) as error:
         raise DamagedError(f"checkpoint {folder} cannot be read: {error}") from error
     for name, tensor in tensors.items():
-        if tensor.shape != (layout.num_parameters,) or tensor.dtype != torch.float32:
+        if tensor.shape != (layout.num_parameters,) or tensor.dtype not in (torch.float32, torch.bfloat16):
             raise DamagedError(f"checkpoint {folder}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}")
         if not torch.isfinite(tensor).all():
             raise InputError(f"checkpoint {folder}: {name} holds NaN or infinity")
-    return tensors, int(manifest["num_steps"])
+    return {name: tensor.float() for name, tensor in tensors.items()}, int(manifest["num_steps"])
 
 
 def read_spec(folder: Path) -> tuple[str, LoraSpec]:

@@ -1,9 +1,8 @@
-"""Fully trained weights on disk: a folder as of `checkpoint`, with each parameter by name in fp32 safetensors shards.
+"""Fully trained weights on disk: a folder as of `checkpoint`, with each parameter by name in safetensors shards.
 
 `params-*.safetensors` hold the weights; `adam_m-*.safetensors` and `adam_v-*.safetensors`, if saved, the optimizer.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -41,7 +40,7 @@ def write_full(
     with new_folder(folder, is_durable=is_durable) as temporary:
         for name, flat in tensors.items():
             for index, shard in enumerate(_shards(layout.views(flat.detach()))):
-                held = {key: tensor.float().cpu() for key, tensor in shard.items()}
+                held = {key: tensor.cpu() for key, tensor in shard.items()}
                 save_file(held, temporary / f"{name}-{index:05d}.safetensors")
         write_manifest(temporary, base_model, LoraSpec(rank=0), sites=[], num_steps=num_steps)
 
@@ -72,8 +71,8 @@ def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> i
 def _check(folder: Path, layout: FullLayout, name: str, files: Iterable[Any]) -> None:
     found = {}
     for key, tensor in _tensors(files):
-        if tensor.dtype != torch.float32 or not torch.isfinite(tensor).all():
-            raise InputError(f"checkpoint {folder}: {name} of {key} is not finite fp32")
+        if tensor.dtype not in (torch.float32, torch.bfloat16) or not torch.isfinite(tensor).all():
+            raise InputError(f"checkpoint {folder}: {name} of {key} is not finite fp32 or bf16")
         found[key] = tuple(tensor.shape)
     if name != "params" and not found:
         raise InputError(
@@ -94,11 +93,11 @@ def _tensors(files: Iterable[Any]) -> Iterator[tuple[str, Tensor]]:
 
 
 def _shards(views: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Parameters in order, about `_SHARD_BYTES` of fp32 together; a larger one is alone."""
+    """Parameters in order, about `_SHARD_BYTES` together; a larger one is alone."""
     shard: dict[str, Tensor] = {}
     num_bytes = 0
     for name, view in views.items():
-        size = 4 * math.prod(view.shape)
+        size = view.nbytes
         if shard and num_bytes + size > _SHARD_BYTES:
             yield shard
             shard, num_bytes = {}, 0

@@ -18,6 +18,8 @@ from cookhouse.server.settings import Settings
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
 DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
 PRECISION_VARIABLE = "COOKHOUSE_PRECISION"
+CACHE_VARIABLE = "COOKHOUSE_MAX_CACHE_BYTES"
+SNAPSHOT_VARIABLE = "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             precision=options.precision,
             max_base_bytes=options.max_base_bytes,
             settings=Settings(silent_seconds=60 * options.silent_minutes, session_seconds=60 * options.session_minutes),
+            max_cache_bytes=options.max_cache_bytes,
+            max_snapshot_file_bytes=options.max_snapshot_file_bytes,
             watch_stdin=options.watch_stdin,
             on_ready=lambda url: _announce(url, new_key, as_json=options.json),
         )
@@ -92,9 +96,28 @@ def _parser() -> argparse.ArgumentParser:
         default=Settings().session_seconds / 60,
         help="free the models of a client not heard of for this long; default: %(default)g",
     )
+    parser.add_argument(
+        "--max-cache-bytes",
+        type=_positive,
+        default=os.environ.get(CACHE_VARIABLE) or None,
+        help=f"memory for each base model's key-value cache; default: {CACHE_VARIABLE}, or by what is free",
+    )
+    parser.add_argument(
+        "--max-snapshot-file-bytes",
+        type=_positive,
+        default=os.environ.get(SNAPSHOT_VARIABLE) or None,
+        help=f"disk for weights of sampling clients that wait in files; default: {SNAPSHOT_VARIABLE}, or 8 GiB",
+    )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def exit_with(code: int) -> NoReturn:

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ConcurrentFuture
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ def run_server(
     device: str | None = None,
     precision: str | None = None,
     max_base_bytes: int | None = None,
+    max_cache_bytes: int | None = None,
+    max_snapshot_file_bytes: int | None = None,
     make_engine: "Callable[[], Engine] | None" = None,
     settings: "Settings | None" = None,
     watch_stdin: bool = False,
@@ -59,9 +62,19 @@ def run_server(
         from cookhouse.server.settings import Settings
 
         _raise_descriptor_limit()
-        service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings or Settings())
+        settings = settings or Settings()
+        if max_snapshot_file_bytes is not None:
+            settings = replace(settings, max_snapshot_file_bytes=max_snapshot_file_bytes)
+        service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings)
         try:
-            make_torch_engine = partial(_torch_engine, base_models, device, precision, max_base_bytes)
+            make_torch_engine = partial(
+                _torch_engine,
+                base_models=base_models,
+                device=device,
+                precision=precision,
+                max_base_bytes=max_base_bytes,
+                max_cache_bytes=max_cache_bytes,
+            )
             service.sequencer.start(make_engine or make_torch_engine)
             import cookhouse.server.app  # noqa: F401  loads FastAPI while the engine loads its model
 
@@ -150,13 +163,11 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(call)
 
 
-def _torch_engine(
-    base_models: Sequence[str], device: str | None, precision: str | None, max_base_bytes: int | None
-) -> "Engine":
+def _torch_engine(**options: Any) -> "Engine":
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.device import bind_cores
 
-    engine = TorchEngine(base_models=base_models, device=device, precision=precision, max_base_bytes=max_base_bytes)
+    engine = TorchEngine(**options)
     bind_cores()  # this thread is the engine's own
     return engine
 

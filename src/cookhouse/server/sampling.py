@@ -167,15 +167,20 @@ class Sampling:
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
     def _load_snapshot(self, checkpoint: CheckpointRow) -> Snapshot:
-        snapshot = Snapshot(snapshot_id=uuid.uuid4().hex, base_model=checkpoint.base_model, lora=checkpoint.lora_spec)
+        snapshot = Snapshot(
+            snapshot_id=uuid.uuid4().hex,
+            owner=checkpoint.owner,
+            base_model=checkpoint.base_model,
+            lora=checkpoint.lora_spec,
+            checkpoint=self._checkpoints.folder_of(checkpoint),
+        )
 
         def load(engine: Engine) -> None:
             try:
-                self._snapshots.trim(engine)
+                self._snapshots.admit(engine)
                 with self._checkpoints.opened(checkpoint) as folder:
                     engine.load_snapshot(snapshot.snapshot_id, checkpoint.base_model, checkpoint.lora_spec, folder)
                 self._snapshots.add(engine, snapshot)
-                self._sequencer.errand(self._snapshots.trim)
             except Exception as error:
                 snapshot.error = error  # each sample that wants these weights fails with it
 

@@ -123,7 +123,13 @@ class Saving:
                 f"sampling_session_seq_id {sampler_seq_id} of this session is in use; give each sampler its own"
             )
             return self._intake.refuse(model, seq_id, error)
-        snapshot = Snapshot(snapshot_id=uuid.uuid4().hex, base_model=model.base_model, lora=model.lora)
+        snapshot = Snapshot(
+            snapshot_id=uuid.uuid4().hex,
+            owner=model.owner,
+            base_model=model.base_model,
+            lora=model.lora,
+            model_id=model.model_id,
+        )
         sampler = Sampler(
             sampler_id=f"{model.session_id}:sample:{sampler_seq_id}",
             session_id=model.session_id,
@@ -141,10 +147,9 @@ class Saving:
         )
 
         def run(engine: Engine, _future: Future) -> Result:
-            self._snapshots.trim(engine)  # while the disk is full, no more than there are
+            self._snapshots.admit(engine)
             engine.snapshot(model.model_id, snapshot.snapshot_id)
             self._snapshots.add(engine, snapshot)
-            self._sequencer.errand(self._snapshots.trim)  # after the answer, which need not wait for a disk
             self._store.add_sampler(row)
             return Result.of_json({"type": "save_weights_for_sampler", "sampling_session_id": sampler.sampler_id})
 

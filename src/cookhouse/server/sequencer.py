@@ -217,6 +217,8 @@ class Sequencer:
 
     def _start_sample(self, engine: Engine, request: SampleRequest, sample: _RunningSample) -> None:
         self._samples[request.request_id] = sample
+        if sample.snapshot is not None:
+            sample.snapshot.num_samples += 1
         try:
             if sample.snapshot is not None:
                 if sample.snapshot.error is not None:
@@ -252,6 +254,8 @@ class Sequencer:
     def _end_sample(self, request_id: str) -> _RunningSample | None:
         sample = self._samples.pop(request_id, None)
         if sample is not None:
+            if sample.snapshot is not None:
+                sample.snapshot.num_samples -= 1
             with self._wake:
                 self._num_samples[sample.future.owner] -= 1
         return sample

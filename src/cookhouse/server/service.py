@@ -55,10 +55,17 @@ class Service:
         self.futures = Futures(
             result_seconds=settings.result_seconds, max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes
         )
-        self.snapshots = Snapshots(state_dir / "snapshots", settings.max_snapshot_bytes)
+        self._snapshot_writer = _writer("snapshots")
+        self.snapshots = Snapshots(
+            state_dir / "snapshots",
+            max_bytes=settings.max_snapshot_bytes,
+            max_file_bytes=settings.max_snapshot_file_bytes,
+            writer=self._snapshot_writer,
+            on_written=lambda: self.sequencer.errand(self.snapshots.tidy),
+        )
         self.sequencer = Sequencer(self.futures, settings, self.snapshots)
         self.intake = Intake(self.futures, self.sequencer)
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints", initializer=_use_any_core)
+        self._writer = _writer("checkpoints")
         self.training = Training(
             base_models=self.base_models,
             checkpoints=self.checkpoints,
@@ -123,6 +130,7 @@ class Service:
             _log.warning("what is only listed was not written: %s", error)
         if is_stopped:
             self.store.close()
+        self._snapshot_writer.shutdown(wait=False, cancel_futures=True)
 
     async def begin_session(
         self,
@@ -207,6 +215,11 @@ class Service:
 def _free_model(model: Model, engine: Engine) -> None:
     if model.is_made:
         engine.delete_model(model.model_id)
+
+
+def _writer(name: str) -> ThreadPoolExecutor:
+    """One thread that writes files in order, beside the engine's."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=_use_any_core)
 
 
 def _use_any_core() -> None:

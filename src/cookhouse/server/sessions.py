@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.server.refusals import GoneError, NotFoundError
@@ -36,8 +37,17 @@ class Snapshot:
     """Weights that one sampler reads. Written to in the engine's thread only."""
 
     snapshot_id: str
+    owner: str
     base_model: str
     lora: LoraSpec
+    model_id: str | None = None
+    """The model that published them, if it was not a checkpoint."""
+    checkpoint: Path | None = None
+    """The folder that they were loaded from."""
+    num_samples: int = 0
+    """Samples of them under way."""
+    is_superseded: bool = False
+    """Whether the model has published others since."""
     is_made: bool = False
     error: Exception | None = None
     """Why it could not be made."""

@@ -18,6 +18,8 @@ class Settings:
     max_snapshot_bytes: int = 256 * 2**20
     """Weights of sampling clients held in memory, of all tenants together; the others wait in files until they are
     used. Clients are never told to go, so that a run leaves one behind at every step."""
+    max_snapshot_file_bytes: int = 8 * 2**30
+    """What these files may take, of all tenants together; beyond it weights go that nobody is likely to ask for."""
     max_pass_tokens: int = 32768
     """Tokens of several models that one engine turn takes together; a single request may be longer."""
     gap_seconds: float = 1.0
