@@ -6,7 +6,6 @@ import pytest
 
 from cookhouse.engine import TorchEngine, torch_engine
 from cookhouse.engine.contract import LoraSpec
-from cookhouse.engine.torch_engine import _RESERVE_BYTES
 from cookhouse.errors import InputError
 
 SPEC = LoraSpec(rank=4)
@@ -20,12 +19,14 @@ def num_parameters(engine: TorchEngine, qwen3_folder: str) -> int:
 
 @pytest.fixture
 def machine(engine: TorchEngine, num_parameters: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory for ten adapters: state, the gradient of a request to each, and one snapshot, less a byte."""
+    """Memory for ten adapters: state, the gradient of a request to each, two snapshots of each, and a byte too little
+    for one more.
+    """
 
     def free(_: object) -> int:
         taken = sum(16 * model.params.numel() for model in engine._models.values())
         taken += sum(weights.flat.nbytes for _, weights in engine._snapshots.values())
-        return _RESERVE_BYTES + num_parameters * (10 * 20 + 4) - 1 - taken
+        return engine._reserve_bytes + num_parameters * (10 * 28 + 28) - 1 - taken
 
     monkeypatch.setattr(torch_engine, "free_bytes", free)
 
@@ -53,14 +54,16 @@ def test_adapters_are_admitted_as_long_as_all_of_them_can_be_trained(
 def test_snapshots_are_admitted_by_what_they_take(engine: TorchEngine, qwen3_folder: str, tmp_path: Path) -> None:
     for index in range(10):
         engine.create_model(str(index), qwen3_folder, SPEC)
+    for number in range(26):  # two of each, and in what is left over six more
+        engine.snapshot(str(number % 10), str(number))
     engine.save_state("0", tmp_path / "s", with_optimizer=False)
     message = r"^a snapshot of an adapter of rank 4 over '.*' takes [\d.]+ MiB and [\d.]+ MiB of memory are free; end "
     with pytest.raises(InputError, match=message):
         engine.snapshot("0", "a")
+    assert "a" not in engine._snapshots
     with pytest.raises(InputError, match=message):
         engine.load_snapshot("a", qwen3_folder, SPEC, tmp_path / "s")
-    assert not engine._snapshots
-    engine.delete_model("9")
+    engine.delete_snapshot("9")
     engine.snapshot("0", "a")
 
 
@@ -71,7 +74,7 @@ def test_an_idle_cache_makes_way_for_an_adapter(
     engine.load_base_model(qwen3_folder)
     sampler = engine._sampler(engine._samplers, qwen3_folder, engine._bases[qwen3_folder])
     unused = sampler.unused_bytes if engine._device.type == "cpu" else 0
-    free = _RESERVE_BYTES + num_parameters * 20
+    free = engine._reserve_bytes + num_parameters * 28
     monkeypatch.setattr(torch_engine, "free_bytes", lambda _: free + (0 if engine._samplers else unused))
     engine.create_model("a", qwen3_folder, SPEC)
     assert not engine._samplers or not unused

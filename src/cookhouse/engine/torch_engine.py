@@ -40,8 +40,10 @@ _STATE_BYTES = 16
 """Per parameter of a run, fp32: weights, gradient and two moments."""
 _REQUEST_BYTES = 4
 """Per parameter, fp32: the gradient of a request while it runs."""
-_RESERVE_BYTES = 2**27
-"""Left to passes, which compute activations again where that is little."""
+_PROMISED_SNAPSHOTS = 2
+"""Of each adapter, one in use and the next: a run that has been admitted can publish."""
+_RESERVE_BYTES = 2**29
+"""Left to passes, which compute activations again where that is little; where little is free, an eighth of it."""
 
 
 class TorchEngine:
@@ -78,6 +80,7 @@ class TorchEngine:
         self._full_samplers: dict[str, Sampler] = {}
         """By snapshot."""
         self._max_cache_bytes = max_cache_bytes
+        self._reserve_bytes = min(_RESERVE_BYTES, free_bytes(self._device) // 8)
         self._full_runs = FullRuns(self._bases, self._admit_full, self._device, self._dtype)
         self._snapshots_lock = threading.Lock()
         for name in base_models:
@@ -253,18 +256,21 @@ class TorchEngine:
         bytes_per_sequence = bytes_per_token * base.info.max_context_tokens
         return cache_bytes(self._device, self._spare_bytes() + held, bytes_per_sequence, self._max_cache_bytes)
 
-    def _spare_bytes(self) -> int:
-        """Free memory that has not been promised: to caches as they fill, and to requests of runs while they are
-        computed, which may all be in one pass.
+    def _spare_bytes(self, *, for_snapshot: bool = False) -> int:
+        """Free memory that has not been promised: to caches as they fill, to requests of runs while they are computed,
+        which may all be in one pass, and to snapshots of adapters, unless it is for one.
         """
-        promised = _RESERVE_BYTES + sum(sampler.unused_bytes for sampler in self._all_samplers())
-        promised += sum(model.params.numel() * self._request_bytes(model) for model in self._models.values())
+        promised = self._reserve_bytes + sum(sampler.unused_bytes for sampler in self._all_samplers())
+        for model in self._models.values():
+            is_full = isinstance(model, FullModel)
+            promised += model.params.numel() * (_REQUEST_BYTES if is_full else self._adapter_promise(for_snapshot))
         return max(free_bytes(self._device) - promised, 0)
 
-    def _request_bytes(self, model: Adapter | FullModel | None = None) -> int:
-        """Per parameter, what a request of a run takes beside the state of the run."""
-        is_rounded = self._dtype != torch.float32 and not isinstance(model, FullModel)
-        return _REQUEST_BYTES + (self._dtype.itemsize if is_rounded else 0)
+    def _adapter_promise(self, for_snapshot: bool = False) -> int:
+        """Bytes per parameter of an adapter beside its state; a request computes with a rounded copy of the weights."""
+        size = self._dtype.itemsize
+        rounded = 0 if self._dtype == torch.float32 else size
+        return _REQUEST_BYTES + rounded + (0 if for_snapshot else _PROMISED_SNAPSHOTS * size)
 
     def _all_samplers(self) -> Sequence[Sampler]:
         return (*self._samplers.values(), *self._full_samplers.values())
@@ -309,28 +315,29 @@ class TorchEngine:
 
     def _new_adapter(self, base_model: str, lora: LoraSpec) -> Adapter:
         layout = self._bases[base_model].adapter_layout(lora)
-        num_bytes = layout.num_parameters * (_STATE_BYTES + self._request_bytes())
+        num_bytes = layout.num_parameters * (_STATE_BYTES + self._adapter_promise())
         way_out = "use a lower rank or a smaller base model, or end other sessions"
         self._admit(f"an adapter of rank {lora.rank} over {base_model!r}", num_bytes, way_out)
         return Adapter.create(base_model, layout, self._device)
 
     def _admit_snapshot(self, base_model: str, layout: AdapterLayout) -> None:
         what = f"a snapshot of an adapter of rank {layout.spec.rank} over {base_model!r}"
-        self._admit(what, layout.num_parameters * self._dtype.itemsize, "end other sessions, or use a lower rank")
+        num_bytes = layout.num_parameters * self._dtype.itemsize
+        self._admit(what, num_bytes, "end other sessions, or use a lower rank", for_snapshot=True)
 
     def _admit_full(self, what: str, num_bytes: int, way_out: str) -> None:
         """As `_admit`, and beside the base models as well."""
         self._drop(self._bases.room_for(what, num_bytes, self._users))
         self._admit(what, num_bytes, way_out)
 
-    def _admit(self, what: str, num_bytes: int, way_out: str) -> None:
+    def _admit(self, what: str, num_bytes: int, way_out: str, *, for_snapshot: bool = False) -> None:
         """Let `num_bytes` fit into memory, or raise InputError. Caches of idle samplers make way."""
         for samplers in (self._samplers, self._full_samplers):
             for key in [key for key, sampler in samplers.items() if not sampler.has_work]:
-                if self._spare_bytes() < num_bytes:
+                if self._spare_bytes(for_snapshot=for_snapshot) < num_bytes:
                     del samplers[key]
                     gc.collect()  # a sampler and its blocks refer to each other
-        check_free(self._spare_bytes(), num_bytes, what, way_out)
+        check_free(self._spare_bytes(for_snapshot=for_snapshot), num_bytes, what, way_out)
 
     def _drop(self, base_models: Sequence[str]) -> None:
         for name in base_models:
