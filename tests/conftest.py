@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cookhouse.engine.instructions import narrow_torch
+
 # Before anything loads transformers: a missing file must fail, not download.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TINKER_TELEMETRY", "0")
@@ -19,6 +21,7 @@ for name in (
     "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES",
 ):
     os.environ.pop(name, None)
+narrow_torch(os.environ)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -43,14 +43,12 @@ def test_deterministic_holds_for_its_extent_alone() -> None:
         assert torch.get_deterministic_debug_mode() == before
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"), [({"norm", "linear"}, torch.bfloat16), ({"norm"}, torch.float32), (None, torch.float32)]
-)
-def test_a_cpu_computes_in_bf16_where_it_has_a_matrix_unit(
-    names: set[str] | None, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("gains", "expected"), [(True, torch.bfloat16), (False, torch.float32), (None, torch.float32)])
+def test_a_cpu_computes_in_bf16_where_it_gains(
+    gains: bool | None, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch half the speed given away, bf16 where it is emulated, and a precision that cannot be chosen."""
-    kernels = None if names is None else SimpleNamespace(names=frozenset(names))
+    kernels = None if gains is None else SimpleNamespace(gains_from_bf16=gains)
     monkeypatch.setattr(device_module, "cpu_kernels", lambda: kernels)
     cpu = torch.device("cpu")
     assert choose_dtype(None, cpu) == expected

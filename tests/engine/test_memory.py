@@ -1,41 +1,35 @@
 """Catches a budget taken from the machine's memory where a container has less."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
 from cookhouse.engine import memory
+from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.engine.memory import cache_bytes, check_free, free_bytes
 from cookhouse.errors import InputError
 
 
-def _limit(folder: Path, limit: str, used: int, inactive: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text(f"{used}\n")
-    (folder / "memory.stat").write_text(f"anon 1\ninactive_file {inactive}\n")
+def test_the_machine_or_the_container_whichever_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_machine_bytes", lambda _: 900)
+    for limit, expected in ((None, 900), (1000, 900), (350, 350), (0, 0)):
+        monkeypatch.setattr(ControlGroups, "free_bytes", lambda _, limit=limit: limit)
+        assert free_bytes(torch.device("cpu")) == expected
 
 
-def _container(tmp_path: Path, membership: str) -> int:
-    (tmp_path / "cgroup").write_text(membership)
-    return memory._container_bytes(tmp_path / "cgroup", tmp_path / "root")
-
-
-def test_the_tightest_limit_around_the_process_counts(tmp_path: Path) -> None:
-    _limit(tmp_path / "root" / "pod" / "box", "max", 600, 0)
-    _limit(tmp_path / "root" / "pod", "1000", 700, 50)
-    assert _container(tmp_path, "0::/pod/box\n") == 350
-    _limit(tmp_path / "root" / "pod" / "box", "800", 600, 20)
-    assert _container(tmp_path, "0::/pod/box\n") == 220
-    _limit(tmp_path / "root" / "pod", "1000", 2000, 50)
-    assert _container(tmp_path, "0::/pod/box\n") == 0
-
-
-def test_no_container_has_no_limit(tmp_path: Path) -> None:
-    assert _container(tmp_path, "4:memory:/old\n") >= 2**62
-    assert _container(tmp_path, "0::/\n") >= 2**62
-    assert memory._container_bytes(tmp_path / "none", tmp_path) >= 2**62
+@pytest.mark.parametrize("tells_free", [False, True])
+def test_memory_is_found_without_proc(tells_free: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch an engine that does not start where there is no /proc/meminfo, or one of an old kernel."""
+    found = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000} | ({"SC_AVPHYS_PAGES": 300} if tells_free else {})
+    monkeypatch.setattr(os, "sysconf_names", dict.fromkeys(found, 0))
+    monkeypatch.setattr(os, "sysconf", found.__getitem__)
+    (tmp_path / "old").write_text("MemTotal: 9 kB\n")
+    expected = (300 if tells_free else 500) * 4096
+    assert [memory._machine_bytes(tmp_path / name) for name in ("none", "old")] == [expected] * 2
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   5 kB\n")
+    assert memory._machine_bytes(tmp_path / "meminfo") == 5 * 1024
 
 
 def test_what_does_not_fit_is_refused_with_both_figures() -> None:

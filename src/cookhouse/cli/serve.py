@@ -102,7 +102,10 @@ def serve(
 def default_state_dir(environ: Mapping[str, str]) -> Path:
     """Where a service keeps its state when no folder is named."""
     root = environ.get("XDG_STATE_HOME")
-    return (Path(root) if root else Path.home() / ".local" / "state") / "cookhouse" / "serve"
+    try:
+        return (Path(root) if root else Path.home() / ".local" / "state") / "cookhouse" / "serve"
+    except RuntimeError as error:  # neither HOME nor an entry among the users
+        raise InputError("this user has no home to keep the server's state in; pass --state-dir") from error
 
 
 async def _serve(

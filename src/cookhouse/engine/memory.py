@@ -1,10 +1,13 @@
 """How much memory the machine can spare."""
 
+import contextlib
 import functools
+import os
 from pathlib import Path
 
 import torch
 
+from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.errors import InputError
 
 _CACHE_SHARES = {"cpu": 0.5, "cuda": 0.4}
@@ -54,29 +57,17 @@ def show_bytes(num_bytes: int) -> str:
 
 def _available_bytes() -> int:
     """What the machine has left, or the container that this process runs in."""
-    return min(_machine_bytes(), _container_bytes(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))
+    left, limit = _machine_bytes(Path("/proc/meminfo")), ControlGroups().free_bytes()
+    return left if limit is None else min(left, limit)
 
 
-def _machine_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("/proc/meminfo names no MemAvailable")
-
-
-def _container_bytes(membership: Path, root: Path) -> int:
-    """What the limits of a version 2 control group and of those around it leave, files that can go counted as free.
-
-    Without any it is a number larger than any memory.
-    """
-    left = 2**62
-    lines = membership.read_text(encoding="utf-8").splitlines() if membership.exists() else []
-    group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
-    folders = () if group is None else (root / group, *(root / group).parents)
-    for folder in folders:
-        limit, used = folder / "memory.max", folder / "memory.current"
-        if not folder.is_relative_to(root) or not limit.exists() or limit.read_text().strip() == "max":
-            continue
-        counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        left = min(left, int(limit.read_text()) - int(used.read_text()) + int(counts["inactive_file"]))
-    return max(left, 0)
+def _machine_bytes(meminfo: Path) -> int:
+    """What the system says is available; else pages that are free, or half of all where it does not tell."""
+    with contextlib.suppress(OSError):
+        for line in meminfo.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_AVPHYS_PAGES") * page_bytes
+    return os.sysconf("SC_PHYS_PAGES") * page_bytes // 2

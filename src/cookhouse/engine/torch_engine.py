@@ -22,7 +22,8 @@ from cookhouse.engine.contract import (
     SampleOutput,
     SampleRequest,
 )
-from cookhouse.engine.device import choose_device, choose_dtype, use_cores
+from cookhouse.engine.cores import use_cores
+from cookhouse.engine.device import choose_device, choose_dtype
 from cookhouse.engine.full import FullModel, FullWeights
 from cookhouse.engine.full_checkpoint import write_full
 from cookhouse.engine.full_runs import FullRuns

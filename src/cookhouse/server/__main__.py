@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.engine.instructions import narrow_torch
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.main import run_server
 from cookhouse.server.settings import Settings
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
     try:
+        narrow_torch(os.environ)
         run_server(
             host=options.host,
             port=options.port,

@@ -165,10 +165,14 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 def _torch_engine(**options: Any) -> "Engine":
     from cookhouse.engine import TorchEngine
-    from cookhouse.engine.device import bind_cores
+    from cookhouse.engine.cores import bind_cores, claim_cores
+    from cookhouse.engine.device import choose_device
 
+    # This thread is the engine's own. One that waits for a GPU needs no core to itself.
+    may_bind = choose_device(options["device"]).type == "cpu" and claim_cores()
     engine = TorchEngine(**options)
-    bind_cores()  # this thread is the engine's own
+    if may_bind:
+        bind_cores()
     return engine
 
 

@@ -201,3 +201,12 @@ void softmax_backward(T* logits, int64_t rows, int64_t n, const int64_t* first, 
 
 EXPORT(float, fp32)
 EXPORT(bf16, bf16)
+
+// Whether products of bf16 numbers are added in pairs by one instruction, as oneDNN does then.
+extern "C" bool has_bf16_dots() {
+#ifdef __AVX512BF16__
+    return true;
+#else
+    return false;
+#endif
+}

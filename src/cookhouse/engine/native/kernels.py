@@ -61,9 +61,13 @@ class LoraSegment(Structure):
 class CpuKernels:
     """The compiled functions, by name and precision."""
 
+    gains_from_bf16: bool
+    """Whether the processor multiplies bf16 faster than fp32: by a matrix unit, or by dot products."""
+
     def __init__(self, compiled: ctypes.CDLL) -> None:
-        compiled.has_tiles.restype = compiled.bind_threads.restype = c_bool
+        compiled.has_tiles.restype = compiled.has_bf16_dots.restype = compiled.bind_threads.restype = c_bool
         self._bind_threads: Callable[[], bool] = compiled.bind_threads
+        self.gains_from_bf16 = compiled.has_tiles() or compiled.has_bf16_dots()
         tiled = _TILE_SIGNATURES if compiled.has_tiles() else {}
         self.names = frozenset((*_SIGNATURES, *tiled))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
@@ -91,7 +95,10 @@ class CpuKernels:
 @functools.cache
 def cpu_kernels() -> CpuKernels | None:
     """The kernels of this machine; None where nothing compiles."""
-    compiled = build("train", Path(__file__).parent, _FLAGS, "training goes through torch, which is slower")
+    functions = ["has_tiles", "has_bf16_dots", "bind_threads"]
+    functions += [f"{name}_{suffix}" for name in _SIGNATURES for suffix in _SUFFIXES.values()]
+    consequence = "training goes through torch, which is slower"
+    compiled = build("train", Path(__file__).parent, _FLAGS, functions, consequence)
     return None if compiled is None else CpuKernels(compiled)
 
 

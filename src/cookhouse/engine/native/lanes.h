@@ -16,8 +16,6 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 typedef float Vec __attribute__((vector_size(4 * kLanes)));
-typedef float Vec8 __attribute__((vector_size(32)));
-typedef float Vec4 __attribute__((vector_size(16)));
 typedef int32_t IVec __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t UVec __attribute__((vector_size(4 * kLanes)));
 typedef uint16_t HVec __attribute__((vector_size(2 * kLanes)));
@@ -25,6 +23,16 @@ typedef uint16_t HVec __attribute__((vector_size(2 * kLanes)));
 struct bf16 {
     uint16_t bits;
 };
+
+// The lanes L of a and b, where 16 and more are those of b. GCC has `__builtin_shufflevector` from 12 on only.
+template <int... L>
+inline Vec shuffle(Vec a, Vec b) {
+#ifdef __clang__
+    return __builtin_shufflevector(a, b, L...);
+#else
+    return __builtin_shuffle(a, b, IVec{L...});
+#endif
+}
 
 inline int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
@@ -102,9 +110,9 @@ inline void put(const float* from, int64_t n, bf16* p) {
 }
 
 inline float across(Vec v) {
-    Vec8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-    Vec4 b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
-    return (b[0] + b[1]) + (b[2] + b[3]);
+    v += shuffle<8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7>(v, v);
+    v += shuffle<4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11>(v, v);
+    return (v[0] + v[1]) + (v[2] + v[3]);
 }
 
 // Lanes are added in an order that only n decides, so that the same numbers give the same bits at any address.
@@ -250,26 +258,26 @@ inline void transpose(Vec v[16]) {
     for (int i = 0; i < 16; ++i) {
         if (i & 8) continue;
         Vec upper = v[i], lower = v[i + 8];
-        v[i] = __builtin_shufflevector(upper, lower, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        v[i + 8] = __builtin_shufflevector(upper, lower, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        v[i] = shuffle<0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23>(upper, lower);
+        v[i + 8] = shuffle<8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31>(upper, lower);
     }
     for (int i = 0; i < 16; ++i) {
         if (i & 4) continue;
         Vec upper = v[i], lower = v[i + 4];
-        v[i] = __builtin_shufflevector(upper, lower, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-        v[i + 4] = __builtin_shufflevector(upper, lower, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+        v[i] = shuffle<0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27>(upper, lower);
+        v[i + 4] = shuffle<4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31>(upper, lower);
     }
     for (int i = 0; i < 16; ++i) {
         if (i & 2) continue;
         Vec upper = v[i], lower = v[i + 2];
-        v[i] = __builtin_shufflevector(upper, lower, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-        v[i + 2] = __builtin_shufflevector(upper, lower, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+        v[i] = shuffle<0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29>(upper, lower);
+        v[i + 2] = shuffle<2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31>(upper, lower);
     }
     for (int i = 0; i < 16; ++i) {
         if (i & 1) continue;
         Vec upper = v[i], lower = v[i + 1];
-        v[i] = __builtin_shufflevector(upper, lower, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
-        v[i + 1] = __builtin_shufflevector(upper, lower, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+        v[i] = shuffle<0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30>(upper, lower);
+        v[i + 1] = shuffle<1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31>(upper, lower);
     }
 }
 

@@ -1,5 +1,7 @@
 // The threads of parallel regions, on a core each.
 
+#ifdef __linux__
+
 #include <omp.h>
 #include <sched.h>
 
@@ -28,3 +30,9 @@ extern "C" bool bind_threads() {
     }
     return bound == int64_t(cores.size());
 }
+
+#else
+
+extern "C" bool bind_threads() { return false; }
+
+#endif

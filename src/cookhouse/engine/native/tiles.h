@@ -163,8 +163,8 @@ inline void store_sums(Block& block) {
 // Columns 0 to 15 and 16 to 31 of a row of sums.
 inline std::pair<Vec, Vec> in_order(const float* row) {
     Vec even = load(row), odd = load(row + kLanes);
-    return {__builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-            __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
+    return {shuffle<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(even, odd),
+            shuffle<8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31>(even, odd)};
 }
 
 // Calls f(column, a, b) with the columns of a block: a of rows 0 to 15, b of rows 16 to 31.

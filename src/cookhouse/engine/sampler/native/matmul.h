@@ -28,6 +28,16 @@ struct bf16 {
     uint16_t bits;
 };
 
+// The lanes L of a and b, where 16 and more are those of b. GCC has `__builtin_shufflevector` from 12 on only.
+template <int... L>
+inline Vec shuffle(Vec a, Vec b) {
+#ifdef __clang__
+    return __builtin_shufflevector(a, b, L...);
+#else
+    return __builtin_shuffle(a, b, IVec{L...});
+#endif
+}
+
 inline float load1(const float* p) { return *p; }
 inline float load1(const bf16* p) {
     uint32_t wide = uint32_t(p->bits) << 16;
@@ -78,8 +88,7 @@ typedef std::make_integer_sequence<int, kLanes> Lanes;
 // Lanes H apart are added: those without bit H hold sums of a, the others of b.
 template <int H, int... L>
 inline Vec fold(Vec a, Vec b, std::integer_sequence<int, L...>) {
-    return __builtin_shufflevector(a, b, ((L & H) ? L + kLanes : L)...) +
-           __builtin_shufflevector(a, b, ((L & H) ? (L ^ H) + kLanes : (L ^ H))...);
+    return shuffle<((L & H) ? L + kLanes : L)...>(a, b) + shuffle<((L & H) ? (L ^ H) + kLanes : (L ^ H))...>(a, b);
 }
 // The sums of 16 vectors, each in the order of `sum`.
 inline Vec sums(Vec v[kLanes]) {

@@ -30,8 +30,8 @@ inline bool fits_tiles(int64_t in, int64_t out) { return in % kTileIn == 0 && ou
 // Lanes of a with bit H change places with those of b without it.
 template <int H, int... L>
 inline void exchange(Vec& a, Vec& b, std::integer_sequence<int, L...>) {
-    Vec low = __builtin_shufflevector(a, b, ((L & H) ? (L ^ H) + kLanes : L)...);
-    b = __builtin_shufflevector(a, b, ((L & H) ? L + kLanes : (L ^ H))...);
+    Vec low = shuffle<((L & H) ? (L ^ H) + kLanes : L)...>(a, b);
+    b = shuffle<((L & H) ? L + kLanes : (L ^ H))...>(a, b);
     a = low;
 }
 template <int H>
