@@ -14,7 +14,9 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import logging
 import os
+import re
 import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -35,7 +37,10 @@ _EOF_PATIENCE_SECONDS = 10.0
 _TERMINATE_PATIENCE_SECONDS = 5.0
 _INPUT_ERROR_EXIT = 2
 
+_WARNING = re.compile(r"\S+ \S+ WARNING [\w.]+: (.*)")
+
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +51,17 @@ class _Log:
     start: int
 
     def last_lines(self, count: int = 8) -> list[str]:
+        return [line for line in self._lines() if line.strip()][-count:]
+
+    def warnings(self) -> list[str]:
+        """What it warned of, without time and place."""
+        found = (_WARNING.match(line) for line in self._lines())
+        return [match[1] for match in found if match]
+
+    def _lines(self) -> list[str]:
         with self.file.open("rb") as text:
             text.seek(self.start)
-            lines = text.read().decode("utf-8", errors="replace").splitlines()
-        return [line for line in lines if line.strip()][-count:]
+            return text.read().decode("utf-8", errors="replace").splitlines()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +191,8 @@ async def local_server(
             except asyncio.CancelledError:
                 process.terminate()  # it is loading a model, and does not look at its stdin
                 raise
+            for warning in log.warnings():  # why it will be slow, for one: nobody reads its log before it fails
+                _log.warning("%s", warning)
             yield LocalServer(url=url, api_key=keys[0], process=process, log=log)
         finally:
             await asyncio.shield(_stop(process))

@@ -38,7 +38,7 @@ def serve(
         typer.Option(
             envvar="COOKHOUSE_PRECISION",
             help="float32 or bfloat16, of base model and activations.",
-            show_default="bfloat16 where the GPU or the processor's matrix unit (AMX) has it, else float32",
+            show_default="bfloat16 where the GPU or the processor gains from it, else float32",
         ),
     ] = None,
     silent_minutes: Annotated[

@@ -21,4 +21,7 @@ _FLAGS = (
 def library() -> ctypes.CDLL | None:
     """The compiled kernel, or None where there is no compiler; the log says why."""
     consequence = "decoding goes through torch, several times slower for small models"
-    return build("decode", Path(__file__).parent, _FLAGS, ("run_fp32", "run_bf16"), consequence)
+    compiled = build("decode", Path(__file__).parent, _FLAGS, ("run_fp32", "run_bf16", "packs_bf16"), consequence)
+    if compiled is not None:
+        compiled.packs_bf16.restype = ctypes.c_bool
+    return compiled

@@ -25,7 +25,7 @@ struct Linear {
     const void* weight;  // (O, I), or packed
     const float* bias;   // (O) or null
     int64_t out, in;
-    int64_t is_packed;   // fp32 only: (O / 16, I, 16)
+    int64_t is_packed;   // (O / 16, I, 16), or in bf16 (O / 16, I / 2, 16, 2): see `packs_bf16`
 };
 
 struct Layer {
@@ -197,7 +197,15 @@ class Step {
         const W* w = static_cast<const W*>(weight);
         if constexpr (std::is_same_v<W, float>) {
             if (is_packed) return packed_matmul(x, rows, in, w, out, y, finish);
-        } else if (fits_tiles(in, out)) return tile_matmul(x, rows, in, w, out, y, finish, packed_.data());
+        } else {
+            if constexpr (kHasDots) {
+                if (is_packed) {
+                    round_rows(x, rows, in, packed_.data());
+                    return packed_matmul<W>(packed_.data(), rows, in, w, out, y, finish);
+                }
+            }
+            if (fits_tiles(in, out)) return tile_matmul(x, rows, in, w, out, y, finish, packed_.data());
+        }
         matmul(x, rows, in, w, out, y, finish);
     }
 
@@ -266,7 +274,7 @@ class Step {
     const Batch& b_;
     int64_t rank_;
     Buffer<float> hidden_, normed_, q_, k_, v_, mixed_, gate_, up_, low_;
-    Buffer<bf16> packed_;                  // rows being multiplied, as tiles
+    Buffer<bf16> packed_;                  // rows being multiplied, in bf16
     std::vector<Tile> tiles_;
     int64_t longest_ = 0;                 // positions that a row sees, at most
     std::vector<int64_t> output_starts_;  // which of the outputs are of which segment
@@ -350,6 +358,9 @@ void run(const Model& model, const Batch& batch) {
 }
 
 }  // namespace
+
+// Whether bf16 weights multiply fastest packed: dot products want pairs of features, a matrix unit takes them as they lie.
+extern "C" bool packs_bf16() { return kHasDots && !has_tiles(); }
 
 extern "C" void run_fp32(const Model* model, const Batch* batch) { run<float>(*model, *batch); }
 extern "C" void run_bf16(const Model* model, const Batch* batch) { run<bf16>(*model, *batch); }

@@ -24,7 +24,7 @@ from cookhouse.engine.sampler.scheduler import Piece
 _BLOCK_SIZE = 16
 _LANES = 16
 _PACKED_BYTES = 2**28
-"""The weights of an fp32 model up to this size are copied into the layout that multiplies fastest."""
+"""The weights of a model up to this size are copied into the layout that multiplies fastest, if they lie in another."""
 _ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 _UNSTEADY_ROPES = frozenset({"dynamic", "longrope"})
 """Rotary embeddings whose frequencies depend on the longest context of a pass."""
@@ -91,7 +91,8 @@ class DecodeKernel:
         self._step.argtypes = (POINTER(_Model), POINTER(_Batch))
         self._step.restype = None
         self._kept: list[Tensor] = []
-        self._is_packed = base.dtype == torch.float32 and _num_bytes(base) <= _PACKED_BYTES
+        gains = base.dtype == torch.float32 or compiled.packs_bf16()
+        self._is_packed = gains and _num_bytes(base) <= _PACKED_BYTES
         self._loras: WeakKeyDictionary[Weights, Any] = WeakKeyDictionary()
         decoder: Any = base.decoder
         self._rotary = decoder.rotary_emb
@@ -236,9 +237,10 @@ class DecodeKernel:
         assert isinstance(weight, Tensor)
         bias_pointer = self._fp32(bias) if isinstance(bias, Tensor) else None
         out, in_ = weight.shape
-        is_packed = self._is_packed and out % _LANES == 0
+        together = 1 if weight.dtype == torch.float32 else 2  # features that are neighbors in the layout
+        is_packed = self._is_packed and out % _LANES == 0 and in_ % together == 0
         if is_packed:
-            weight = weight.view(out // _LANES, _LANES, in_).transpose(1, 2).contiguous()
+            weight = weight.view(out // _LANES, _LANES, in_ // together, together).transpose(1, 2).contiguous()
         return _Linear(self._pointer(weight), bias_pointer, out, in_, is_packed)
 
     def _fp32(self, tensor: Tensor) -> int:

@@ -172,9 +172,49 @@ inline __attribute__((always_inline)) void accumulate(Vec (&acc)[MR][NP], const 
     }
 }
 
+#ifdef __AVX512BF16__
+constexpr bool kHasDots = true;
+
+// As above, of rows and weights in bf16: a vector has a pair of features of 16 columns, and pairs are summed in order.
 template <int MR, int NP>
-inline void packed_panel(const float* x, int64_t in, const float* w, float* y, int64_t out, int64_t column, Finish finish) {
-    const float* columns[NP];
+inline __attribute__((always_inline)) void accumulate(Vec (&acc)[MR][NP], const bf16* x, int64_t x_stride, const bf16* const (&w)[NP], int64_t step, int64_t n) {
+    for (int64_t i = 0; i < n; i += 2) {
+        __m512bh wv[NP];
+#pragma GCC unroll 4
+        for (int p = 0; p < NP; ++p) std::memcpy(&wv[p], w[p] + i * step, sizeof wv[p]);
+#pragma GCC unroll 16
+        for (int r = 0; r < MR; ++r) {
+            int32_t pair;
+            std::memcpy(&pair, x + r * x_stride + i, sizeof pair);
+            __m512i pairs = _mm512_set1_epi32(pair);
+#pragma GCC unroll 4
+            for (int p = 0; p < NP; ++p) acc[r][p] = (Vec)_mm512_dpbf16_ps((__m512)acc[r][p], (__m512bh)pairs, wv[p]);
+        }
+    }
+}
+
+// Rows (rows, I) rounded to the nearest bf16, ties to even.
+inline void round_rows(const float* x, int64_t rows, int64_t in, bf16* rounded) {
+#pragma omp for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        const float* row = x + r * in;
+        bf16* target = rounded + r * in;
+        int64_t i = 0;
+        for (; i + 2 * kLanes <= in; i += 2 * kLanes) {
+            __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + i + kLanes), _mm512_loadu_ps(row + i));
+            std::memcpy(target + i, &both, sizeof both);
+        }
+        for (; i < in; ++i) store1(target + i, row[i]);
+    }
+}
+#else
+constexpr bool kHasDots = false;
+inline void round_rows(const float*, int64_t, int64_t, bf16*) {}
+#endif
+
+template <int MR, int NP, typename W>
+inline void packed_panel(const W* x, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish) {
+    const W* columns[NP];
     for (int p = 0; p < NP; ++p) columns[p] = w + (column + p * kLanes) * in;
     Vec acc[MR][NP] = {};
     accumulate<MR, NP>(acc, x, in, columns, kLanes, in);
@@ -184,9 +224,9 @@ inline void packed_panel(const float* x, int64_t in, const float* w, float* y, i
 typedef std::make_integer_sequence<int, 12> PanelRows;  // sums of more do not fit the registers
 
 // Rows go through the panels in parts as equal as can be: few rows at a time wait for the sums of the last feature.
-template <int NP, int... MR>
-inline void packed_panels(const float* x, int64_t rows, int64_t in, const float* w, float* y, int64_t out, int64_t column, Finish finish, std::integer_sequence<int, MR...>) {
-    constexpr decltype(&packed_panel<1, NP>) panels[] = {packed_panel<MR + 1, NP>...};
+template <int NP, typename W, int... MR>
+inline void packed_panels(const W* x, int64_t rows, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish, std::integer_sequence<int, MR...>) {
+    constexpr decltype(&packed_panel<1, NP, W>) panels[] = {packed_panel<MR + 1, NP, W>...};
     constexpr int64_t kMost = sizeof...(MR);
     int64_t parts = (rows + kMost - 1) / kMost;
     for (int64_t p = 0, r = 0, next; p < parts; ++p, r = next) {
@@ -195,8 +235,9 @@ inline void packed_panels(const float* x, int64_t rows, int64_t in, const float*
     }
 }
 
-// As `matmul`, of weights packed as (O / 16, I, 16).
-inline void packed_matmul(const float* x, int64_t rows, int64_t in, const float* w, int64_t out, float* y, Finish finish) {
+// As `matmul`, of weights packed as (O / 16, I, 16); in bf16, which the rows are then too, as (O / 16, I / 2, 16, 2).
+template <typename W>
+inline void packed_matmul(const W* x, int64_t rows, int64_t in, const W* w, int64_t out, float* y, Finish finish) {
 #pragma omp for schedule(static)
     for (int64_t column = 0; column < out; column += 2 * kLanes)
         if (out - column > kLanes) packed_panels<2>(x, rows, in, w, y, out, column, finish, PanelRows());

@@ -128,6 +128,7 @@ inline void tile_matmul(const float* x, int64_t rows, int64_t in, const bf16* w,
 
 namespace {
 
+inline bool has_tiles() { return false; }
 inline bool fits_tiles(int64_t, int64_t) { return false; }
 inline void tile_matmul(const float*, int64_t, int64_t, const bf16*, int64_t, float*, Finish, bf16*) {}
 
