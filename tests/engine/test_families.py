@@ -22,6 +22,7 @@ from cookhouse.engine.contract import (
 from cookhouse.engine.lora import ALPHA
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums
 from tests.engine.families import FAMILIES, save_family
+from tests.engine.numerics import assert_gradients_near, assert_logprobs_near, near_sum
 
 PROMPT_T = np.random.default_rng(5).integers(0, VOCAB_SIZE, 21)
 
@@ -89,17 +90,13 @@ def _reference(
     return float(loss.detach()), gradient.float()
 
 
-def _assert_near(got: torch.Tensor, want: torch.Tensor) -> None:
-    torch.testing.assert_close(got.cpu(), want.cpu(), rtol=1e-3, atol=2e-5 * float(want.abs().max()))
-
-
 @pytest.mark.parametrize("model_id", ["a", "b", "c"])
 def test_packed_loss_and_gradient_equal_the_merged_model(engine: TorchEngine, folder: str, model_id: str) -> None:
     data_D = random_datums([40, 1, 23, 38])
     (output,) = _run(engine, {model_id: data_D})
     loss, gradient = _reference(folder, engine, model_id, data_D)
-    assert output.metrics["loss:sum"] == pytest.approx(loss, rel=1e-5, abs=1e-4)
-    _assert_near(engine._model(model_id).gradient, gradient)
+    assert output.metrics["loss:sum"] == near_sum(loss)
+    assert_gradients_near(engine._model(model_id).gradient, gradient)
     for name, matrices in engine._model(model_id).layout.views(gradient).items():
         assert all(matrix.ne(0).any() for matrix in matrices), f"{name} is not trained"
 
@@ -113,8 +110,8 @@ def test_tenants_in_one_pass_equal_one_at_a_time(engine: TorchEngine) -> None:
         engine._model(model_id).gradient.zero_()
     for (model_id, (expected, gradient)), output in zip(alone.items(), _run(engine, data), strict=True):
         for got, want in zip(output.logprobs_D, expected.logprobs_D, strict=True):
-            np.testing.assert_allclose(got, want, atol=1e-5)
-        _assert_near(engine._model(model_id).gradient, gradient)
+            assert_logprobs_near(got, want)
+        assert_gradients_near(engine._model(model_id).gradient, gradient)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -147,9 +144,9 @@ def test_cached_decoding_equals_the_trainer(engine: TorchEngine, folder: str, te
             (trained,) = _run(engine, {model_id: [datum]})
             logprobs_TV = trained.logprobs_D[0][len(PROMPT_T) - 1 :]
             expected = logprobs_TV[np.arange(len(sequence.tokens_T)), sequence.tokens_T]
-            np.testing.assert_allclose(sequence.logprobs_T, expected, atol=1e-5)
+            assert_logprobs_near(sequence.logprobs_T, expected)
             if temperature == 0.0:
-                np.testing.assert_allclose(expected, logprobs_TV.max(1), atol=1e-5)
+                assert_logprobs_near(expected, logprobs_TV.max(1))
 
 
 def test_the_bare_model_equals_transformers(loaded: TorchEngine, folder: str) -> None:
@@ -163,7 +160,7 @@ def test_the_bare_model_equals_transformers(loaded: TorchEngine, folder: str) ->
     with torch.no_grad():
         logits = model(input_ids=torch.from_numpy(PROMPT_T)[None]).logits[0]
     expected = torch.log_softmax(logits, -1)[:-1].gather(1, torch.from_numpy(PROMPT_T[1:, None]))[:, 0]
-    np.testing.assert_allclose(output.prompt_logprobs_T[1:], expected.numpy(), atol=1e-5)
+    assert_logprobs_near(output.prompt_logprobs_T[1:], expected.numpy())
 
 
 def test_training_lowers_the_loss_and_a_checkpoint_brings_it_back(

@@ -12,6 +12,7 @@ from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.lora import ALPHA, AdapterLayout
 from tests.engine.conftest import random_datums
+from tests.engine.numerics import MODEL, near_sum
 
 RANK = 8
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -50,11 +51,11 @@ def test_ten_steps_equal_peft_with_adamw(engine: TorchEngine, qwen3_folder: str)
             loss = loss - (logprobs * torch.from_numpy(datum.loss_fn_inputs["weights"])).sum()
         optimizer.zero_grad()
         torch.autograd.backward(loss)
-        assert output.metrics["loss:sum"] == pytest.approx(float(loss.detach()), abs=1e-4)
+        assert output.metrics["loss:sum"] == near_sum(float(loss.detach()))
         gradient = torch.cat([p.grad.reshape(-1) for p in parameters if p.grad is not None])
         largest = float(gradient.abs().max())
         # After some steps the two have drifted by the rounding of ten Adam steps; the first gradients are the claim.
-        tolerance = 1e-5 if step == 0 else 1e-3
+        tolerance = MODEL if step == 0 else 64 * MODEL
         torch.testing.assert_close(adapter.gradient.cpu(), gradient, rtol=0.0, atol=tolerance * largest)
         engine.optim_step("m", AdamStep(learning_rate=1e-3))
         optimizer.step()

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.softmax import log_sum_exp, logits_gradient
-from tests.engine.numerics import assert_same, random
+from tests.engine.numerics import ROUNDING, assert_same, random
 
 pytestmark = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 
@@ -21,7 +21,7 @@ def test_normalizer(dtype: torch.dtype, size: int, kernel_device: str) -> None:
     got_C = log_sum_exp(logits_CV)
     assert got_C.dtype == torch.float64
     # A few units of fp32 of the sum, whatever the size of the logits.
-    torch.testing.assert_close(got_C, torch.logsumexp(logits_CV.double(), -1), rtol=0, atol=4e-7)
+    torch.testing.assert_close(got_C, torch.logsumexp(logits_CV.double(), -1), rtol=0, atol=8 * ROUNDING)
 
 
 def test_normalizer_of_one_likely_token(dtype: torch.dtype, kernel_device: str) -> None:
@@ -30,8 +30,8 @@ def test_normalizer_of_one_likely_token(dtype: torch.dtype, kernel_device: str) 
     logits_CV[0, 7] = 0.0
     logits_CV[0, 9000:] = float("-inf")
     want_C = torch.logsumexp(logits_CV.double(), -1)
-    # On a CPU numbers are added a thousand at a time in fp32.
-    torch.testing.assert_close(log_sum_exp(logits_CV), want_C, rtol=0, atol=5e-6)
+    # On a CPU a thousand numbers at a time are added in fp32, in 16 lanes: each rounds some 64 times, all the same way.
+    torch.testing.assert_close(log_sum_exp(logits_CV), want_C, rtol=0, atol=80 * ROUNDING)
 
 
 @pytest.mark.parametrize("size", [3000, 9001])

@@ -15,6 +15,7 @@ from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.lora import ALPHA
 from tests.engine.conftest import VOCAB_SIZE
+from tests.engine.numerics import MODEL
 from tests.engine.test_peft_parity import RANK, TARGETS
 
 trl: Any = pytest.importorskip("trl")
@@ -113,5 +114,5 @@ def test_ten_steps_have_the_losses_of_trl(engine: TorchEngine, qwen3_folder: str
     rows = _rows()
     theirs = _trl(qwen3_folder, rows, engine, tmp_path)
     ours = _ours(engine, rows)
-    np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-4)
+    np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=64 * MODEL)  # drifted by the rounding of the steps before
     assert abs(ours[-1] - ours[0]) > 0.01  # the steps did something

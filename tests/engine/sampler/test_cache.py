@@ -18,6 +18,7 @@ from cookhouse.engine.sampler import sampler as sampler_module
 from cookhouse.engine.sampler.cache import KeyValueCache, PagedLayout, TableLayout
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.sequence import Sequence as Sampled
+from tests.engine.numerics import assert_logprobs_near, assert_same
 
 pytest.importorskip("triton")
 
@@ -77,7 +78,7 @@ def test_tables_and_gathering_give_the_same(window: int | None, device: str) -> 
         q, k, v = _inputs(_num_rows(pieces), seed, device)
         layouts = (PagedLayout(gathered, pieces, q.device), TableLayout.of(pieces, tabled, q.device))
         expected, out = (layout.attend(0, q, k, v, scaling=0.3, window=window) for layout in layouts)
-        torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+        assert_same(out, expected, torch.float32)
     torch.testing.assert_close(tabled.keys[0], gathered.keys[0], rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(tabled.values[0], gathered.values[0], rtol=0, atol=0, equal_nan=True)
 
@@ -141,7 +142,7 @@ def test_a_sampler_over_tables_gives_the_same_tokens(
     monkeypatch.setattr(runner, "PagedLayout", lambda cache, pieces, device: TableLayout.of(pieces, cache, device))
     for got, want in zip(_sample(base), expected, strict=True):
         assert got.tokens_T.tolist() == want.tokens_T.tolist()
-        np.testing.assert_allclose(got.logprobs_T, want.logprobs_T, atol=1e-5)
+        assert_logprobs_near(got.logprobs_T, want.logprobs_T)
 
 
 def _sample(base: BaseModel) -> list[SampledSequence]:

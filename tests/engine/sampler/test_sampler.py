@@ -21,6 +21,7 @@ from cookhouse.engine.sampler.runner import Reading
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE
+from tests.engine.numerics import MODEL, assert_logprobs_near
 
 Ask = Callable[..., SampleRequest]
 PROMPT_T = np.random.default_rng(5).integers(0, 256, 37)
@@ -60,10 +61,10 @@ def test_sampler_logprobs_equal_the_trainers(engine: TorchEngine, ask: Ask) -> N
     output = _sample(engine, ask(num_samples=3, seed=1, prompt_logprobs=True, max_tokens=60))["r"]
     for sequence in output.sequences:
         expected = _trainer_logprobs(engine, np.concatenate([PROMPT_T, sequence.tokens_T]))
-        np.testing.assert_allclose(sequence.logprobs_T, expected[len(PROMPT_T) - 1 :], atol=1e-5)
+        assert_logprobs_near(sequence.logprobs_T, expected[len(PROMPT_T) - 1 :])
     assert output.prompt_logprobs_T is not None
     assert np.isnan(output.prompt_logprobs_T[0])
-    np.testing.assert_allclose(output.prompt_logprobs_T[1:], expected[: len(PROMPT_T) - 1], atol=1e-5)
+    assert_logprobs_near(output.prompt_logprobs_T[1:], expected[: len(PROMPT_T) - 1])
 
 
 def test_greedy_decoding_equals_argmax_of_full_forwards(engine: TorchEngine, ask: Ask) -> None:
@@ -158,7 +159,7 @@ def test_topk_prompt_logprobs_rank_the_candidates_of_each_position(engine: Torch
     assert (np.diff(logprobs_TK[1:], axis=1) <= 0).all()
     for t in range(1, len(PROMPT_T)):
         rank = tokens_TK[t].tolist().index(PROMPT_T[t])
-        assert logprobs_TK[t, rank] == pytest.approx(output.prompt_logprobs_T[t], abs=1e-5)
+        assert_logprobs_near(logprobs_TK[t, rank], output.prompt_logprobs_T[t])
 
 
 def test_preemption_and_a_full_cache_change_nothing_but_time(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:
@@ -170,7 +171,7 @@ def test_preemption_and_a_full_cache_change_nothing_but_time(engine: TorchEngine
         for one, other in zip(output.sequences, tight[name].sequences, strict=True):
             assert one.tokens_T.tolist() == other.tokens_T.tolist()
         assert output.prompt_logprobs_T is not None
-        np.testing.assert_allclose(output.prompt_logprobs_T[1:], tight[name].prompt_logprobs_T[1:], atol=1e-5)  # type: ignore[index]
+        assert_logprobs_near(output.prompt_logprobs_T[1:], tight[name].prompt_logprobs_T[1:])  # type: ignore[index]
 
 
 def _count_reads(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -206,7 +207,7 @@ def test_a_known_prefix_is_skipped_and_changes_no_sample(
         assert fresh.num_reused_tokens == 0
         for one, other in zip(reused.sequences, fresh.sequences, strict=True):
             assert one.tokens_T.tolist() == other.tokens_T.tolist()
-            np.testing.assert_allclose(one.logprobs_T, other.logprobs_T, atol=1e-5)
+            assert_logprobs_near(one.logprobs_T, other.logprobs_T)
         # The last sampled token was never computed.
         num_known = (len(prompt_T) + 30 - 1) // 16 * 16
         prompt_T = np.concatenate([prompt_T, reused.sequences[1].tokens_T, PROMPT_T[:5]])
@@ -340,11 +341,11 @@ def test_the_fused_step_equals_torch(engine: TorchEngine, ask: Ask, qwen3_folder
         for one, two in zip(output.sequences, plain[name].sequences, strict=True):
             if precision == "float32":
                 assert one.tokens_T.tolist() == two.tokens_T.tolist()
-                np.testing.assert_allclose(one.logprobs_T, two.logprobs_T, atol=1e-5)
+                assert_logprobs_near(one.logprobs_T, two.logprobs_T)
         scores, expected = output.prompt_logprobs_T, plain[name].prompt_logprobs_T
         assert scores is not None
         assert expected is not None
-        np.testing.assert_allclose(scores[1:], expected[1:], atol=1e-5 if precision == "float32" else 0.1)
+        assert_logprobs_near(scores[1:], expected[1:], MODEL if precision == "float32" else 0.05)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
