@@ -102,10 +102,11 @@ def step_loss(model: Any, tokens_BT: torch.Tensor) -> torch.Tensor:
 
 def save(model: Any, folder: Path) -> None:
     """Write weights in bf16 and the configurations."""
+    copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)
+    # After the model, which writes one of its own. The padding ends documents: a sample must not go on into another.
     GenerationConfig(
         eos_token_id=[model.config.eos_token_id, model.config.pad_token_id], pad_token_id=model.config.pad_token_id
     ).save_pretrained(folder)
-    copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)
     (folder / "model.safetensors").chmod(0o644)  # written for the owner alone, and it goes into a package
 
 

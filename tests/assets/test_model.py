@@ -50,7 +50,7 @@ def test_config_fits_the_tokenizer() -> None:
     assert config["tie_word_embeddings"] is True
     assert config["vocab_size"] == len(tokenizer)
     assert (config["eos_token_id"], config["pad_token_id"]) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
-    assert generation["eos_token_id"] == tokenizer.eos_token_id
+    assert generation["eos_token_id"] == [tokenizer.eos_token_id, tokenizer.pad_token_id]
 
 
 def test_model_knows_its_world() -> None:

@@ -8,6 +8,7 @@ import tinker
 import torch
 from tests.contract.calls import ADAM, BASE_MODEL, DATA, datum, gradient_norm, new_trainer, train
 from tests.engine.numerics import MODEL
+from tests.server.fake_engine import END_TOKEN
 from tests.server.hosting import KEY, Host
 from tinker import types
 from transformers import AutoTokenizer
@@ -226,6 +227,29 @@ def test_stop_string_ends_and_is_kept(host: Host, client: tinker.ServiceClient) 
     expected = next(whole[:end] for end in range(1, 9) if wanted in text(whole[:end]))
     stopped = sampler.sample(PROMPT, 1, greedy(8, stop=[wanted])).result().sequences[0]
     assert (list(stopped.tokens), stopped.stop_reason) == (expected, "stop")
+
+
+@pytest.mark.parametrize("kind", ["texts", "tokens"])
+def test_end_tokens_stop_beside_other_stops(host: Host, client: tinker.ServiceClient, kind: str) -> None:
+    """Would catch a base model that writes on into the next document, since a caller named a stop of its own."""
+    is_fake = next(iter(host.service.base_models)).architecture == "fake"
+    ends = {END_TOKEN} if is_fake else {2022, 2024}  # <|endoftext|> and <|im_end|>
+    stop: list[str] | list[int] = ["never there"] if kind == "texts" else [60]
+    sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
+    sampling = types.SamplingParams(max_tokens=60, temperature=1.5, stop=stop, seed=3)
+    sequences = sampler.sample(PROMPT, 64, sampling).result().sequences
+    assert not any(ends & set(sequence.tokens[:-1]) for sequence in sequences)
+    ended = [sequence for sequence in sequences if sequence.tokens[-1] in ends]
+    assert ended
+    assert all(sequence.stop_reason == "stop" for sequence in ended)
+
+
+def test_an_empty_stop_stops_nothing(client: tinker.ServiceClient) -> None:
+    """Would catch end tokens that cannot be switched off."""
+    sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
+    sampling = types.SamplingParams(max_tokens=60, temperature=1.5, stop=[], seed=3)
+    sequences = sampler.sample(PROMPT, 64, sampling).result().sequences
+    assert {(len(sequence.tokens), sequence.stop_reason) for sequence in sequences} == {(60, "length")}
 
 
 def test_top_k_of_one_is_greedy(client: tinker.ServiceClient) -> None:

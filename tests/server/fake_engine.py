@@ -295,7 +295,7 @@ def _check(datum: TrainingDatum, index: int) -> None:
 
 def _is_stop(stop: Sequence[str] | Sequence[int] | None, tokens: Sequence[int]) -> bool:
     """Token t reads as the character after t blanks of the ASCII table."""
-    if stop is None:
-        return tokens[-1] == END_TOKEN
+    if tokens[-1] == END_TOKEN and (stop is None or stop):
+        return True
     text = "".join(chr(32 + token) for token in tokens)
-    return any(text.endswith(one) if isinstance(one, str) else tokens[-1] == one for one in stop)
+    return any(text.endswith(one) if isinstance(one, str) else tokens[-1] == one for one in stop or ())

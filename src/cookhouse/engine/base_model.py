@@ -91,7 +91,7 @@ class BaseModel:
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
-        """Tokens that end a sample when the request names no stop."""
+        """Tokens that end a sample unless the request has an empty stop."""
         ends = GenerationConfig.from_model_config(self.config).eos_token_id
         generation = getattr(self._model, "generation_config", None)
         if generation is not None and generation.eos_token_id is not None:

@@ -110,7 +110,7 @@ class SampleRequest:
     seed: int | None = None
     """None draws a fresh one. Sample i of a request uses (seed, i): tokens do not depend on neighbors in the batch."""
     stop: Sequence[str] | Sequence[int] | None = None
-    """None: the model's end tokens; empty: nothing stops but `max_tokens`."""
+    """What ends a sample beside the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
 

@@ -1,4 +1,8 @@
-"""What a `SamplingClient` asks for: samplers over a base model or a checkpoint, and samples of them."""
+"""What a `SamplingClient` asks for: samplers over a base model or a checkpoint, and samples of them.
+
+A sample ends at `max_tokens`, at any text or token in `stop`, and at the model's own end tokens, whatever `stop` names;
+only an empty list switches those off. What ends it is its last token, or completes in it.
+"""
 
 import asyncio
 import time

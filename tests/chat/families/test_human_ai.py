@@ -53,3 +53,11 @@ def test_what_it_cannot_write_is_refused(tiny: Any) -> None:
     thinking: Message = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}
     with pytest.raises(InputError, match="no form for thinking"):
         renderer.build_supervised_example([thinking], TrainOnWhat.ALL_MESSAGES)
+
+
+@pytest.mark.parametrize("end", ["<|endoftext|>", "<|im_end|>"])
+def test_an_end_of_the_models_own_is_no_text(tiny: Any, end: str) -> None:
+    """Catches the end of a document read as a part of the answer, where the tokenizer's end of sequence is another."""
+    renderer = get_renderer("human_ai", tiny)
+    tokens = [*renderer.encoder.encode([" Hello"]), tiny.convert_tokens_to_ids(end)]
+    assert renderer.parse_response(tokens) == ({"role": "assistant", "content": "Hello"}, Termination.EOS)

@@ -138,10 +138,16 @@ def test_stop_strings_end_a_sample_where_they_complete(engine: TorchEngine, ask:
     assert stopped.tokens_T.tolist() == free.tokens_T[: printable[0] + 2].tolist()
 
 
-def test_without_a_stop_the_end_token_ends_a_sample(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:
+@pytest.mark.parametrize("stop", [None, ["never there"], [255]], ids=["none", "text", "token"])
+def test_end_tokens_end_a_sample_whatever_else_does(
+    engine: TorchEngine, ask: Ask, qwen3_folder: str, stop: Sequence[str] | Sequence[int] | None
+) -> None:
+    """Would catch a stop of the caller's own that takes the place of the model's: it would write the next document."""
     end = next(iter(engine._bases[qwen3_folder].end_tokens))
     for seed in range(200):
-        (sequence,) = _sample(engine, ask(seed=seed, stop=None, max_tokens=60, temperature=2.0))["r"].sequences
+        (sequence,) = _sample(engine, ask(seed=seed, stop=stop, max_tokens=60, temperature=2.0))["r"].sequences
+        if stop == [255] and sequence.tokens_T[-1] == 255:
+            continue
         if sequence.is_stopped:
             assert sequence.tokens_T[-1] == end
             assert end not in sequence.tokens_T[:-1]

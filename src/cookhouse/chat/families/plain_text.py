@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from cookhouse.chat.encoding import Special
 from cookhouse.chat.messages import Message, thinking_of
 from cookhouse.chat.renderer import Renderer, Termination
 from cookhouse.errors import InputError
+
+_END_OF_TEXT = Special("<|endoftext|>")
+"""Ends a document of base models whose tokenizer, made for chat, has another end of sequence."""
 
 
 class PlainTextRenderer(Renderer):
@@ -31,9 +35,11 @@ class PlainTextRenderer(Renderer):
         return [self.stop]
 
     def parse_response(self, tokens: Sequence[int]) -> tuple[Message, Termination]:
-        eos = self.encoder.tokenizer.eos_token_id
+        ends = {self.encoder.tokenizer.eos_token_id}
+        if self.encoder.has(_END_OF_TEXT):
+            ends.add(self.encoder.id_of(_END_OF_TEXT))
         body = list(tokens)
-        ended_by_eos = bool(body) and body[-1] == eos
+        ended_by_eos = bool(body) and body[-1] in ends
         content, stop, rest = self.encoder.decode(body[:-1] if ended_by_eos else body).partition(self.stop)
         if stop and not rest and not ended_by_eos:
             termination = Termination.STOP_SEQUENCE

@@ -269,10 +269,11 @@ class Sampler:
         return outputs
 
     def _stops(self, request: SampleRequest) -> tuple[frozenset[int], tuple[str, ...]]:
-        if request.stop is None:
-            return self._base.end_tokens, ()
-        tokens = frozenset(stop for stop in request.stop if isinstance(stop, int))
-        return tokens, tuple(stop for stop in request.stop if isinstance(stop, str))
+        if request.stop is not None and not request.stop:
+            return frozenset(), ()
+        stops = request.stop or ()
+        tokens = frozenset(stop for stop in stops if isinstance(stop, int))
+        return self._base.end_tokens | tokens, tuple(stop for stop in stops if isinstance(stop, str))
 
 
 def _output(state: _Request) -> SampleOutput:
