@@ -260,6 +260,41 @@ def test_top_k_of_one_is_greedy(client: tinker.ServiceClient) -> None:
     assert list(sampler.sample(PROMPT, 1, narrowed).result().sequences[0].tokens) == list(best)
 
 
+def test_top_k_sample_logprobs_hold_what_was_sampled(client: tinker.ServiceClient) -> None:
+    """Would catch candidates of a neighboring position or sequence, or lost on the way."""
+    sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
+    response = sampler.sample(PROMPT, 2, greedy(6), topk_sample_logprobs=3).result()
+    for sequence in response.sequences:
+        assert sequence.topk_logprobs is not None
+        assert sequence.logprobs is not None
+        assert len(sequence.topk_logprobs) == 6
+        for token, logprob, candidates in zip(sequence.tokens, sequence.logprobs, sequence.topk_logprobs, strict=True):
+            assert candidates is not None
+            assert len(candidates) == 3
+            assert candidates[0] == (token, pytest.approx(logprob, abs=1e-6))
+            assert [score for _, score in candidates] == sorted((score for _, score in candidates), reverse=True)
+    assert sampler.sample(PROMPT, 1, greedy(2)).result().sequences[0].topk_logprobs is None
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_target_prompt_logprobs(client: tinker.ServiceClient, is_sparse: bool) -> None:
+    """Would catch targets at the wrong position, and an answer in another layout than the request's."""
+    sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
+    own = sampler.compute_logprobs(PROMPT).result()[1:]
+    cells = torch.full((3, 40), -1, dtype=torch.int64)
+    cells[:, 7] = torch.tensor([17, 4, 9])
+    cells[1, 0] = 11
+    asked = types.TensorData.from_torch_sparse(cells, -1) if is_sparse else types.TensorData.from_torch(cells)
+    assert (asked.sparse_crow_indices is not None) == is_sparse
+    answer = sampler.sample(PROMPT, 1, greedy(1), target_prompt_logprobs=asked).result().target_prompt_logprobs
+    assert answer is not None
+    assert answer.sparse_crow_indices == asked.sparse_crow_indices
+    scored = answer.to_torch()
+    np.testing.assert_allclose(scored[:, 7], np.array(own, np.float32), atol=1e-6)
+    assert scored[1, 0] < 0
+    assert (scored == 0).sum() == 3 * 40 - 4
+
+
 def test_top_k_prompt_logprobs_rank_each_position(client: tinker.ServiceClient) -> None:
     """Would catch rows shifted by a position, or unsorted."""
     sampler = client.create_sampling_client(base_model=BASE_MODEL).result()

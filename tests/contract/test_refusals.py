@@ -118,6 +118,25 @@ def test_bad_sample(client: tinker.ServiceClient, tokens: list[int], options: di
     assert len(sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1)).result().sequences) == 1
 
 
+def test_targets_that_do_not_fit_the_prompt(client: tinker.ServiceClient) -> None:
+    """Would catch a server error, and an answer of other cells than were asked."""
+    sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
+    for shape, token in (([4, 1], 3), ([3, 1], 10**6)):
+        targets = types.TensorData(data=[token] * shape[0], dtype="int64", shape=shape)
+        with soon(), pytest.raises(tinker.RequestFailedError, match="target_prompt_logprobs") as caught:
+            sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1), target_prompt_logprobs=targets).result()
+        assert caught.value.category == "user"
+
+
+def test_stability_info_is_refused_with_the_losses_there_are(client: tinker.ServiceClient) -> None:
+    """Would catch recipes for stable_reinforce that are told to leave a flag out, and not which loss to use."""
+    sampler = client.create_sampling_client(base_model=BASE_MODEL, record_stability_info=True).result()
+    with soon(), pytest.raises(tinker.RequestFailedError, match="loss_fn=importance_sampling") as caught:
+        sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1)).result()
+    assert caught.value.category == "user"
+    assert "stable_reinforce" in str(caught.value)
+
+
 def test_too_many_samples_of_one_prompt(client: tinker.ServiceClient) -> None:
     """Would catch a request that makes the server write out a billion ids."""
     sampler = client.create_sampling_client(base_model=BASE_MODEL).result()

@@ -50,7 +50,8 @@ def test_good_requests_pass_with_and_without_weights_and_with_several_targets() 
         ({"inputs": {"weights": np.array([1, 1, np.inf], np.float32)}}, "weights holds NaN or infinity at position 2"),
         ({"inputs": {"advantages": np.ones(3, np.float32)}}, "does not take advantages"),
         ({"loss_fn": "cross_entropi"}, "did you mean cross_entropy"),
-        ({"loss_fn": "stable_reinforce"}, "its objective is not published"),
+        ({"loss_fn": "stable_reinforce"}, "its objective is not published; use importance_sampling, ppo"),
+        ({"loss_fn": "custom"}, "pass forward_backward_custom a plain function"),
         ({"loss_fn": "ppo"}, "ppo lacks advantages, logprobs"),
     ],
 )
@@ -63,7 +64,19 @@ def test_missing_targets_unknown_options_and_no_data_are_refused() -> None:
     datum = TrainingDatum(tokens_T=np.array([1]), loss_fn_inputs={})
     with pytest.raises(InputError, match="lacks target_tokens"):
         check_request(ForwardBackward(model_id="m", data_D=[datum], loss_fn="cross_entropy"), 10, 3)
-    with pytest.raises(InputError, match="unknown option of cross_entropy 'beta'"):
+    with pytest.raises(InputError, match="cross_entropy has no options; leave beta out"):
         check_request(dataclasses.replace(_request(), loss_fn_config={"beta": 1.0}), 10, 3)
+    with pytest.raises(InputError, match="unknown option of dro 'betta'; did you mean beta"):
+        check_request(dataclasses.replace(_request(loss_fn="dro"), loss_fn_config={"betta": 1.0}), 10, 3)
     with pytest.raises(InputError, match="no datum"):
         check_request(dataclasses.replace(_request(), data_D=[]), 10, 3)
+
+
+def test_a_loss_that_is_refused_is_so_before_its_options_and_inputs() -> None:
+    """Would catch a refusal of what only that loss takes, which hides the text that says which to use instead."""
+    request = dataclasses.replace(
+        _request(loss_fn="stable_reinforce", inputs={"logprobs": np.ones(3, np.float32)}),
+        loss_fn_config={"kl_coeff": 0.1, "record_stability_info": 1.0},
+    )
+    with pytest.raises(InputError, match="use importance_sampling"):
+        check_request(request, vocab_size=10, max_tokens=3)

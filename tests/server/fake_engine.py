@@ -50,6 +50,8 @@ class _Running:
     tokens: list[list[int]]
     logprobs: list[list[float]]
     stopped: list[bool]
+    ranked: list[list[NDArray[np.int64]]]
+    ranked_logprobs: list[list[Floats]]
 
 
 class FakeEngine:
@@ -191,12 +193,23 @@ class FakeEngine:
     def submit_sample(self, request: SampleRequest) -> None:
         if int(request.prompt_T.max()) >= VOCAB_SIZE:
             raise InputError(f"token {request.prompt_T.max()} is outside the vocabulary of {VOCAB_SIZE}")
+        targets = request.prompt_targets
+        if targets is not None and (targets.tokens_M >= VOCAB_SIZE).any():
+            raise InputError(f"target_prompt_logprobs holds {targets.tokens_M.max()}, outside the vocabulary")
         if len(request.prompt_T) >= MAX_CONTEXT_TOKENS:
             raise InputError(f"a prompt of {len(request.prompt_T)} tokens does not fit {MAX_CONTEXT_TOKENS}")
         bias_V = np.zeros(VOCAB_SIZE) if request.snapshot_id is None else self._snapshots[request.snapshot_id]
         empty = range(request.num_samples)
         self._running.append(
-            _Running(request, bias_V, [[] for _ in empty], [[] for _ in empty], [False for _ in empty])
+            _Running(
+                request,
+                bias_V,
+                tokens=[[] for _ in empty],
+                logprobs=[[] for _ in empty],
+                stopped=[False for _ in empty],
+                ranked=[[] for _ in empty],
+                ranked_logprobs=[[] for _ in empty],
+            )
         )
 
     def cancel_sample(self, request_id: str) -> None:
@@ -233,6 +246,8 @@ class FakeEngine:
             noise_V = np.random.default_rng([seed, index, len(tokens)]).gumbel(size=VOCAB_SIZE)
             token = int((scores_V + noise_V).argmax())
         tokens.append(token)
+        running.ranked[index].append(np.argsort(-logprobs_V)[: request.topk_sample_logprobs])
+        running.ranked_logprobs[index].append(np.sort(-logprobs_V)[: request.topk_sample_logprobs] * -1)
         running.logprobs[index].append(float(logprobs_V[token]))
         running.stopped[index] = _is_stop(request.stop, tokens)
         return True
@@ -244,8 +259,17 @@ class FakeEngine:
                 tokens_T=np.array(tokens, dtype=np.int32),
                 logprobs_T=np.array(logprobs, dtype=np.float32),
                 is_stopped=stopped,
+                topk_tokens_TK=np.array(ranked, dtype=np.int32) if request.topk_sample_logprobs else None,
+                topk_logprobs_TK=np.array(scores, dtype=np.float32) if request.topk_sample_logprobs else None,
             )
-            for tokens, logprobs, stopped in zip(running.tokens, running.logprobs, running.stopped, strict=True)
+            for tokens, logprobs, stopped, ranked, scores in zip(
+                running.tokens,
+                running.logprobs,
+                running.stopped,
+                running.ranked,
+                running.ranked_logprobs,
+                strict=True,
+            )
         ]
         logprobs_TV = self._score(request.prompt_T[:-1], running.bias_V)
         prompt_logprobs_T = topk_tokens_TK = topk_logprobs_TK = None
@@ -257,8 +281,12 @@ class FakeEngine:
             topk_tokens_TK = np.concatenate([np.zeros((1, k)), best]).astype(np.int32)
             values = np.take_along_axis(logprobs_TV, best, axis=1)
             topk_logprobs_TK = np.concatenate([np.full((1, k), -99999.0), values]).astype(np.float32)
+        targets = request.prompt_targets
         return SampleOutput(
             request_id=request.request_id,
+            target_logprobs_M=None
+            if targets is None
+            else logprobs_TV[targets.positions_M - 1, targets.tokens_M].astype(np.float32),
             sequences=sequences,
             prompt_logprobs_T=prompt_logprobs_T,
             topk_prompt_tokens_TK=topk_tokens_TK,

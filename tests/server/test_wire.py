@@ -210,7 +210,7 @@ def test_stop_conditions_keep_their_meaning(stop: Any) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"topk_sample_logprobs": 2},
+        {"topk_sample_logprobs": -1},
         {"prompt_alt_tokens_k": 1},
         {"record_stability_info": True},
         {"sampling_params": {"seed": -1}},

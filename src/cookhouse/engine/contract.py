@@ -91,6 +91,17 @@ class ForwardBackwardOutput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTargets:
+    """Tokens to be scored in place of a prompt's own: `tokens_M[i]` at prompt position `positions_M[i]`.
+
+    Positions never decrease, and begin at 1: nothing precedes the first.
+    """
+
+    positions_M: NDArray[np.int64]
+    tokens_M: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRequest:
     """Draw `num_samples` continuations of one prompt under the weights of a snapshot, or of a bare base model."""
 
@@ -113,6 +124,13 @@ class SampleRequest:
     """What ends a sample beside the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
+    topk_sample_logprobs: int = 0
+    prompt_targets: PromptTargets | None = None
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether anything is asked about the prompt's positions, so that they have to be computed."""
+        return self.prompt_logprobs or self.topk_prompt_logprobs > 0 or self.prompt_targets is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +143,10 @@ class SampledSequence:
     logprobs_T: NDArray[np.float32]
     is_stopped: bool
     """False when `max_tokens` or the context ended it."""
+    topk_tokens_TK: NDArray[np.int32] | None = None
+    """Row t ranks the candidates for the sampled token t, most likely first."""
+    topk_logprobs_TK: NDArray[np.float32] | None = None
+    """Of the distribution that `logprobs_T` are of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +162,8 @@ class SampleOutput:
     topk_prompt_tokens_TK: NDArray[np.int32] | None = None
     """Row t ranks the candidates for the token at t, most likely first; the first row is token 0 at -99999.0."""
     topk_prompt_logprobs_TK: NDArray[np.float32] | None = None
+    target_logprobs_M: NDArray[np.float32] | None = None
+    """Of the request's `prompt_targets`, at temperature 1."""
     error: Exception | None = None
 
 

@@ -126,7 +126,7 @@ LOSSES: Mapping[str, Loss] = {
 }
 
 _REFUSED = {
-    "stable_reinforce": "its objective is not published",
+    "stable_reinforce": "its objective is not published; use importance_sampling, ppo, cispo, dro or gspo",
     "custom": "losses traced on the client are not run here; pass forward_backward_custom a plain function",
 }
 
@@ -139,11 +139,13 @@ def check_request(request: ForwardBackward, vocab_size: int, max_tokens: int) ->
             vocabulary, not finite, or longer than `max_tokens`.
     """
     if request.loss_fn in _REFUSED:
-        raise InputError(f"loss {request.loss_fn!r} is refused: {_REFUSED[request.loss_fn]}; use {', '.join(LOSSES)}")
+        raise InputError(f"loss {request.loss_fn!r} is refused: {_REFUSED[request.loss_fn]}")
     if request.loss_fn not in LOSSES:
         raise UnknownNameError("loss", request.loss_fn, LOSSES)
     loss = LOSSES[request.loss_fn]
     for option, value in request.loss_fn_config.items():
+        if not loss.config:
+            raise InputError(f"{request.loss_fn} has no options; leave {option} out")
         if option not in loss.config:
             raise UnknownNameError(f"option of {request.loss_fn}", option, loss.config)
         if not isinstance(value, float | int) or not np.isfinite(value):

@@ -11,6 +11,7 @@ from cookhouse.engine.contract import (
     ForwardBackward,
     ForwardBackwardOutput,
     LoraSpec,
+    PromptTargets,
     SampleOutput,
     SampleRequest,
     TrainingDatum,
@@ -380,3 +381,55 @@ def test_a_fused_pass_gives_the_same_bits_however_prompts_are_cut_and_whoever_is
         for name, expected in whole.items():
             np.testing.assert_array_equal(output[name].sequences[0].tokens_T, expected.sequences[0].tokens_T)
             np.testing.assert_array_equal(output[name].sequences[0].logprobs_T, expected.sequences[0].logprobs_T)
+
+
+def test_targets_of_a_prompt_are_scored_where_they_were_asked(engine: TorchEngine, ask: Ask) -> None:
+    """Would catch targets shifted by a position, dropped where none was asked before, or asked in vain of a cache."""
+    whole = _sample(engine, ask(topk_prompt_logprobs=VOCAB_SIZE))["r"]
+    tokens_TK, logprobs_TK = whole.topk_prompt_tokens_TK, whole.topk_prompt_logprobs_TK
+    assert tokens_TK is not None
+    assert logprobs_TK is not None
+    positions_M, asked_M = np.array([2, 2, 7, 36, 36]), np.array([9, 9, 200, 0, 255])
+    targets = PromptTargets(positions_M=positions_M, tokens_M=asked_M)
+    output = _sample(engine, ask(prompt_targets=targets))["r"]
+    expected = [
+        logprobs_TK[t, tokens_TK[t].tolist().index(token)] for t, token in zip(positions_M, asked_M, strict=True)
+    ]
+    assert output.target_logprobs_M is not None
+    # Chunks of other sizes, and log_softmax in fp32 against a normalizer in fp64.
+    np.testing.assert_allclose(output.target_logprobs_M, expected, atol=1e-5)
+    assert output.prompt_logprobs_T is None
+
+
+def test_targets_outside_the_vocabulary_are_refused(engine: TorchEngine, ask: Ask) -> None:
+    targets = PromptTargets(positions_M=np.array([1]), tokens_M=np.array([VOCAB_SIZE]))
+    with pytest.raises(InputError, match="target_prompt_logprobs holds token 264 at position 0"):
+        engine.submit_sample(ask(prompt_targets=targets))
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"temperature": 0.7, "top_k": 2}, {"top_p": 0.5}])
+def test_candidates_of_sampled_tokens_are_of_the_distribution_sampled_from(
+    engine: TorchEngine, ask: Ask, options: dict[str, float]
+) -> None:
+    """Would catch candidates of a neighbor, of another temperature, or of what top-k and top-p left."""
+    others = [ask("a", seed=4, num_samples=2), ask("b", seed=5, topk_sample_logprobs=3)]
+    asked = ask(seed=3, num_samples=2, topk_sample_logprobs=VOCAB_SIZE, **options)
+    outputs = _sample(engine, *others, asked)
+    assert outputs["a"].sequences[0].topk_tokens_TK is None
+    for sequence in outputs["r"].sequences:
+        assert sequence.topk_tokens_TK is not None
+        assert sequence.topk_logprobs_TK is not None
+        assert sequence.topk_tokens_TK.shape == sequence.topk_logprobs_TK.shape == (12, VOCAB_SIZE)
+        np.testing.assert_allclose(np.exp(sequence.topk_logprobs_TK).sum(1), 1.0, atol=1e-5)
+        assert (np.diff(sequence.topk_logprobs_TK, axis=1) <= 0).all()
+        for t, token in enumerate(sequence.tokens_T):
+            place = sequence.topk_tokens_TK[t].tolist().index(token)
+            assert sequence.topk_logprobs_TK[t, place] == pytest.approx(float(sequence.logprobs_T[t]), abs=1e-6)
+    (few,) = outputs["b"].sequences
+    assert few.topk_tokens_TK is not None
+    assert few.topk_tokens_TK.shape == (12, 3)
+
+
+def test_more_candidates_than_memory_should_hold_are_refused(engine: TorchEngine, ask: Ask) -> None:
+    with pytest.raises(InputError, match="candidates; at most 16777216 are kept"):
+        engine.submit_sample(ask(topk_sample_logprobs=VOCAB_SIZE, num_samples=1024, max_tokens=200))

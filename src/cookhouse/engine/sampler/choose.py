@@ -89,6 +89,18 @@ def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], lis
     return tokens, logprobs
 
 
+def rank(
+    logits_BV: Tensor, choices: Sequence[Choice], counts: Sequence[int]
+) -> list[tuple[NDArray[np.int32], NDArray[np.float32]]]:
+    """The likeliest tokens of each row, as many as `counts` says, and their log-probabilities as `choose` has them."""
+    scale_B1 = upload(np.array([choice.scale for choice in choices], np.float32), logits_BV.device).unsqueeze(1)
+    scaled_BV = logits_BV * scale_B1
+    top = torch.topk(scaled_BV, max(counts))
+    logprobs_BP = (top.values.double() - log_sum_exp(scaled_BV).unsqueeze(1)).float().cpu().numpy()
+    tokens_BP = top.indices.int().cpu().numpy()
+    return [(tokens_BP[row, :count], logprobs_BP[row, :count]) for row, count in enumerate(counts)]
+
+
 def _choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float]]:
     vocab_size = logits_BV.shape[1]
     kinds: tuple[list[int], list[int], list[int]] = ([], [], [])

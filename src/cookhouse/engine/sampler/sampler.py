@@ -21,7 +21,7 @@ from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.capture import Capture, CudaCapture
-from cookhouse.engine.sampler.choose import Choice, choose, sequence_seed, uniforms
+from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, uniforms
 from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
@@ -39,6 +39,8 @@ _BUDGET_TOKENS = {"cpu": 2048, "cuda": 8192}
 _MAX_SAMPLES = 1024
 _MAX_STOPS = 1024
 """Each string is looked for after every token, while all other requests wait."""
+_MAX_RANKED = 2**24
+"""Candidates of all sampled tokens of a request: 128 MiB, and as much again when they are sent."""
 _MIN_TEMPERATURE = 1e-6
 """Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
 
@@ -223,6 +225,15 @@ class Sampler:
             sequence.tokens.append(token)
             sequence.logprobs.append(logprob)
             sequence.is_stopped = token in sequence.stop_tokens or self._ends_in_stop_string(sequence)
+        asking = [row for row, s in enumerate(sequences) if s.request.topk_sample_logprobs]
+        if asking:
+            ranked = rank(
+                logits_BV[upload(np.array(asking), logits_BV.device)],
+                [choices[row] for row in asking],
+                [sequences[row].request.topk_sample_logprobs for row in asking],
+            )
+            for row, candidates in zip(asking, ranked, strict=True):
+                sequences[row].ranked.append(candidates)
 
     def _fail(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
         """Drop the requests of sequences whose logits were not finite; the error of each."""
@@ -262,6 +273,8 @@ class Sampler:
                 tokens_T=np.array(sequence.tokens[sequence.num_prompt :], np.int32),
                 logprobs_T=np.array(sequence.logprobs, np.float32),
                 is_stopped=sequence.is_stopped,
+                topk_tokens_TK=np.stack([tokens for tokens, _ in sequence.ranked]) if sequence.ranked else None,
+                topk_logprobs_TK=np.stack([logprobs for _, logprobs in sequence.ranked]) if sequence.ranked else None,
             )
             if len(state.finished) == state.request.num_samples:
                 del self._requests[state.request.request_id]
@@ -284,6 +297,7 @@ def _output(state: _Request) -> SampleOutput:
         prompt_logprobs_T=state.scores.logprobs_T,
         topk_prompt_tokens_TK=state.scores.topk_tokens_TK,
         topk_prompt_logprobs_TK=state.scores.topk_logprobs_TK,
+        target_logprobs_M=state.scores.target_logprobs_M,
     )
 
 
@@ -304,6 +318,7 @@ def _check(request: SampleRequest, vocab_size: int, context: int) -> None:
         "top_k": (request.top_k, -1, 2**31),
         "top_p": (request.top_p, 0.0, 1.0),
         "topk_prompt_logprobs": (request.topk_prompt_logprobs, 0, min(vocab_size, 1024)),
+        "topk_sample_logprobs": (request.topk_sample_logprobs, 0, min(vocab_size, 1024)),
     }
     for name, (value, low, high) in ranges.items():
         if not low <= value <= high:
@@ -313,6 +328,15 @@ def _check(request: SampleRequest, vocab_size: int, context: int) -> None:
         raise InputError(
             f"prompt length plus max_tokens exceeds the model's context window: {num_prompt} prompt tokens + "
             f"{max_tokens} max_tokens > {context}; ask for fewer, or shorten the prompt"
+        )
+    if request.prompt_targets is not None:
+        check_tokens("target_prompt_logprobs", request.prompt_targets.tokens_M, vocab_size)
+    most_tokens = context - num_prompt if request.max_tokens is None else max_tokens
+    num_ranked = request.topk_sample_logprobs * request.num_samples * most_tokens
+    if num_ranked > _MAX_RANKED:
+        raise InputError(
+            f"topk_sample_logprobs {request.topk_sample_logprobs} of {request.num_samples} samples of up to "
+            f"{most_tokens} tokens are {num_ranked} candidates; at most {_MAX_RANKED} are kept, so ask for less of each"
         )
     if 0 < request.temperature < _MIN_TEMPERATURE:
         raise InputError(f"temperature is {request.temperature}; use 0 (greedy), or at least {_MIN_TEMPERATURE:g}")

@@ -1,6 +1,7 @@
-"""What a request asked about its prompt: log-probabilities (nats) of its tokens, and the candidates ranked first.
+"""What a request asked about its prompt: log-probabilities (nats) of its tokens, or of others in their place, and the
+candidates ranked first.
 
-Legend: T prompt positions, K ranked candidates, N packed positions of a pass, H hidden.
+Legend: T prompt positions, K ranked candidates, M targets, N packed positions of a pass, H hidden.
 """
 
 import numpy as np
@@ -29,13 +30,13 @@ class PromptScores:
         if k:
             self.topk_tokens_TK = np.zeros((num_prompt, k), np.int32)
             self.topk_logprobs_TK = np.full((num_prompt, k), _EMPTY_CELL, np.float32)
+        self._targets = request.prompt_targets
+        self.target_logprobs_M: NDArray[np.float32] | None = None
+        if self._targets is not None:
+            self.target_logprobs_M = np.zeros(len(self._targets.tokens_M), np.float32)
+        self.is_asked = request.scores_prompt
         # Position t predicts token t + 1, so that the first token is never scored.
         self._num_scored = 1
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether anything is to be scored."""
-        return self.logprobs_T is not None or self.topk_tokens_TK is not None
 
     def add(self, head: Head, piece: Piece, first_row: int, reading: Reading) -> None:
         """Score the prompt tokens that a piece's positions predict, where they were asked for."""
@@ -56,3 +57,9 @@ class PromptScores:
             ranked, tokens = head.topk_logprobs(hidden_NH, rows, self.topk_tokens_TK.shape[1], segments)
             self.topk_tokens_TK[start:stop] = tokens.cpu().numpy()
             self.topk_logprobs_TK[start:stop] = ranked.cpu().numpy()
+        if self._targets is not None and self.target_logprobs_M is not None:
+            first, end = np.searchsorted(self._targets.positions_M, [start, stop])
+            if first < end:
+                tokens = torch.tensor(self._targets.tokens_M[first:end], device=hidden_NH.device)
+                targets = Targets(torch.tensor(self._targets.positions_M[first:end] + offset), tokens)
+                self.target_logprobs_M[first:end] = head.logprobs(hidden_NH, targets, segments).cpu().numpy()

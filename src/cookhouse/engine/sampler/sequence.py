@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cookhouse.engine.contract import SampleRequest
 
 
@@ -25,6 +28,8 @@ class Sequence:
     """Positions whose keys and values are in the cache."""
     blocks: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    ranked: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = field(default_factory=list)
+    """Candidates (K,) for each sampled token and their log-probabilities (K,), most likely first, if asked for."""
     num_reused: int = 0
     """Prompt positions that the cache held when the prompt was last admitted."""
     num_forks: int = 0
@@ -39,8 +44,7 @@ class Sequence:
     @property
     def can_skip_prompt(self) -> bool:
         """Whether its prompt need not be computed: nothing was asked about it, or that has been answered."""
-        is_asked = self.request.prompt_logprobs or self.request.topk_prompt_logprobs > 0
-        return not is_asked or self.index > 0 or len(self.tokens) > self.num_prompt
+        return not self.request.scores_prompt or self.index > 0 or len(self.tokens) > self.num_prompt
 
     @property
     def is_finished(self) -> bool:

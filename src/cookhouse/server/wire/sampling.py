@@ -11,6 +11,7 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import SampleOutput, SampleRequest
 from cookhouse.errors import InputError
+from cookhouse.server.wire.targets import TargetLayout, decode_targets, encode_targets
 
 _NO_CANDIDATE_LOGPROB = -99999.0
 _INT32_END = 2**31
@@ -21,6 +22,7 @@ class SampleShape:
     """What of a result goes to the client, beyond what the engine was asked for."""
 
     prompt_logprobs_last_n: int | None = None
+    targets: TargetLayout | None = None
 
 
 def decode_sample(
@@ -44,14 +46,18 @@ def decode_sample(
         raise InputError(f"top_p is {params.top_p}; it must be above 0 and at most 1")
     if params.seed is not None and not 0 <= params.seed < 2**64:
         raise InputError(f"seed is {params.seed}; it must be an unsigned 64-bit number")
-    if request.topk_prompt_logprobs < 0:
-        raise InputError(f"topk_prompt_logprobs is {request.topk_prompt_logprobs}; it must be at least 0")
+    for name in ("topk_prompt_logprobs", "topk_sample_logprobs"):
+        if getattr(request, name) < 0:
+            raise InputError(f"{name} is {getattr(request, name)}; it must be at least 0")
     last_n = request.prompt_logprobs_last_n
     if last_n is not None and not (request.prompt_logprobs and 1 <= last_n < len(prompt_T)):
         raise InputError(
             f"prompt_logprobs_last_n is {last_n}; it needs prompt_logprobs and must be from 1 to {len(prompt_T) - 1}, "
             "one less than the prompt's length"
         )
+    targets, layout = None, None
+    if request.target_prompt_logprobs is not None:
+        targets, layout = decode_targets(request.target_prompt_logprobs, len(prompt_T))
     decoded = SampleRequest(
         request_id=request_id,
         base_model=base_model,
@@ -67,20 +73,23 @@ def decode_sample(
         stop=_decode_stop(params.stop),
         prompt_logprobs=bool(request.prompt_logprobs),
         topk_prompt_logprobs=request.topk_prompt_logprobs,
+        topk_sample_logprobs=request.topk_sample_logprobs,
+        prompt_targets=targets,
     )
-    return decoded, SampleShape(prompt_logprobs_last_n=last_n)
+    return decoded, SampleShape(prompt_logprobs_last_n=last_n, targets=layout)
 
 
 def _refuse_unsupported(request: types.SampleRequest) -> None:
-    unsupported = {
-        "topk_sample_logprobs": request.topk_sample_logprobs,
-        "target_prompt_logprobs": request.target_prompt_logprobs is not None,
-        "prompt_alt_tokens_k": request.prompt_alt_tokens_k,
-        "record_stability_info": request.record_stability_info,
-    }
-    for name, value in unsupported.items():
-        if value:
-            raise InputError(f"{name} is not supported by this server; leave it out")
+    if request.record_stability_info:
+        raise InputError(
+            "record_stability_info is for the loss 'stable_reinforce', which this server does not have: its objective "
+            "is not published. Train with another loss (loss_fn=importance_sampling, ppo, cispo, dro or gspo), and "
+            "leave record_stability_info out"
+        )
+    if request.prompt_alt_tokens_k:
+        raise InputError(
+            "prompt_alt_tokens_k is not supported by this server; leave it out, and sample from prefixes of the prompt"
+        )
 
 
 def _decode_prompt(prompt: types.ModelInput) -> NDArray[np.int64]:
@@ -110,6 +119,7 @@ def encode_sample(output: SampleOutput, shape: SampleShape) -> bytes:
             stop_reason=pb.STOP_REASON_STOP if sequence.is_stopped else pb.STOP_REASON_LENGTH,
             tokens=sequence.tokens_T.astype("<i4", copy=False).tobytes(),
             logprobs=sequence.logprobs_T.astype("<f4", copy=False).tobytes(),
+            topk_sampled_logprobs=_topk(sequence.topk_tokens_TK, sequence.topk_logprobs_TK),
         )
     num_hidden = 0
     if output.prompt_logprobs_T is not None:
@@ -123,7 +133,19 @@ def encode_sample(output: SampleOutput, shape: SampleShape) -> bytes:
         logprobs_TK = output.topk_prompt_logprobs_TK.astype("<f4")
         tokens_TK[:num_hidden] = 0
         logprobs_TK[:num_hidden] = _NO_CANDIDATE_LOGPROB
-        message.topk_prompt_logprobs.token_ids = tokens_TK.tobytes()
-        message.topk_prompt_logprobs.logprobs = logprobs_TK.tobytes()
-        message.topk_prompt_logprobs.length, message.topk_prompt_logprobs.k = tokens_TK.shape
+        message.topk_prompt_logprobs.CopyFrom(_topk(tokens_TK, logprobs_TK))
+    if output.target_logprobs_M is not None and shape.targets is not None:
+        message.target_prompt_logprobs.CopyFrom(encode_targets(output.target_logprobs_M, shape.targets))
     return message.SerializeToString()
+
+
+def _topk(tokens_TK: NDArray[np.int32] | None, logprobs_TK: NDArray[np.float32] | None) -> pb.TopkLogprobs | None:
+    if tokens_TK is None or logprobs_TK is None:
+        return None
+    length, k = tokens_TK.shape
+    return pb.TopkLogprobs(
+        token_ids=tokens_TK.astype("<i4", copy=False).tobytes(),
+        logprobs=logprobs_TK.astype("<f4", copy=False).tobytes(),
+        length=length,
+        k=k,
+    )
