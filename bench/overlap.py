@@ -81,7 +81,7 @@ async def measure_embedded(folder: Path, device: str, num_steps: int, num_rounds
 
     rounds = []
     command = (*SERVER_COMMAND, "--device", device)
-    async with local_server(folder / "service", base_model="cookhouse/tiny", command=command) as server:
+    async with local_server(folder / "service", base_models=["cookhouse/tiny"], command=command) as server:
         connect = connect_to(server.url, server.api_key)
         await seconds_per_step(folder, connect, time.perf_counter, {"max_steps": 1})
         for _ in range(num_rounds):

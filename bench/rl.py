@@ -234,7 +234,7 @@ async def _train(case: Case, precision: str) -> Measurement:
         }
         config = recipe.resolve(ReinforcementConfig(**settings))
         command = (*SERVER_COMMAND, "--device", case.device, "--precision", precision)
-        async with local_server(Path(folder) / "service", base_model=case.model, command=command) as server:
+        async with local_server(Path(folder) / "service", base_models=[case.model], command=command) as server:
 
             async def connect() -> Service:
                 return WithoutUnembed(base_url=server.url, api_key=server.api_key)

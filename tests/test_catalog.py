@@ -14,7 +14,9 @@ from cookhouse.errors import InputError
     ("model", "family", "renderer"),
     [
         ("cookhouse/tiny", "qwen3", "qwen3_instruct"),
+        ("cookhouse/tiny:peft:2048", "qwen3", "qwen3_instruct"),
         ("Qwen/Qwen3-8B", "qwen3", "qwen3"),
+        ("Qwen/Qwen3-8B:peft:131072", "qwen3", "qwen3"),
         ("Qwen/Qwen3-0.6B", "qwen3", "qwen3"),
         ("Qwen/Qwen3-30B-A3B", "qwen3", "qwen3"),
         ("Qwen/Qwen3-8B-Base", "qwen3", "role_colon"),

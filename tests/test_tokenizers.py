@@ -14,6 +14,7 @@ from cookhouse.tokenizers import get_tokenizer
 
 def test_the_embedded_tokenizer_is_loaded_once() -> None:
     assert get_tokenizer("cookhouse/tiny") is get_tokenizer("cookhouse/tiny")
+    assert len(get_tokenizer("cookhouse/tiny:peft:2048")) == len(get_tokenizer("cookhouse/tiny"))
 
 
 def test_a_local_folder_works(shared: Path) -> None:

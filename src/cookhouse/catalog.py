@@ -13,6 +13,7 @@ from typing import Any
 
 from cookhouse.assets import TINY_MODEL, resolve_model
 from cookhouse.errors import InputError
+from cookhouse.model_names import plain_name
 
 _QWEN3_CHAT = ("qwen3", "qwen3_disable_thinking")
 _PLAIN = ("role_colon", "human_ai")
@@ -144,7 +145,7 @@ def hidden_size(model: str) -> int:
         if isinstance(size, int):
             return size
     else:
-        base = re.sub(r"-(Base|Instruct(-2507)?)$", "", model.rpartition("/")[2])
+        base = re.sub(r"-(Base|Instruct(-2507)?)$", "", folder.name)
         for pattern, size in _HIDDEN_SIZES.items():
             if re.fullmatch(pattern, base):
                 return size
@@ -152,7 +153,7 @@ def hidden_size(model: str) -> int:
 
 
 def _lookup(model: str) -> _Entry:
-    if model == TINY_MODEL:
+    if plain_name(model) == TINY_MODEL:
         return _Entry(pattern="", family="qwen3", renderers=_QWEN3_ALL)
     folder = Path(resolve_model(model))
     named = next((e for e in _ENTRIES if re.fullmatch(e.pattern, folder.name)), None)

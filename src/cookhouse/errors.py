@@ -22,9 +22,12 @@ class InputError(CookhouseError, ValueError):
 
 
 class UnknownNameError(InputError):
-    """A name is not in the set it was looked up in; the message lists near matches, or the whole set if it is short."""
+    """A name is not in the set it was looked up in; the message lists near matches, or the whole set if it is short.
 
-    def __init__(self, kind: str, name: str, allowed: Iterable[str]) -> None:
+    `way_out` says how the set comes to have others.
+    """
+
+    def __init__(self, kind: str, name: str, allowed: Iterable[str], *, way_out: str = "") -> None:
         names = sorted(allowed)
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         if near:
@@ -34,7 +37,7 @@ class UnknownNameError(InputError):
         else:
             shown = ", ".join(names[:12])
             hint = f"allowed: {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        super().__init__(f"unknown {kind} {name!r}; {hint}")
+        super().__init__(f"unknown {kind} {name!r}; {hint}" + (f"; {way_out}" if way_out else ""))
         self.name = name
         self.near = near
 

@@ -148,7 +148,7 @@ class EmbeddedService:
 async def local_server(
     state_dir: Path,
     *,
-    base_model: str,
+    base_models: Sequence[str],
     host: str = LOOPBACK,
     port: int = 0,
     api_keys: Sequence[str] = (),
@@ -156,6 +156,7 @@ async def local_server(
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
 
+    Each of `base_models` is an embedded name, a hub id or a folder, or NAME=FOLDER to offer one by that name.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
     from any HTTP proxy.
 
@@ -171,7 +172,9 @@ async def local_server(
         stderr = stack.enter_context(log_file.open("ab"))
         log = _Log(file=log_file, start=stderr.tell())
         stack.enter_context(_loopback_without_proxy(os.environ))
-        arguments = ("--host", host, "--port", str(port), "--state-dir", str(state_dir), "--base-model", base_model)
+        arguments = ["--host", host, "--port", str(port), "--state-dir", str(state_dir)]
+        for base_model in base_models:
+            arguments += ["--base-model", base_model]
         process = await asyncio.create_subprocess_exec(
             *command,
             *arguments,

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from cookhouse.cli import main
+from cookhouse.cli.main import app
 from cookhouse.cli.serve import default_state_dir, serve
 from cookhouse.errors import InputError
 
@@ -55,3 +57,22 @@ def test_when_a_client_is_taken_for_dead(
             main(["serve", option, "0.1"])
         assert caught.value.code == 2
         assert option in capsys.readouterr().err
+
+
+def test_every_model_named_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch the last -m taken for the only one."""
+    served: list[object] = []
+
+    async def start(_host: str, _port: int, models: list[str], names: str, *_rest: object) -> None:
+        served.extend((models, names))
+
+    monkeypatch.setattr("cookhouse.cli.serve._serve", start)
+    typer.main.get_command(app)(
+        ["serve", "--port", "0", "--state-dir", str(tmp_path), "-m", "a", "-m", "b=./c"], standalone_mode=False
+    )
+    assert served == [["a", "b=./c"], "a, b"]
+
+
+def test_a_model_that_nobody_could_ask_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give a hub id, a folder, or NAME=FOLDER"):
+        serve(model=["=./folder"], state_dir=tmp_path)

@@ -271,7 +271,8 @@ def test_top_k_sample_logprobs_hold_what_was_sampled(client: tinker.ServiceClien
         for token, logprob, candidates in zip(sequence.tokens, sequence.logprobs, sequence.topk_logprobs, strict=True):
             assert candidates is not None
             assert len(candidates) == 3
-            assert candidates[0] == (token, pytest.approx(logprob, abs=1e-6))
+            assert candidates[0][0] == token
+            assert candidates[0][1] == pytest.approx(logprob, abs=1e-6)
             assert [score for _, score in candidates] == sorted((score for _, score in candidates), reverse=True)
     assert sampler.sample(PROMPT, 1, greedy(2)).result().sequences[0].topk_logprobs is None
 

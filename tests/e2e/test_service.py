@@ -3,9 +3,13 @@
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
+import tinker
 from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, Reference, exported_by, losses
+
+from cookhouse.assets import resolve_model
 
 pytestmark = pytest.mark.slow
 
@@ -78,3 +82,23 @@ def test_ctrl_c_stops_the_server(
     assert server.returncode == 0
     assert "Traceback" not in output
     assert not terminal.servers()
+
+
+def test_two_models_one_under_a_published_name(tmp_path: Path) -> None:
+    """Would catch a server of the last -m alone, and an engine that looks for a folder by its published name."""
+    command = Cookhouse(tmp_path)
+    models = ("-m", "cookhouse/tiny", "-m", f"Qwen/Qwen3-8B={resolve_model('cookhouse/tiny')}")
+    try:
+        exports = exported_by(command.start("serve", "--port", "0", "--state-dir", "state", *models))
+        with tinker.ServiceClient(base_url=exports["TINKER_BASE_URL"], api_key=exports["TINKER_API_KEY"]) as client:
+            prompt = tinker.ModelInput.from_ints([3, 17, 4, 9])
+            samplers = [
+                client.create_lora_training_client(base_model=name, rank=4)
+                .result()
+                .save_weights_and_get_sampling_client()
+                for name in ("cookhouse/tiny", "Qwen/Qwen3-8B:peft:262144")
+            ]
+            one, other = (sampler.compute_logprobs(prompt).result() for sampler in samplers)
+            assert one == other
+    finally:
+        command.close()

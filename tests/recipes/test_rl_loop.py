@@ -78,7 +78,7 @@ async def test_losses_are_those_of_rl_basic(tmp_path: Path, problems: str) -> No
 
 async def test_losses_are_those_of_rl_basic_on_the_embedded_engine(tmp_path: Path) -> None:
     # Catches a difference that the fake service cannot see: in the order of requests, in stop sequences or in seeds.
-    async with local_server(tmp_path / "service", base_model="cookhouse/tiny") as server:
+    async with local_server(tmp_path / "service", base_models=["cookhouse/tiny"]) as server:
         flat, basic = await both(
             tmp_path, lambda: connect_to(server.url, server.api_key), batch_size=2, group_size=4, max_steps=2
         )

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,16 @@ async def _call(call: Callable[[], Any]) -> None:
 
 
 @contextlib.contextmanager
-def hosted(state_dir: Path, make_engine: Callable[[], Engine], settings: Settings | None = None) -> Iterator[Host]:
-    """Serve until the block ends."""
+def hosted(
+    state_dir: Path,
+    make_engine: Callable[[], Engine],
+    settings: Settings | None = None,
+    sources: Mapping[str, str] | None = None,
+) -> Iterator[Host]:
+    """Serve until the block ends; for `sources` see `BaseModels.fill`."""
     service = Service(api_keys=[KEY, OTHER_KEY], state_dir=state_dir, settings=settings or Settings())
     service.sequencer.start(make_engine)
-    service.base_models.fill(service.sequencer.ready.result(60))
+    service.base_models.fill(service.sequencer.ready.result(60), sources)
     listener: socket.socket = bind("127.0.0.1", 0)
     server = uvicorn.Server(
         uvicorn.Config(create_app(service), log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from cookhouse.errors import UnknownNameError
+from cookhouse.model_names import plain_name
 
 TINY_MODEL = "cookhouse/tiny"
 _MODEL_FOLDERS = {TINY_MODEL: "tiny"}
@@ -10,11 +11,12 @@ _ROOT = Path(__file__).parent
 
 
 def resolve_model(name: str) -> str:
-    """The folder of an embedded model, or `name` itself when it is a hub id or a folder.
+    """The folder of an embedded model, or `name` itself, less a context suffix, when it is a hub id or a folder.
 
     Raises:
         UnknownNameError: `name` starts with `cookhouse/` and no such model is embedded.
     """
+    name = plain_name(name)
     if name in _MODEL_FOLDERS:
         return str(_ROOT / _MODEL_FOLDERS[name])
     if name.startswith("cookhouse/"):

@@ -96,7 +96,7 @@ async def _execute(recipe: Recipe, config: Any, console: "Console") -> "RunResul
     from cookhouse.telemetry import TerminalSink
 
     address = configured_service(os.environ, config.base_url)
-    embedded = EmbeddedService(lambda: local_server(Path(config.log_path) / "service", base_model=config.model_name))
+    embedded = EmbeddedService(lambda: local_server(Path(config.log_path) / "service", base_models=[config.model_name]))
 
     async def connect() -> "Service":
         return await _connect(address, embedded, console)

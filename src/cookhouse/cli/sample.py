@@ -210,7 +210,7 @@ async def _open_service(target: _Target, stack: AsyncExitStack) -> ServiceAddres
             "name the run with --run, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
         )
     typer.echo("starting the embedded engine", err=True)
-    server = await stack.enter_async_context(local_server(state_dir, base_model=target.model_name or TINY_MODEL))
+    server = await stack.enter_async_context(local_server(state_dir, base_models=[target.model_name or TINY_MODEL]))
     return ServiceAddress(base_url=server.url, api_key=server.api_key)
 
 

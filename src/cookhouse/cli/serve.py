@@ -14,6 +14,7 @@ import typer
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
+from cookhouse.model_names import parse_served
 
 if TYPE_CHECKING:
     from cookhouse.local import EmbeddedService
@@ -23,8 +24,16 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     model: Annotated[
-        str, typer.Option("--model", "--base-model", "-m", help="Base model: cookhouse/tiny, a hub id or a folder.")
-    ] = TINY_MODEL,
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "--base-model",
+            "-m",
+            help="Base model: cookhouse/tiny, a hub id or a folder, or NAME=FOLDER to serve a folder under a name that "
+            "programs ask for. Repeatable.",
+            show_default=TINY_MODEL,
+        ),
+    ] = None,
     state_dir: Annotated[
         Path | None,
         typer.Option(help="Folder of checkpoints and database.", show_default="~/.local/state/cookhouse/serve"),
@@ -82,7 +91,14 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve models for training and sampling until Ctrl-C."""
+    """Serve models for training and sampling until Ctrl-C.
+
+    NAME is asked for with a context suffix as well (NAME:peft:262144): the context is always the model's whole one.
+    A sample ends at the model's own end tokens beside what a request names in `stop`; with an empty list it goes on to
+    max_tokens.
+    """
+    models = model or [TINY_MODEL]
+    names = ", ".join(parse_served(models))
     keys = _parse_keys(api_key)
     if not keys and not _is_loopback(host):
         raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
@@ -96,7 +112,7 @@ def serve(
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
-    asyncio.run(_serve(host, port, model, state_dir or default_state_dir(os.environ), keys, options))
+    asyncio.run(_serve(host, port, models, names, state_dir or default_state_dir(os.environ), keys, options))
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
@@ -109,17 +125,23 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 
 
 async def _serve(
-    host: str, port: int, model: str, state_dir: Path, keys: tuple[str, ...], options: Sequence[str]
+    host: str,
+    port: int,
+    models: Sequence[str],
+    names: str,
+    state_dir: Path,
+    keys: tuple[str, ...],
+    options: Sequence[str],
 ) -> None:
     from cookhouse.local import SERVER_COMMAND, EmbeddedService, local_server
 
-    typer.echo(f"starting the engine with {model}; its state and its log (server.log) are in {state_dir}")
+    typer.echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
     async with EmbeddedService(
         lambda: local_server(
-            state_dir, base_model=model, host=host, port=port, api_keys=keys, command=(*SERVER_COMMAND, *options)
+            state_dir, base_models=models, host=host, port=port, api_keys=keys, command=(*SERVER_COMMAND, *options)
         )
     ) as service:
-        serving = asyncio.ensure_future(service.guard(_announce(service, model, bool(keys))))
+        serving = asyncio.ensure_future(service.guard(_announce(service, names, bool(keys))))
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         with contextlib.suppress(asyncio.CancelledError):
@@ -127,11 +149,11 @@ async def _serve(
         typer.echo("stopping")
 
 
-async def _announce(service: "EmbeddedService", model: str, has_own_keys: bool) -> None:
+async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool) -> None:
     """Say where the server is once it answers, and wait for ever."""
     server = await service.start()
     key = "<a key that you gave>" if has_own_keys else server.api_key
-    typer.echo(f"serving {model} at {server.url}; Ctrl-C stops it. In another terminal:\n")
+    typer.echo(f"serving {names} at {server.url}; Ctrl-C stops it. In another terminal:\n")
     typer.echo(f"  export TINKER_BASE_URL={server.url}")
     typer.echo(f"  export TINKER_API_KEY={key}\n")
     await asyncio.Event().wait()

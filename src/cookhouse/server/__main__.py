@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, required=True, help="folder of checkpoints and database")
-    parser.add_argument("--base-model", action="append", help="name, hub id or folder; repeatable")
+    parser.add_argument("--base-model", action="append", help="name, hub id or folder, or NAME=FOLDER; repeatable")
     parser.add_argument(
         "--device",
         default=os.environ.get(DEVICE_VARIABLE) or None,

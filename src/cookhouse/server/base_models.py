@@ -1,29 +1,43 @@
 """The base models that a server offers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import UnknownNameError
+from cookhouse.model_names import plain_name
 
 
 class BaseModels:
-    """By name; filled once the engine has loaded them."""
+    """By the names that clients call them; what the engine calls one is in its info. Filled once they are loaded."""
 
     def __init__(self) -> None:
         self._infos: dict[str, BaseModelInfo] = {}
 
-    def fill(self, infos: Sequence[BaseModelInfo]) -> None:
-        self._infos = {info.name: info for info in infos}
+    def fill(self, infos: Sequence[BaseModelInfo], sources: Mapping[str, str] | None = None) -> None:
+        """`sources` has the engine's name by the name to offer it under; without, both are the same."""
+        by_source = {info.name: info for info in infos}
+        self._infos = by_source if sources is None else {name: by_source[one] for name, one in sources.items()}
 
     def __iter__(self) -> Iterator[BaseModelInfo]:
         return iter(self._infos.values())
 
+    @property
+    def names(self) -> Sequence[str]:
+        """What clients may ask for, context suffixes aside."""
+        return tuple(self._infos)
+
     def named(self, name: str) -> BaseModelInfo:
-        """A base model.
+        """A base model, by a client's name for it.
 
         Raises:
             UnknownNameError: the server does not offer it.
         """
-        if name not in self._infos:
-            raise UnknownNameError("base model", name, self._infos)
-        return self._infos[name]
+        info = self._infos.get(name) or self._infos.get(plain_name(name))
+        if info is None:
+            way_out = "a server offers what it was started with (cookhouse serve -m NAME, or -m NAME=FOLDER)"
+            raise UnknownNameError("base model", name, self._infos, way_out=way_out)
+        return info
+
+    def are_same(self, name: str, other: str) -> bool:
+        """Whether two names are of one model. Raises `UnknownNameError` for one that is not offered."""
+        return self.named(name) == self.named(other)

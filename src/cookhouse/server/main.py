@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
+from cookhouse.model_names import parse_served
 from cookhouse.server.auth import KeyRing
 from cookhouse.server.state_dir import lock_state_dir
 
@@ -47,7 +48,8 @@ def run_server(
 ) -> None:
     """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin; `on_ready` is given the URL.
 
-    `port` 0 takes a free one. Connections made before the engine is ready wait for it. Call it in the main thread.
+    `base_models` are as `parse_served` takes them. `port` 0 takes a free one. Connections made before the engine is
+    ready wait for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, the state folder, the device, the precision or a base model cannot be used.
@@ -56,6 +58,7 @@ def run_server(
     if watch_stdin:
         threading.Thread(target=_wait_for_eof, args=(stopped,), name="stdin", daemon=True).start()
     KeyRing(api_keys)
+    sources = parse_served(base_models)
     with bind(host, port) as listener, lock_state_dir(state_dir):
         # Imported here: what cannot be used is told at once, before torch is loaded.
         from cookhouse.server.service import Service
@@ -69,7 +72,7 @@ def run_server(
         try:
             make_torch_engine = partial(
                 _torch_engine,
-                base_models=base_models,
+                base_models=list(sources.values()),
                 device=device,
                 precision=precision,
                 max_base_bytes=max_base_bytes,
@@ -80,7 +83,7 @@ def run_server(
 
             _wait_for_either(service.sequencer.ready, stopped)
             if not stopped.done():
-                service.base_models.fill(service.sequencer.ready.result())
+                service.base_models.fill(service.sequencer.ready.result(), sources or None)
                 asyncio.run(_serve(service, listener, stopped, lambda: on_ready(_url(host, listener))))
         finally:
             service.shut_down()

@@ -59,7 +59,7 @@ class Sampling:
         base_model = request.base_model or (checkpoint.base_model if checkpoint is not None else None)
         if base_model is None:
             raise InputError("a sampler needs a model_path or a base_model")
-        if checkpoint is not None and base_model != checkpoint.base_model:
+        if checkpoint is not None and not self._base_models.are_same(base_model, checkpoint.base_model):
             raise InputError(f"{request.model_path} was trained on {checkpoint.base_model!r}, not on {base_model!r}")
         self._base_models.named(base_model)
         session = self._sessions.session(request.session_id, owner)
@@ -146,7 +146,7 @@ class Sampling:
             decoded, shape = decode_sample(
                 request,
                 request_id=future.request_id,
-                base_model=sampler.base_model,
+                base_model=self._base_models.named(sampler.base_model).name,
                 snapshot_id=None if snapshot is None else snapshot.snapshot_id,
                 owner=sampler.owner,
             )
@@ -171,10 +171,11 @@ class Sampling:
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
     def _load_snapshot(self, checkpoint: CheckpointRow) -> Snapshot:
+        base_model = self._base_models.named(checkpoint.base_model).name
         snapshot = Snapshot(
             snapshot_id=uuid.uuid4().hex,
             owner=checkpoint.owner,
-            base_model=checkpoint.base_model,
+            base_model=base_model,
             lora=checkpoint.lora_spec,
             checkpoint=self._checkpoints.folder_of(checkpoint),
         )
@@ -183,7 +184,7 @@ class Sampling:
             try:
                 self._snapshots.admit(engine)
                 with self._checkpoints.opened(checkpoint) as folder:
-                    engine.load_snapshot(snapshot.snapshot_id, checkpoint.base_model, checkpoint.lora_spec, folder)
+                    engine.load_snapshot(snapshot.snapshot_id, base_model, checkpoint.lora_spec, folder)
                 self._snapshots.add(engine, snapshot)
             except Exception as error:
                 snapshot.error = error  # each sample that wants these weights fails with it

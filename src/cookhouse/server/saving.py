@@ -19,6 +19,7 @@ from tinker import types
 
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.server.base_models import BaseModels
 from cookhouse.server.checkpoints import Checkpoints, NewCheckpoint
 from cookhouse.server.futures import Future, Futures, Result
 from cookhouse.server.intake import Intake
@@ -38,6 +39,7 @@ class Saving:
     def __init__(
         self,
         *,
+        base_models: BaseModels,
         checkpoints: Checkpoints,
         futures: Futures,
         intake: Intake,
@@ -47,6 +49,7 @@ class Saving:
         store: Store,
         writer: Executor,
     ) -> None:
+        self._base_models = base_models
         self._checkpoints = checkpoints
         self._futures = futures
         self._intake = intake
@@ -123,10 +126,11 @@ class Saving:
                 f"sampling_session_seq_id {sampler_seq_id} of this session is in use; give each sampler its own"
             )
             return self._intake.refuse(model, seq_id, error)
+        base_model = self._base_models.named(model.base_model).name
         snapshot = Snapshot(
             snapshot_id=uuid.uuid4().hex,
             owner=model.owner,
-            base_model=model.base_model,
+            base_model=base_model,
             lora=model.lora,
             model_id=model.model_id,
         )

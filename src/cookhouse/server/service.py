@@ -75,6 +75,7 @@ class Service:
             store=self.store,
         )
         self.saving = Saving(
+            base_models=self.base_models,
             checkpoints=self.checkpoints,
             futures=self.futures,
             intake=self.intake,

@@ -23,6 +23,7 @@ class Model:
     session_id: str
     owner: str
     base_model: str
+    """As its client calls it."""
     lora: LoraSpec
     creation: str = ""
     """Request id of the future that makes it."""
@@ -39,6 +40,7 @@ class Snapshot:
     snapshot_id: str
     owner: str
     base_model: str
+    """As the engine calls it."""
     lora: LoraSpec
     model_id: str | None = None
     """The model that published them, if it was not a checkpoint."""

@@ -56,27 +56,26 @@ class Training:
         """Queue the making of an adapter; a duplicate gets the model of the first one."""
         _check_optimizer(request.optimizer_config)
         info = self._base_models.named(request.base_model)
-        base_model = info.name
         lora = decode_lora(request.lora_config, seed=secrets.randbits(31), max_rank=info.max_lora_rank)
 
         def run(engine: Engine, model: Model) -> Mapping[str, str]:
-            engine.create_model(model.model_id, base_model, lora)
+            engine.create_model(model.model_id, info.name, lora)
             return {"type": "create_model"}
 
         return self._make(
-            owner, (request.session_id, request.model_seq_id), base_model, lora, request.user_metadata, run
+            owner, (request.session_id, request.model_seq_id), request.base_model, lora, request.user_metadata, run
         )
 
     async def load_weights(self, owner: str, request: types.LoadWeightsRequest) -> tuple[str, str]:
         """Queue the loading of a checkpoint, into a new model or an existing one; returns request id and model id."""
         _check_optimizer(request.optimizer_config)
         checkpoint = await asyncio.to_thread(self._checkpoints.resolve_loadable, request.path, owner)
-        if request.base_model not in (None, checkpoint.base_model):
+        base_model = checkpoint.base_model if request.base_model is None else request.base_model
+        if not self._base_models.are_same(base_model, checkpoint.base_model):
             raise InputError(
                 f"{request.path} was trained on {checkpoint.base_model!r} and cannot be loaded over "
                 f"{request.base_model!r}; leave base_model out"
             )
-        base_model = self._base_models.named(checkpoint.base_model).name
         lora = checkpoint.lora_spec
 
         def run(engine: Engine, model: Model) -> Mapping[str, str]:
@@ -169,13 +168,15 @@ class Training:
         lora = checkpoint.lora_spec
         if with_optimizer and not checkpoint.has_optimizer:
             raise InputError(f"{checkpoint.path} has weights only; load it without the optimizer")
-        if model.base_model != checkpoint.base_model or replace(model.lora, seed=lora.seed) != lora:
+        is_same_base = self._base_models.are_same(model.base_model, checkpoint.base_model)
+        if not is_same_base or replace(model.lora, seed=lora.seed) != lora:
             raise InputError(
                 f"{checkpoint.path} has {lora} over {checkpoint.base_model!r}, the model has {model.lora} over "
                 f"{model.base_model!r}; make a new training client from the checkpoint"
             )
+        base_model = self._base_models.named(checkpoint.base_model).name
         with self._checkpoints.opened(checkpoint) as folder:
-            engine.load_state(model.model_id, checkpoint.base_model, lora, folder, with_optimizer=with_optimizer)
+            engine.load_state(model.model_id, base_model, lora, folder, with_optimizer=with_optimizer)
 
 
 def _decode(body: bytes, max_bytes: int) -> tuple[TrainingHead, ForwardBackward | InputError]:

@@ -41,12 +41,12 @@ async def client_dynamic_config(_owner: Owner) -> JSONResponse:
 async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
     supported = [
         {
-            "model_name": info.name,
-            "max_context_length": info.max_context_tokens,
+            "model_name": name,
+            "max_context_length": service.base_models.named(name).max_context_tokens,
             "trainable": True,
             "sampleable": True,
         }
-        for info in service.base_models
+        for name in service.base_models.names
     ]
     return JSONResponse({"supported_models": supported})
 

@@ -30,10 +30,10 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
         {
             "type": "get_info",
             "model_id": model.model_id,
-            "model_name": info.name,
+            "model_name": model.base_model,
             "model_data": {
                 "arch": info.architecture,
-                "model_name": info.name,
+                "model_name": model.base_model,
                 "tokenizer_id": info.tokenizer_id,
             },
             "is_lora": model.lora.rank > 0,

@@ -115,12 +115,13 @@ def encode_sample(output: SampleOutput, shape: SampleShape) -> bytes:
     """A `SampleResponse` message; logprobs are always there, since callers rely on them."""
     message = pb.SampleResponse(prompt_cache_hit_tokens=output.num_reused_tokens)
     for sequence in output.sequences:
-        message.sequences.add(
+        one = message.sequences.add(
             stop_reason=pb.STOP_REASON_STOP if sequence.is_stopped else pb.STOP_REASON_LENGTH,
             tokens=sequence.tokens_T.astype("<i4", copy=False).tobytes(),
             logprobs=sequence.logprobs_T.astype("<f4", copy=False).tobytes(),
-            topk_sampled_logprobs=_topk(sequence.topk_tokens_TK, sequence.topk_logprobs_TK),
         )
+        if sequence.topk_tokens_TK is not None and sequence.topk_logprobs_TK is not None:
+            one.topk_sampled_logprobs.CopyFrom(_topk(sequence.topk_tokens_TK, sequence.topk_logprobs_TK))
     num_hidden = 0
     if output.prompt_logprobs_T is not None:
         logprobs_T = output.prompt_logprobs_T.astype("<f4")
@@ -139,9 +140,7 @@ def encode_sample(output: SampleOutput, shape: SampleShape) -> bytes:
     return message.SerializeToString()
 
 
-def _topk(tokens_TK: NDArray[np.int32] | None, logprobs_TK: NDArray[np.float32] | None) -> pb.TopkLogprobs | None:
-    if tokens_TK is None or logprobs_TK is None:
-        return None
+def _topk(tokens_TK: NDArray[np.int32], logprobs_TK: NDArray[np.float32]) -> pb.TopkLogprobs:
     length, k = tokens_TK.shape
     return pb.TopkLogprobs(
         token_ids=tokens_TK.astype("<i4", copy=False).tobytes(),
