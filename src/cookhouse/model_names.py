@@ -12,7 +12,7 @@ from pathlib import Path
 from cookhouse.errors import InputError
 
 _SUFFIX = re.compile(r":peft:\d+")
-_PUBLISHED = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.:-]+)?")
+_PUBLISHED = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(:[\w.:-]+)?")
 
 
 def plain_name(name: str) -> str:

@@ -44,7 +44,7 @@ def test_a_program_with_a_published_name_runs(renamed: Host, service: tinker.Ser
     trainer = service.create_lora_training_client(base_model=name, rank=4, seed=1).result()
     assert trainer.get_info().model_data.model_name == name
     losses = train(trainer, 2)
-    sampler = trainer.save_weights_and_get_sampling_client()
+    sampler = trainer.save_weights_and_get_sampling_client().result()
     sampled = sampler.sample(PROMPT, 1, PARAMS).result().sequences[0].tokens
     kept, state = trainer.save_weights_for_sampler("w").result().path, trainer.save_state("s").result().path
     rest = tinker.RestClient(base_url=renamed.url, api_key=KEY)
@@ -69,8 +69,6 @@ def test_models_are_told_apart(tmp_path: Path) -> None:
         hosted(tmp_path, lambda: FakeEngine(["one", "two"])) as host,
         tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
     ):
-        supported = client.get_server_capabilities().supported_models
-        assert [model.model_name for model in supported] == ["one", "two"]
         trainer = client.create_lora_training_client(base_model="two:peft:64", rank=4).result()
         path = trainer.save_weights_for_sampler("w").result().path
         with pytest.raises(tinker.BadRequestError, match="was trained on 'two:peft:64', not on 'one'"):

@@ -96,6 +96,7 @@ def test_two_models_one_under_a_published_name(tmp_path: Path) -> None:
                 client.create_lora_training_client(base_model=name, rank=4)
                 .result()
                 .save_weights_and_get_sampling_client()
+                .result()
                 for name in ("cookhouse/tiny", "Qwen/Qwen3-8B:peft:262144")
             ]
             one, other = (sampler.compute_logprobs(prompt).result() for sampler in samplers)
