@@ -84,10 +84,10 @@ class Checkpoints:
         return self._folder / checkpoint_id
 
     def resolve(self, path: str, owner: str) -> CheckpointRow:
-        """The checkpoint at a `tinker://run/kind/name` path.
+        """The checkpoint at a `tinker://run/kind/name` path, to be read.
 
         Raises:
-            NotFoundError: there is none, it has expired, or it belongs to another tenant.
+            NotFoundError: there is none, it has expired, or it belongs to another tenant, who has not published it.
         """
         parts = path.removeprefix("tinker://").split("/")
         row = None
@@ -98,6 +98,17 @@ class Checkpoints:
             raise NotFoundError(
                 f"no checkpoint at {path!r}; list what there is with RestClient.list_user_checkpoints()"
             )
+        return row
+
+    def resolve_own(self, path: str, owner: str) -> CheckpointRow:
+        """The checkpoint at a path, to be changed.
+
+        Raises:
+            NotFoundError: as `resolve`, and for one that another tenant has published.
+        """
+        row = self.resolve(path, owner)
+        if row.owner != owner:
+            raise NotFoundError(f"{path} belongs to somebody else, who has published it; copy it to have your own")
         return row
 
     def resolve_loadable(self, path: str, owner: str) -> CheckpointRow:
@@ -198,6 +209,33 @@ class Checkpoints:
                 self._discard(replaced)
         return row
 
+    def copy(self, row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None) -> CheckpointRow:
+        """A checkpoint of a run of its own with the same files, which it shares on disk where the file system can.
+
+        Raises:
+            InputError: the time to live cannot be used, or the source has been deleted.
+            StorageError: the disk is full, or failed otherwise.
+        """
+        new = NewCheckpoint(
+            model_id=model_id,
+            kind=row.kind,
+            name=row.name,
+            owner=owner,
+            base_model=row.base_model,
+            lora=row.lora_spec,
+            has_optimizer=row.has_optimizer,
+            ttl_seconds=ttl_seconds,
+            overwrite=False,
+            user_metadata=row.user_metadata,
+        )
+        try:
+            with self.opened(row) as source:
+                return self.write(new, lambda folder: _link_files(source, folder))
+        except StorageError:
+            raise
+        except ServiceError as error:
+            raise StorageError(str(error)) from error  # damage does not go away by asking again
+
     def delete(self, row: CheckpointRow) -> None:
         """Delete a checkpoint, on a full disk too. Once its folder has another name it is gone, also after a crash.
 
@@ -261,3 +299,13 @@ class Checkpoints:
             self._folder,
             self._folder.parent,
         )
+
+
+def _link_files(source: Path, folder: Path) -> None:
+    """Files of checkpoints never change, so that a second name for each is a copy."""
+    folder.mkdir()
+    for file in source.iterdir():
+        try:
+            (folder / file.name).hardlink_to(file)
+        except OSError:
+            shutil.copyfile(file, folder / file.name)

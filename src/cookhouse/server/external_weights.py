@@ -1,12 +1,5 @@
-"""Downloads of external weights: links that need no key, cannot be guessed, and end.
+"""Downloads of external weights: a link is a signed name of one file of one checkpoint."""
 
-A link is a signed name of one file of one checkpoint. The secret lives as long as the process: after a restart a client
-asks for new links, as it does when they end.
-"""
-
-import hashlib
-import hmac
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +8,9 @@ from urllib.parse import quote
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints import Checkpoints
-from cookhouse.server.refusals import GoneError, NotFoundError
+from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.signing import LINK_SECONDS, Signer
 from cookhouse.server.store import CheckpointRow
-
-_LINK_SECONDS = 3600
-_WAY_OUT = "ask for a new one with RestClient.get_external_weights_urls()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +26,7 @@ class ExternalWeights:
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
-        self._secret = secrets.token_bytes(32)
+        self._signer = Signer("ask for a new one with RestClient.get_external_weights_urls()")
 
     def links(self, row: CheckpointRow) -> Links:
         """Links to every file of a checkpoint, for an hour at most and never longer than it lives.
@@ -45,12 +36,12 @@ class ExternalWeights:
         """
         if row.kind != "external_weights":
             raise InputError(f"{row.path} holds no external weights; save some with save_weights_external()")
-        expires_at = int(min(time.time() + _LINK_SECONDS, row.expires_at or float("inf")))
+        expires_at = int(min(time.time() + LINK_SECONDS, row.expires_at or float("inf")))
         names = sorted(path.name for path in self._checkpoints.folder_of(row).iterdir())
         return Links(
             routes={
                 name: f"external_weights/{row.checkpoint_id}/{expires_at}/"
-                f"{self._sign(row.checkpoint_id, expires_at, name)}/{quote(name)}"
+                f"{self._signer.sign(expires_at, row.checkpoint_id, name)}/{quote(name)}"
                 for name in names
             },
             expires_at=expires_at,
@@ -64,15 +55,8 @@ class ExternalWeights:
             GoneError: the link has ended.
         """
         # Nothing of an unsigned link is used: what is signed are names that this server gave.
-        if not hmac.compare_digest(self._sign(checkpoint_id, expires_at, name).encode(), signature.encode()):
-            raise NotFoundError(f"there is no such download; {_WAY_OUT}")
-        if expires_at <= time.time():
-            raise GoneError(f"the link has expired; {_WAY_OUT}")
+        self._signer.check(signature, expires_at, checkpoint_id, name)
         file = self._checkpoints.folder_with_id(checkpoint_id) / name
         if not file.exists():
             raise NotFoundError("the checkpoint has been deleted")
         return file
-
-    def _sign(self, checkpoint_id: str, expires_at: int, name: str) -> str:
-        message = f"{checkpoint_id}/{expires_at}/{name}".encode()
-        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()

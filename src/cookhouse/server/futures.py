@@ -32,10 +32,12 @@ class Result:
     is_failure: bool = False
     status: int = 200
     """Of the answer; 410 has the SDK sample again."""
+    kind: str = ""
+    """Of the request, where the result knows it."""
 
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> "Result":
-        return cls(body=json.dumps(content, allow_nan=False).encode())
+        return cls(body=json.dumps(content, allow_nan=False).encode(), kind=str(content.get("type", "")))
 
     @classmethod
     def of_error(cls, error: BaseException) -> "Result":
@@ -55,6 +57,7 @@ class Future:
     finish_index: int | None = None
     """Place in the order in which futures finished, from 1."""
     fetched_at: float | None = None
+    begun_at: float = field(default_factory=time.time)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     on_done: Callable[[], None] | None = None
 
@@ -70,7 +73,15 @@ class Futures:
     are kept up to `max_unfetched_sample_bytes`: the SDK samples again when told that one is gone.
     """
 
-    def __init__(self, *, result_seconds: float, max_unfetched_sample_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        result_seconds: float,
+        max_unfetched_sample_bytes: int,
+        on_finish: Callable[[Future], None] = lambda _future: None,
+    ) -> None:
+        """`on_finish` is told of each future that has its result."""
+        self._on_finish = on_finish
         self._result_seconds = result_seconds
         self._max_unfetched_sample_bytes = max_unfetched_sample_bytes
         self._futures: dict[str, Future] = {}
@@ -150,6 +161,7 @@ class Futures:
         future.done.set()
         if future.on_done is not None:
             future.on_done()
+        self._on_finish(future)
         if future.is_sample and future.request_id in self._futures:
             self._unfetched_samples[future.request_id] = len(result.body)
             self._unfetched_sample_bytes += len(result.body)

@@ -263,7 +263,7 @@ class Sequencer:
     def _finish_encoded(self, future: Future, encode: Callable[[], bytes]) -> None:
         """Hand over a result, or why it cannot be encoded: one that is too large must not fail its neighbors."""
         try:
-            result = Result(body=encode(), media_type=PROTOBUF)
+            result = Result(body=encode(), media_type=PROTOBUF, kind="forward_backward")
         except Exception as error:
             self._fail(future, error)
         else:

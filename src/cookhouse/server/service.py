@@ -15,6 +15,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.auth import KeyRing
 from cookhouse.server.base_models import BaseModels
 from cookhouse.server.checkpoints import Checkpoints
+from cookhouse.server.copying import Copying
 from cookhouse.server.external_weights import ExternalWeights
 from cookhouse.server.futures import Futures, Result
 from cookhouse.server.intake import Intake
@@ -26,6 +27,7 @@ from cookhouse.server.sessions import Model, Session, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.snapshots import Snapshots
 from cookhouse.server.store import SessionRow, Store
+from cookhouse.server.traces import Traces
 from cookhouse.server.training import Training
 
 _log = logging.getLogger(__name__)
@@ -50,10 +52,14 @@ class Service:
         self.store = Store(state_dir / "server.db")
         self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store)
         self.external_weights = ExternalWeights(self.checkpoints)
+        self.copying = Copying(self.checkpoints, self.store)
         self.sessions = Sessions()
         self.base_models = BaseModels()
+        self.traces = Traces()
         self.futures = Futures(
-            result_seconds=settings.result_seconds, max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes
+            result_seconds=settings.result_seconds,
+            max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes,
+            on_finish=self.traces.note,
         )
         self._snapshot_writer = _writer("snapshots")
         self.snapshots = Snapshots(
@@ -140,6 +146,7 @@ class Service:
         idempotency_key: str | None,
         display_name: str | None,
         user_metadata: Mapping[str, Any] | None,
+        project_id: str | None,
     ) -> Session:
         session, is_new = self.sessions.begin(owner, idempotency_key)
         if is_new:
@@ -149,19 +156,20 @@ class Service:
                 created_at=time.time(),
                 display_name=display_name,
                 user_metadata=dict(user_metadata or {}),
+                project_id=project_id,
             )
             self.store.add_session(row)
         return session
 
-    async def finish_session(self, session_id: str, owner: str) -> None:
+    async def finish_session(self, session_id: str, owner: str, *, reason: str | None, detail: str | None) -> None:
         """End a session at its client's word; one that has ended already is left as it is."""
         try:
             session = self.sessions.session(session_id, owner)
         except GoneError:
             return
-        await self._end(session)
+        await self._end(session, reason=reason, detail=detail)
 
-    async def _end(self, session: Session) -> None:
+    async def _end(self, session: Session, *, reason: str | None = None, detail: str | None = None) -> None:
         """Free a session's models and snapshots; what waits for them fails."""
         self.sessions.end(session)
         ended = InputError(f"session {session.session_id} has ended")
@@ -174,7 +182,7 @@ class Service:
             if sampler.snapshot is not None:
                 self.sequencer.errand(partial(self.snapshots.free, snapshot=sampler.snapshot))
         self.futures.start_clock(session.session_id)
-        self.store.finish_session(session.session_id, time.time())
+        self.store.finish_session(session.session_id, time.time(), reason=reason, detail=detail)
 
     def _drop_samples(self, session: Session, error: InputError) -> None:
         if waiting := self.futures.unfinished_samples(session.session_id):

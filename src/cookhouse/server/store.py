@@ -28,6 +28,11 @@ class SessionRow:
     finished_at: float | None = None
     display_name: str | None = None
     user_metadata: Mapping[str, Any] = field(default_factory=dict)
+    project_id: str | None = None
+    """A label: every tenant has its own sessions and no others, whatever it calls their projects."""
+    finish_reason: str | None = None
+    """What its client said; None if it did not say anything."""
+    finish_detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,8 @@ class CheckpointRow:
     user_metadata: Mapping[str, Any] = field(default_factory=dict)
     sha256: Mapping[str, str] | None = None
     """Of each file, by name; None for one saved before they were kept."""
+    is_public: bool = False
+    """Whether every tenant may read it."""
 
     @property
     def path(self) -> str:
@@ -90,6 +97,9 @@ _sessions = sa.Table(
     sa.Column("finished_at", sa.Float),
     sa.Column("display_name", sa.String),
     sa.Column("user_metadata", sa.JSON, nullable=False),
+    sa.Column("project_id", sa.String),
+    sa.Column("finish_reason", sa.String),
+    sa.Column("finish_detail", sa.String),
 )
 _runs = sa.Table(
     "runs",
@@ -129,6 +139,7 @@ _checkpoints = sa.Table(
     sa.Column("expires_at", sa.Float, index=True),
     sa.Column("user_metadata", sa.JSON, nullable=False),
     sa.Column("sha256", sa.JSON(none_as_null=True)),
+    sa.Column("is_public", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("model_id", "kind", "name"),
 )
 
@@ -165,11 +176,27 @@ class Store:
     def add_session(self, row: SessionRow) -> None:
         self._record(_sessions, row)
 
-    def finish_session(self, session_id: str, finished_at: float) -> None:
+    def finish_session(
+        self, session_id: str, finished_at: float, *, reason: str | None = None, detail: str | None = None
+    ) -> None:
         update = _sessions.update().where(_sessions.c.session_id == session_id, _sessions.c.finished_at.is_(None))
-        self._database.record(update.values(finished_at=finished_at))
+        self._database.record(update.values(finished_at=finished_at, finish_reason=reason, finish_detail=detail))
 
-    def sessions(self, owner: str, *, limit: int, offset: int) -> Sequence[SessionRow]:
+    def set_session_project(self, session_id: str, project_id: str) -> None:
+        update = _sessions.update().where(_sessions.c.session_id == session_id)
+        with self._database.writing() as connection:
+            connection.execute(update.values(project_id=project_id))
+
+    def session_storage(self, session_id: str, owner: str, *, now: float) -> tuple[int, int]:
+        """How many checkpoints the runs of a session have, and their bytes."""
+        counted = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_checkpoints.c.size_bytes), 0))
+        query = counted.select_from(_checkpoints.join(_runs, _runs.c.model_id == _checkpoints.c.model_id))
+        mine = (_runs.c.session_id == session_id) & (_checkpoints.c.owner == owner) & self._is_kept(now)
+        with self._database.reading() as connection:
+            count, num_bytes = connection.execute(query.where(mine)).one()
+        return count, num_bytes
+
+    def sessions(self, owner: str, *, limit: int | None, offset: int) -> Sequence[SessionRow]:
         """Newest first."""
         query = _sessions.select().where(_sessions.c.owner == owner).order_by(_sessions.c.created_at.desc())
         return self._select(SessionRow, query.limit(limit).offset(offset))
@@ -239,10 +266,12 @@ class Store:
         return None if replaced is None else str(replaced.checkpoint_id)
 
     def checkpoint(self, model_id: str, kind: str, name: str, owner: str, *, now: float) -> CheckpointRow | None:
+        """One that a tenant may read: its own, or a published one."""
         query = _checkpoints.select().where(
             _checkpoints.c.model_id == model_id, _checkpoints.c.kind == kind, _checkpoints.c.name == name
         )
-        return self._first(CheckpointRow, query.where(_checkpoints.c.owner == owner, self._is_kept(now)))
+        is_readable = (_checkpoints.c.owner == owner) | _checkpoints.c.is_public
+        return self._first(CheckpointRow, query.where(is_readable, self._is_kept(now)))
 
     def checkpoints(
         self, owner: str, *, now: float, model_id: str | None = None, limit: int | None = None, offset: int = 0
@@ -266,6 +295,11 @@ class Store:
         update = _checkpoints.update().where(_checkpoints.c.checkpoint_id == checkpoint_id)
         with self._database.writing() as connection:
             connection.execute(update.values(expires_at=expires_at))
+
+    def set_checkpoint_public(self, checkpoint_id: str, is_public: bool) -> None:
+        update = _checkpoints.update().where(_checkpoints.c.checkpoint_id == checkpoint_id)
+        with self._database.writing() as connection:
+            connection.execute(update.values(is_public=is_public))
 
     def delete_checkpoint(self, checkpoint_id: str) -> None:
         """Forget a checkpoint, also if its row cannot be deleted now; again does nothing more.

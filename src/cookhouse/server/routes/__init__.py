@@ -1,13 +1,26 @@
 """HTTP routes: read a request, hand it to the service, write the answer. They hold no policy."""
 
-from cookhouse.server.routes import archive, external_weights, futures, sampling, sessions, training
+from cookhouse.server.routes import (
+    archive,
+    external_weights,
+    futures,
+    not_offered,
+    sampling,
+    session_archive,
+    sessions,
+    sharing,
+    training,
+)
 
 ROUTERS = (
     archive.router,
     external_weights.router,
     futures.router,
+    not_offered.router,
     sampling.router,
+    session_archive.router,
     sessions.router,
+    sharing.router,
     training.router,
 )
 

@@ -1,26 +1,22 @@
-"""What the store knows: sessions, training runs and checkpoints. Blocking, so it runs in threads."""
+"""What the store knows: training runs and checkpoints. Blocking, so it runs in threads."""
 
 import asyncio
-import json
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from cookhouse.server.checkpoints import check_ttl
 from cookhouse.server.refusals import NotFoundError
-from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
+from cookhouse.server.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
 from cookhouse.server.service import Service
+from cookhouse.server.session_search import OWNER
 from cookhouse.server.store import CheckpointRow, RunRow
 
 router = APIRouter()
 
-Limit = Annotated[int, Query(ge=1, le=1000)]
-Offset = Annotated[int, Query(ge=0, le=2**31)]
 _TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 
 
@@ -30,27 +26,6 @@ class TtlRequest(BaseModel):
 
 class WeightsInfoRequest(BaseModel):
     tinker_path: str
-
-
-@router.get("/sessions")
-def list_sessions(service: ServiceOf, owner: Owner, limit: Limit = 20, offset: Offset = 0) -> JSONResponse:
-    rows = service.store.sessions(owner, limit=limit, offset=offset)
-    return JSONResponse({"sessions": [row.session_id for row in rows]})
-
-
-@router.get("/sessions/{session_id}")
-def get_session(session_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
-    row = service.store.session(session_id, owner)
-    if row is None:
-        raise NotFoundError(f"unknown session {session_id!r}; list yours with RestClient.list_sessions()")
-    return JSONResponse(
-        {
-            "training_run_ids": [run.model_id for run in service.store.session_runs(session_id, owner)],
-            "sampler_ids": [sampler.sampler_id for sampler in service.store.session_samplers(session_id, owner)],
-            "user_metadata": _texts(row.user_metadata),
-            "display_name": row.display_name,
-        }
-    )
 
 
 @router.get("/training_runs")
@@ -75,7 +50,7 @@ def list_run_checkpoints(model_id: str, service: ServiceOf, owner: Owner) -> JSO
 
 @router.delete("/training_runs/{model_id}/checkpoints/{kind}/{name}")
 def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
-    service.checkpoints.delete(service.checkpoints.resolve(f"tinker://{model_id}/{kind}/{name}", owner))
+    service.checkpoints.delete(service.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner))
     return JSONResponse({})
 
 
@@ -85,7 +60,7 @@ async def set_checkpoint_ttl(
 ) -> JSONResponse:
     content = await content_of(request, TtlRequest)
     check_ttl(content.ttl_seconds)
-    row = await asyncio.to_thread(service.checkpoints.resolve, f"tinker://{model_id}/{kind}/{name}", owner)
+    row = await asyncio.to_thread(service.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
     expires_at = None if content.ttl_seconds is None else time.time() + content.ttl_seconds
     await asyncio.to_thread(service.store.set_checkpoint_expiry, row.checkpoint_id, expires_at)
     return JSONResponse({})
@@ -128,14 +103,14 @@ def _run(service: Service, row: RunRow) -> dict[str, Any]:
     return {
         "training_run_id": row.model_id,
         "base_model": row.base_model,
-        "model_owner": "local",
+        "model_owner": OWNER,
         "is_lora": row.lora["rank"] > 0,
         "lora_rank": row.lora["rank"] or None,
         "corrupted": False,
-        "last_request_time": _iso(service.intake.heard_at(row.model_id) or row.last_request_at),
+        "last_request_time": iso(service.intake.heard_at(row.model_id) or row.last_request_at),
         "last_checkpoint": None if weights is None else _checkpoint(weights),
         "last_sampler_checkpoint": None if sampler_weights is None else _checkpoint(sampler_weights),
-        "user_metadata": _texts(row.user_metadata),
+        "user_metadata": texts(row.user_metadata),
     }
 
 
@@ -143,23 +118,14 @@ def _checkpoint(row: CheckpointRow) -> dict[str, Any]:
     return {
         "checkpoint_id": f"{row.kind}/{row.name}",
         "checkpoint_type": _TYPES[row.kind],
-        "time": _iso(row.created_at),
+        "time": iso(row.created_at),
         "tinker_path": row.path,
         "size_bytes": row.size_bytes,
-        "public": False,
-        "user_metadata": _texts(row.user_metadata),
-        "expires_at": None if row.expires_at is None else _iso(row.expires_at),
+        "public": row.is_public,
+        "user_metadata": texts(row.user_metadata),
+        "expires_at": None if row.expires_at is None else iso(row.expires_at),
     }
 
 
 def _cursor(limit: int, offset: int, total: int) -> dict[str, int]:
     return {"offset": offset, "limit": limit, "total_count": total}
-
-
-def _texts(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The SDK reads metadata as texts, whatever was written."""
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,9 +1,12 @@
 """What every route needs: the service, whose request it is, and the body in its type."""
 
 import asyncio
-from typing import Annotated, TypeVar
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
@@ -25,6 +28,8 @@ async def _owner(request: Request) -> str:
     return (await _service(request)).keys.owner_of(request.headers.get("x-api-key"))
 
 
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Offset = Annotated[int, Query(ge=0, le=2**31)]
 ServiceOf = Annotated[Service, Depends(_service)]
 Owner = Annotated[str, Depends(_owner)]
 
@@ -53,3 +58,12 @@ async def content_of(request: Request, kind: type[Content]) -> Content:
 
 def future_answer(request_id: str, model_id: str) -> JSONResponse:
     return JSONResponse({"request_id": request_id, "model_id": model_id})
+
+
+def texts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The SDK reads metadata as texts, whatever was written."""
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
+
+
+def iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,14 +1,27 @@
 """Start-up and sessions: flags, capabilities, heartbeats, telemetry."""
 
 import ipaddress
+from typing import Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import JSONResponse
 from tinker import types
 
 from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
 
 router = APIRouter()
+
+_MAX_DETAIL_CHARACTERS = 2000
+
+
+class FinishReason(BaseModel):
+    type: Literal["success", "errored", "interrupted"]
+
+
+class FinishRequest(BaseModel):
+    reason: FinishReason
+    detail: str | None = None
 
 
 @router.get("/healthz")
@@ -59,6 +72,7 @@ async def create_session(request: Request, service: ServiceOf, owner: Owner) -> 
         idempotency_key=request.headers.get("x-idempotency-key"),
         display_name=content.display_name,
         user_metadata=content.user_metadata,
+        project_id=content.project_id,
     )
     return JSONResponse({"type": "create_session", "session_id": session.session_id})
 
@@ -71,8 +85,10 @@ async def session_heartbeat(request: Request, service: ServiceOf, owner: Owner) 
 
 
 @router.post("/sessions/{session_id}/finish")
-async def finish_session(session_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
-    await service.finish_session(session_id, owner)
+async def finish_session(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content = await content_of(request, FinishRequest)
+    detail = None if content.detail is None else content.detail[:_MAX_DETAIL_CHARACTERS]
+    await service.finish_session(session_id, owner, reason=content.reason.type, detail=detail)
     return JSONResponse({})
 
 
