@@ -46,8 +46,8 @@ class Copying:
 
     def _copy(self, owner: str, request: CopyWeightsRequest) -> CheckpointRow:
         check_ttl(request.ttl_seconds)
-        source = self._checkpoints.resolve(request.source_path, owner)
         session_id, model_id = self._destination(owner, request)
+        source = self._checkpoints.resolve(request.source_path, owner)
         row = self._checkpoints.copy(source, model_id=model_id, owner=owner, ttl_seconds=request.ttl_seconds)
         now = time.time()
         if request.session_id is None:
