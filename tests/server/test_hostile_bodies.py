@@ -56,7 +56,7 @@ def http(host: Host) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def session_id(http: httpx.Client) -> str:
-    body = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+    body: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
     return str(http.post("/create_session", json=body).json()["session_id"])
 
 
@@ -88,7 +88,8 @@ def test_any_field_may_be_junk(http: httpx.Client, route: str, session_id: str, 
 def test_samples_may_ask_for_junk(http: httpx.Client, sampler_id: str) -> None:
     """Would catch a request that is accepted and then fails the server, or what else it samples."""
     accepted = []
-    datas, shapes = ([1], [2**70], [1.5], [-5], [], [10**6]), ([1, 1], [1], None, [2**70, 1], [-1, -1], [1, 0])
+    datas: list[Any] = [[1], [2**70], [1.5], [-5], [], [10**6]]
+    shapes: list[Any] = [[1, 1], [1], None, [2**70, 1], [-1, -1], [1, 0]]
     sparse_parts: list[dict[str, list[int]]] = [
         {},
         {"sparse_crow_indices": [0, 1], "sparse_col_indices": [2**70]},
@@ -97,7 +98,11 @@ def test_samples_may_ask_for_junk(http: httpx.Client, sampler_id: str) -> None:
     targets = [{"data": data, "dtype": "int64", "shape": shape} for data in datas for shape in shapes]
     for index, target in enumerate(targets):
         for sparse in sparse_parts:
-            body = {**FIELDS["/asample"], "sampling_session_id": sampler_id, "seq_id": 1000 + 10 * index + len(sparse)}
+            body: dict[str, Any] = {
+                **FIELDS["/asample"],
+                "sampling_session_id": sampler_id,
+                "seq_id": 1000 + 10 * index + len(sparse),
+            }
             answer = http.post("/asample", json={**body, "target_prompt_logprobs": {**target, **sparse}})
             check(answer)
             if answer.status_code == 200:
