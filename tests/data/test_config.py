@@ -1,6 +1,7 @@
 """From a file to batches: the embedded data, and conversations that people wrote."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,17 @@ def test_real_conversations_become_batches_with_every_renderer(real_file: Path, 
             assert weights.sum() > 0
 
 
-def test_cutting_is_counted_and_rows_left_without_target_are_named(real_file: Path) -> None:
+def test_cutting_is_counted_and_rows_left_without_target_are_named(
+    real_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cut = config(dataset_path=str(real_file), batch_size=16, max_length=40)
-    dataset = cut.build()
+    with caplog.at_level(logging.WARNING):
+        dataset = cut.build()
     statistics = dataset.statistics
     assert statistics.num_truncated > statistics.num_untrained > 0
     assert statistics.longest_tokens == 40
-    assert dataset.left_out is not None
-    assert f"the first is {real_file}:" in dataset.left_out
+    assert caplog.messages == dataset.notes
+    assert f"the first is {real_file}:" in dataset.notes[0]
 
 
 def test_the_bundled_conversations_are_the_default() -> None:
@@ -77,7 +81,6 @@ def test_the_bundled_conversations_are_the_default() -> None:
         ({"model_name": "someone/model"}, "not in the model table"),
         ({"max_length": 1}, "max_length is 1"),
         ({"n_train_samples": 0}, "n_train_samples is 0"),
-        ({"n_train_samples": 5}, "batch_size is 32 and there are only 5 examples"),
         ({"train_on_what": "customized"}, r"train\.jsonl:1: message 1 lacks trainable"),
         ({"dataset_path": "no-such.jsonl"}, r"no-such\.jsonl does not exist"),
     ],

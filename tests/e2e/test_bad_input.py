@@ -48,7 +48,6 @@ def message(role: str, content: str = "x") -> dict[str, str]:
         ([json.dumps({"messages": [message("asistant")]})], ("asistant", "assistant")),
         ([json.dumps(GOOD), json.dumps({"messages": []})], ("rows.jsonl", "2", "empty")),
         ([json.dumps({"messages": [message("user")]})], ("rows.jsonl", "1", "train")),
-        ([json.dumps(GOOD)] * 3, ("batch_size", "4", "3")),
         ([], ("rows.jsonl",)),
     ],
     ids=[
@@ -58,7 +57,6 @@ def message(role: str, content: str = "x") -> dict[str, str]:
         "role typo",
         "empty conversation",
         "no trained token",
-        "batch too large",
         "no row",
     ],
 )
@@ -81,7 +79,6 @@ def test_a_bad_file(rows: list[str], said: tuple[str, ...], folder: Path, capsys
         (["train_on_what=all_asistant_messages"], ("all_asistant_messages", "all_assistant_messages")),
         (["lr_schedule=lineer"], ("lineer", "linear")),
         (["batch_size=0"], ("batch_size", "0")),
-        (["batch_size=100000"], ("batch_size", "100000")),
         (["learning_rate=-1"], ("learning_rate", "-1")),
         (["learning_rate=nan"], ("learning_rate", "nan")),
         (["lora_rank=-1"], ("lora_rank", "0")),

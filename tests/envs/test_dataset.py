@@ -24,10 +24,10 @@ def batches(dataset: GroupDataset[int], *, start: int = 0) -> list[Any]:
 def test_batches_are_the_same_at_every_call_and_cover_an_epoch() -> None:
     """Catches an order that depends on what was asked before."""
     dataset = numbers(batch_size=3)
-    first, second = batches(dataset), batches(dataset, start=3)
-    assert len(dataset) == 3
-    assert [dataset.get_batch(i) for i in (5, 0, 3)] == [second[2], first[0], second[0]]
-    assert len({item for batch in first for item in batch}) == 9
+    first, second = batches(dataset), batches(dataset, start=4)
+    assert [len(batch) for batch in first] == [len(batch) for batch in second] == [3, 3, 3, 1]
+    assert [dataset.get_batch(i) for i in (6, 0, 4)] == [second[2], first[0], second[0]]
+    assert len({item for batch in first for item in batch}) == 10
     assert first == batches(numbers(batch_size=3))
     assert first != second
     assert first != batches(numbers(batch_size=3, seed=1))
@@ -42,15 +42,20 @@ def test_without_a_seed_the_order_is_that_of_the_problems() -> None:
 def test_a_data_set_can_be_shrunk() -> None:
     """Catches a smaller run that needs other data, and one that promises more batches than there are."""
     assert len(numbers(batch_size=3, n_batches=2)) == 2
-    assert len(numbers(batch_size=3, n_batches=9)) == 3
+    assert len(numbers(batch_size=3, n_batches=9)) == 4
     assert numbers(batch_size=3, n_batches=2).get_batch(0) == numbers(batch_size=3).get_batch(0)
+
+
+def test_a_batch_larger_than_the_data_is_one_smaller_batch(caplog: pytest.LogCaptureFixture) -> None:
+    dataset = numbers(batch_size=11)
+    assert [len(batch) for batch in batches(dataset)] == [10]
+    assert caplog.messages == ["batch_size is 11 and there are 10 problems: they make one batch"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 11}, "only 10 problems; use batch_size=10 or less"),
         ({"batch_size": 3, "n_batches": 0}, "n_batches is 0"),
     ],
 )

@@ -186,10 +186,24 @@ def test_the_stages_are_described() -> None:
 
 
 @pytest.mark.parametrize(
+    "mode", [{}, {"num_minibatches": 4}, {"num_substeps": 3}, {"max_steps_off_policy": 2}], ids=str
+)
+async def test_the_last_problems_of_an_epoch_make_a_smaller_step(
+    make_rl_config: MakeRLConfig, mode: dict[str, Any]
+) -> None:
+    """Catches problems that are never attempted, and a mode that waits for groups that do not exist."""
+    config = make_rl_config(batch_size=5, **mode)
+    result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+    trained = [row for row in read_metrics(result.summary.folder / "metrics.jsonl") if "optim/loss" in row]
+    assert [row["env/all/total_episodes"] for row in trained] == [20, 20, 8, 20, 20, 8]
+    assert [row["progress/epoch"] for row in trained] == [0, 0, 0, 1, 1, 1]
+    assert result.state.notes == ["the last batch of an epoch has 2 groups, not 5"]
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 99}, "only 12 problems"),
         ({"num_minibatches": 4}, "num_minibatches=4 times num_substeps=1"),
         ({"num_minibatches": 2, "max_steps_off_policy": 1}, "set only one of the two"),
         ({"temperature": 0.0}, "temperature is 0"),

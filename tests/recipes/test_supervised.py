@@ -115,6 +115,42 @@ async def test_ctrl_c_saves_and_resuming_gives_the_same_losses(make_config: Make
     assert [s.before for s in resumed.summary.samples] == [s.before for s in whole.summary.samples]
 
 
+async def test_every_row_is_trained_in_every_epoch_and_a_resume_counts_the_smaller_batch(
+    make_config: MakeConfig, conversations: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Catches an epoch that ends before its last, smaller batch, a schedule of other steps, and a cursor that skips."""
+    data = str(conversations("ten.jsonl", 10))
+    notes: list[str] = []
+    note = Events(lambda event: notes.append(event.text["text"]) if event.name == "data.note" else None)
+    config = make_config(dataset_path=data, log_path=str(tmp_path / "whole"))
+    whole = await run("supervised", config, connect=FakeService().connect, sinks=[note])
+    rows = [row for row in read_metrics(whole.summary.folder / "metrics.jsonl") if "train/loss" in row]
+    assert [(row["progress/epoch"], row["progress/batch"]) for row in rows] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2),
+    ]  # fmt: skip
+    rate = rows[0]["optim/lr"]
+    assert [row["optim/lr"] / rate for row in rows] == pytest.approx([1 - step / 6 for step in range(6)])
+    assert [row["train/num_trained_tokens"] for row in rows] == [16, 16, 8, 16, 16, 8]  # four to a row
+    assert notes == ["the last batch of an epoch has 2 of the 10 examples, not 4"]
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward_backward", 4):
+            raise tinker.RequestFailedError("killed", "r", tinker.types.RequestErrorCategory.Server)
+
+    broken = FakeService(gate=gate)
+    with pytest.raises(ServiceError, match="killed"):
+        await run("supervised", make_config(dataset_path=data, save_every=3), connect=broken.connect)
+    config = make_config(dataset_path=data, save_every=3, behavior_if_log_dir_exists="resume")
+    await run("supervised", config, connect=FakeService(states=broken.states).connect)
+    assert losses(tmp_path / "run") == losses(whole.summary.folder)
+
+
+async def test_a_batch_larger_than_the_data_trains_on_all_of_it(make_config: MakeConfig) -> None:
+    result = await run("supervised", make_config(batch_size=13), connect=FakeService().connect)
+    assert result.summary.total_steps == 2
+    assert result.state.notes == ["batch_size is 13 and there are 12 examples: they make one batch"]
+
+
 async def test_killed_run_is_done_again_from_its_last_checkpoint(make_config: MakeConfig, tmp_path: Path) -> None:
     # What kill -9 leaves: rows after the last checkpoint, and a torn line.
     whole = await run("supervised", make_config(log_path=str(tmp_path / "whole")), connect=FakeService().connect)
@@ -234,7 +270,6 @@ async def test_refused_session_leaves_no_folder(make_config: MakeConfig, tmp_pat
     ("settings", "message"),
     [
         ({"dataset_path": "missing.jsonl"}, "missing.jsonl does not exist"),
-        ({"batch_size": 13}, "batch_size is 13"),
         ({"train_on_what": "all_asistant_messages"}, "did you mean all_assistant_messages"),
         ({"renderer_name": "qwen3_instuct"}, "did you mean qwen3_instruct"),
         ({"max_length": 1}, "max_length is 1"),

@@ -29,6 +29,8 @@ def print_plan(console: Console, plan: DryRunReport) -> None:
     console.print("\nplan")
     for name, fact in {**plan.facts, "run folder": str(plan.folder)}.items():
         console.print(f"  {name:<16} {fact}")
+    for note in plan.notes:
+        console.print(f"  {'note':<16} {printable(note)}")
     print_previews(console, plan.previews)
 
 

@@ -1,5 +1,7 @@
 """The config that builds a supervised data set from the user's conversations."""
 
+import logging
+
 import chz
 
 from cookhouse.assets import TINY_MODEL, data_file
@@ -11,6 +13,8 @@ from cookhouse.data.examples import Progress, render_examples
 from cookhouse.data.supervised import SupervisedDataset
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.tokenizers import get_tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 @chz.chz
@@ -46,7 +50,10 @@ class ConversationsConfig:
         examples = render_examples(
             conversations, self.build_renderer(), train_on_what, max_length=self.max_length, progress=progress
         )
-        return SupervisedDataset(examples, batch_size=self.batch_size, reduction=self.reduction, seed=self.seed)
+        dataset = SupervisedDataset(examples, batch_size=self.batch_size, reduction=self.reduction, seed=self.seed)
+        for note in dataset.notes:
+            _log.warning("%s", note)
+        return dataset
 
 
 def build_renderer(model_name: str, renderer_name: str | None = None, *, force: bool = False) -> Renderer:

@@ -1,6 +1,5 @@
 """The data set of a supervised run: examples in batches, in an order that the epoch decides."""
 
-import logging
 import random
 from collections.abc import Sequence
 
@@ -10,17 +9,15 @@ from cookhouse.data.datum import Reduction, shifted_datum
 from cookhouse.data.examples import Example, ExampleStatistics, example_statistics
 from cookhouse.errors import InputError
 
-_log = logging.getLogger(__name__)
-
 
 class SupervisedDataset:
-    """Batches of equal size. Before `set_epoch` the order is that of the examples.
+    """Batches of `batch_size` examples; what does not fill another makes a last, smaller one. Before `set_epoch` the
+    order is that of the examples.
 
-    Examples without a trained token are left out and counted. What does not fill a last batch sits out one epoch; with
-    the next shuffle it is other examples.
+    Examples without a trained token are left out and counted. `notes` says what a person should know.
 
     Raises:
-        InputError: no example has a trained token, or a batch is not between 1 and the number of those that have.
+        InputError: no example has a trained token, or `batch_size` is below 1.
     """
 
     def __init__(
@@ -35,7 +32,7 @@ class SupervisedDataset:
         self._check()
 
     def __len__(self) -> int:
-        return len(self.examples) // self.batch_size
+        return -(-len(self.examples) // self.batch_size)
 
     def get_batch(self, index: int) -> list[tinker.Datum]:
         """The datums of batch `index` in the present order. Raises `IndexError` outside `range(len(self))`."""
@@ -55,15 +52,20 @@ class SupervisedDataset:
         return example_statistics([*self.examples, *self.untrained])
 
     @property
-    def left_out(self) -> str | None:
-        """A sentence about the examples without a trained token; None if there are none."""
-        if not self.untrained:
-            return None
-        num_all = len(self.untrained) + len(self.examples)
-        first = _why_untrained(self.untrained[0])
-        return (
-            f"{len(self.untrained)} of {num_all} examples have no trained token and are left out; the first is {first}"
-        )
+    def notes(self) -> list[str]:
+        """A sentence for each thing about the batches that is not as one may expect it."""
+        num_left, num_over = len(self.examples), len(self.examples) % self.batch_size
+        notes = []
+        if self.untrained:
+            notes.append(
+                f"{len(self.untrained)} of {len(self.untrained) + num_left} examples have no trained token and are "
+                f"left out; the first is {_why_untrained(self.untrained[0])}"
+            )
+        if num_left < self.batch_size:
+            notes.append(f"batch_size is {self.batch_size} and there are {num_left} examples: they make one batch")
+        elif num_over:
+            notes.append(f"the last batch of an epoch has {num_over} of the {num_left} examples, not {self.batch_size}")
+        return notes
 
     def _check(self) -> None:
         if not self.examples:
@@ -71,13 +73,6 @@ class SupervisedDataset:
             raise InputError(f"no example has a trained token{first}; check train_on_what and max_length")
         if self.batch_size < 1:
             raise InputError(f"batch_size is {self.batch_size}; it must be at least 1")
-        if self.batch_size > len(self.examples):
-            raise InputError(
-                f"batch_size is {self.batch_size} and there are only {len(self.examples)} examples to train on; "
-                f"use batch_size={len(self.examples)} or less, or more data"
-            )
-        if self.left_out:
-            _log.warning("%s", self.left_out)
 
 
 def _why_untrained(example: Example) -> str:

@@ -1,5 +1,6 @@
 """Data sets of groups: problems in batches, in an order that the seed and the epoch decide."""
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -11,16 +12,17 @@ from cookhouse.errors import InputError
 from cookhouse.rl import EnvGroupBuilder
 
 P = TypeVar("P")
+_log = logging.getLogger(__name__)
 
 
 class GroupDataset(Generic[P]):
     """One group for each problem.
 
     Batch `index` counts on over epochs: those from `len(dataset)` on are the second epoch's, in an order of its own.
-    What does not fill a last batch sits out one epoch; with the next shuffle it is other problems.
+    What does not fill another batch makes a last, smaller one.
 
     Raises:
-        InputError: there are no problems, or a batch is not between 1 and the number of them.
+        InputError: there are no problems, or `batch_size` or `n_batches` is below 1.
     """
 
     def __init__(
@@ -37,9 +39,9 @@ class GroupDataset(Generic[P]):
         self._make_group = make_group
         self._batch_size = batch_size
         self._seed = seed
-        _check_size("batch_size", batch_size, len(problems))
-        num_full = len(problems) // batch_size
-        self._num_batches = num_full if n_batches is None else min(n_batches, num_full)
+        _check(batch_size, len(problems))
+        num_all = -(-len(problems) // batch_size)
+        self._num_batches = num_all if n_batches is None else min(n_batches, num_all)
         if self._num_batches < 1:
             raise InputError(f"n_batches is {n_batches}; it must be at least 1")
 
@@ -113,13 +115,10 @@ def _check_group_size(group_size: int) -> None:
         raise InputError(f"group_size is {group_size}; it must be at least 1")
 
 
-def _check_size(name: str, size: int, num_problems: int) -> None:
+def _check(batch_size: int, num_problems: int) -> None:
     if not num_problems:
         raise InputError("there are no problems; a data set needs at least one")
-    if size < 1:
-        raise InputError(f"{name} is {size}; it must be at least 1")
-    if size > num_problems:
-        raise InputError(
-            f"{name} is {size} and there are only {num_problems} problems; use {name}={num_problems} or less, or more "
-            "data"
-        )
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; it must be at least 1")
+    if batch_size > num_problems:
+        _log.warning("batch_size is %d and there are %d problems: they make one batch", batch_size, num_problems)

@@ -24,7 +24,6 @@ import numpy as np
 
 from cookhouse.assets import TINY_MODEL, data_file
 from cookhouse.catalog import default_renderer
-from cookhouse.errors import InputError
 from cookhouse.recipes.flat import settle
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
@@ -66,9 +65,7 @@ def load(config: Config) -> "tuple[Renderer, list[list[tuple[str, str]]]]":
     path = config.dataset_path or data_file("arithmetic/train.jsonl")
     problems = read_problems(path, lambda row: (text_field(row, "question"), text_field(row, "answer")))
     random.Random(f"{config.seed}/0").shuffle(problems)  # of epoch 0: there is no other
-    num_steps = min(config.max_steps, len(problems) // config.batch_size)
-    if num_steps == 0:
-        raise InputError(f"batch_size is {config.batch_size} and there are only {len(problems)} problems; set it lower")
+    num_steps = min(config.max_steps, -(-len(problems) // config.batch_size))  # the last may have fewer problems
     batches = [problems[step * config.batch_size :][: config.batch_size] for step in range(num_steps)]
     return build_renderer(config.model_name, config.renderer_name), batches
 

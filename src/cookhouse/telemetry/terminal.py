@@ -54,6 +54,8 @@ class TerminalSink:
                 self._start(record)
             case "stage.start":
                 self._stage(record.text["stage"])
+            case "data.note":
+                self._say(f"note: {record.text['text']}")
             case "training.step":
                 self._step(record)
             case "training.checkpoint":

@@ -103,7 +103,7 @@ async def init_tokenizer(state: ReinforcementState) -> None:
     )
 
 
-@stage(reads=("plan",), writes=("train", "test", "second_models", "total_steps", "cadence", "adam"))
+@stage(reads=("plan",), writes=("train", "test", "notes", "second_models", "total_steps", "cadence", "adam"))
 async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
     train, test = await state.plan.make_data(partial(_name_second_model, state)).build()
@@ -111,7 +111,15 @@ async def build_env_group(state: ReinforcementState) -> None:
         raise InputError("there are no groups to train on; see batch_size and what the data holds")
     state.train = train
     state.test = [] if test is None else _first_groups(test, state.plan.num_eval)
+    state.notes += _batch_notes(train)
     set_steps(state, len(train))
+
+
+def _batch_notes(train: RLDataset) -> list[str]:
+    num_first, num_last = (len(train.get_batch(index)) for index in (0, len(train) - 1))
+    if num_last == num_first:
+        return []
+    return [f"the last batch of an epoch has {num_last} groups, not {num_first}"]
 
 
 def _first_groups(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
@@ -129,7 +137,7 @@ async def _name_second_model(state: ReinforcementState, name: str) -> SamplingCl
 
 
 @stage(
-    reads=("plan", "choice", "test", "renderer", "second_models", "total_steps"),
+    reads=("plan", "choice", "test", "notes", "renderer", "second_models", "total_steps"),
     writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "report", "evaluation"),
     needs=("service",),
 )

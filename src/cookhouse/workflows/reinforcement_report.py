@@ -50,6 +50,7 @@ def dry_run_reinforcement(plan: ReinforcementPlan) -> DryRunReport:
         recipe=plan.folder.recipe,
         config=plan.folder.config,
         folder=plan.folder.path,
+        notes=state.notes,
         facts={
             "tokenizer": plan.model_name,
             "renderer": plan.renderer_name,

@@ -82,5 +82,7 @@ class DryRunReport:
     folder: Path
     facts: Mapping[str, str]
     """What was found, in words and with units, by name: tokenizer, steps, adapter and so on."""
+    notes: Sequence[str] = ()
+    """What a person should know about the data, a sentence each."""
     previews: Sequence[Sequence[tuple[str, bool]]] = field(default_factory=tuple)
     """First examples as (text, whether it is trained on) pieces."""

@@ -89,13 +89,14 @@ def _renderer(plan: SupervisedPlan) -> Renderer:
 
 @stage(
     reads=("plan", "train", "test", "renderer"),
-    writes=("dataset", "nll", "exact_match", "total_steps", "cadence", "adam"),
+    writes=("dataset", "notes", "nll", "exact_match", "total_steps", "cadence", "adam"),
 )
 async def build_supervised_dataset(state: SupervisedState) -> None:
     """Tokenize, and know from it how many steps there will be."""
     plan = state.plan
     examples = await _render(state, state.train)
     state.dataset = SupervisedDataset(examples, batch_size=plan.batch_size, seed=plan.seed)
+    state.notes += state.dataset.notes
     state.nll = state.exact_match = None
     if state.test:
         state.nll = NLLEvaluator(await _render(state, state.test), get_tokenizer(plan.model_name))
@@ -130,7 +131,7 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
 
 
 @stage(
-    reads=("plan", "choice", "nll", "exact_match", "total_steps"),
+    reads=("plan", "choice", "notes", "nll", "exact_match", "total_steps"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluation"),
     needs=("service",),
 )

@@ -54,6 +54,7 @@ def dry_run_supervised(plan: SupervisedPlan) -> DryRunReport:
         config=plan.folder.config,
         folder=plan.folder.path,
         facts=_facts(state),
+        notes=state.notes,
         previews=preview(state),
     )
 

@@ -58,6 +58,8 @@ class TrainingState(RunState):
     choice: FolderChoice
     adam: AdamSchedule = field(init=False)
     folder: RunFolder = field(init=False)
+    notes: list[str] = field(init=False, default_factory=list)
+    """What a person should know about the data before it is trained on; said once."""
     evaluation: Evaluation | None = field(init=False)
     cursor: Cursor = field(init=False)
     final_checkpoint: Checkpoint = field(init=False)
@@ -107,6 +109,8 @@ async def open_run(state: TrainingState) -> None:
         model=plan.model_name,
         folder=str(folder.path),
     )
+    for note in state.notes:
+        state.telemetry.event("data.note", text=note)
     spec = SessionSpec(
         model_name=plan.model_name,
         lora_rank=plan.lora_rank,
