@@ -2,6 +2,7 @@
 
     CookhouseError
     ├── InputError             the caller's: a file, flag, config value or request that is unusable (a ValueError)
+    │   ├── BadRowsError       rows of a data set
     │   └── UnknownNameError   a name that is not in the set it was looked up in
     └── ServiceError           the training service's: it failed, or could not be reached
 
@@ -10,7 +11,7 @@ The command line ends with exit code 2 on an `InputError` and 1 on any other; th
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class CookhouseError(Exception):
@@ -40,6 +41,20 @@ class UnknownNameError(InputError):
         super().__init__(f"unknown {kind} {name!r}; {hint}" + (f"; {way_out}" if way_out else ""))
         self.name = name
         self.near = near
+
+
+class BadRowsError(InputError):
+    """Rows of a data set cannot be used; `reasons`, each of one row that it names, are the first of `num_bad`.
+
+    The message has a line for each, or is the reason itself where there is one.
+    """
+
+    def __init__(self, reasons: Sequence[str], num_bad: int) -> None:
+        self.reasons = [" ".join(reason.split()) for reason in reasons]
+        self.num_bad = num_bad
+        more = num_bad - len(reasons)
+        lines = [f"{num_bad:,} rows cannot be used", *self.reasons, *([f"and {more:,} more"] if more else [])]
+        super().__init__("\n  ".join(lines) if num_bad > 1 else self.reasons[0])
 
 
 class ServiceError(CookhouseError):

@@ -112,8 +112,16 @@ def test_what_looks_like_markup_or_an_emoji_code_is_shown_as_it_stands() -> None
 
 def test_a_long_example_is_cut() -> None:
     out = console()
-    print_previews(out, [[("u" * 400, False), ("a" * 400, True), ("z", False)]])
-    assert text_of(out).splitlines()[-1] == "u" * 400 + "⟦" + "a" * 200 + "…⟧"
+    print_previews(out, [[("u" * 300, False), ("a" * 400, True), ("z", False)]])
+    assert text_of(out).splitlines()[-1] == "u" * 300 + "⟦" + "a" * 300 + "…⟧"
+
+
+def test_a_long_prompt_does_not_hide_where_training_begins() -> None:
+    # Catches a preview that ends within the prompt, with no trained token in it.
+    out = console()
+    print_previews(out, [[("<" + "u" * 9998 + ">", False), ("answer", True)]])
+    shown = text_of(out).splitlines()[-1]
+    assert shown == "<" + "u" * 149 + "…(9,700 characters)…" + "u" * 149 + ">⟦answer⟧"
 
 
 def test_a_run_shows_the_examples_that_it_announces() -> None:

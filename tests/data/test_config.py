@@ -9,7 +9,7 @@ import pytest
 
 from cookhouse.chat import supported_renderers
 from cookhouse.data import ConversationsConfig, build_renderer, parse_train_on_what
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import BadRowsError, InputError, UnknownNameError
 
 
 def config(**settings: Any) -> ConversationsConfig:
@@ -95,6 +95,15 @@ def test_a_row_that_the_renderer_refuses_is_named(tmp_path: Path) -> None:
     path.write_text('{"input": "q", "output": "a"}\n{"input": "q", "output": "<think>x</think>a"}\n')
     with pytest.raises(InputError, match=r"rows\.jsonl:2: this renderer trains no thinking"):
         config(dataset_path=str(path), batch_size=1).build()
+
+
+def test_rows_that_the_renderer_refuses_are_named_together(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"input": "q", "output": "<think>x</think>a"}\n' * 22)
+    with pytest.raises(BadRowsError) as caught:
+        config(dataset_path=str(path), batch_size=1).build()
+    assert (len(caught.value.reasons), caught.value.num_bad) == (20, 22)
+    assert caught.value.reasons[19].startswith(f"{path}:20: this renderer trains no thinking")
 
 
 def test_a_renderer_that_does_not_fit_can_be_forced(shared: Path) -> None:

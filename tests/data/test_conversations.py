@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.data import conversations, iter_conversations, read_conversations
-from cookhouse.errors import InputError
+from cookhouse.data import conversations, read_conversations
+from cookhouse.errors import BadRowsError, InputError
 
 GOOD = b'{"input": "q", "output": "a"}'
 
@@ -70,4 +70,23 @@ def test_a_file_that_cannot_be_read_is_refused(path: Path, tmp_path: Path) -> No
 def test_a_limit_reads_no_further(path: Path) -> None:
     path.write_bytes(GOOD + b"\n" + GOOD + b"\nbroken")
     assert len(read_conversations(path, limit=2)) == 2
-    assert next(iter_conversations(path)).source == f"{path}:1"
+
+
+def test_the_first_twenty_bad_rows_are_named_at_once_with_the_count_of_the_rest(path: Path) -> None:
+    # Catches a file that has to be mended one row and one attempt at a time.
+    path.write_bytes(b"\n".join([GOOD, b"{", *([b'{"text": "x"}', GOOD] * 23)]))
+    with pytest.raises(BadRowsError) as caught:
+        read_conversations(path)
+    title, *lines, rest = str(caught.value).split("\n")
+    assert title == "24 rows cannot be used"
+    assert [line.split(": ")[0].strip() for line in lines] == [f"{path}:{n}" for n in (2, *range(3, 40, 2))]
+    assert ": not JSON" in lines[0]
+    assert ": no messages" in lines[1]
+    assert rest == "  and 4 more"
+
+
+def test_a_reason_keeps_to_its_line(path: Path) -> None:
+    path.write_bytes(b'{"messages": [{"role": "a\\nb", "content": ""}]}\n{')
+    with pytest.raises(BadRowsError) as caught:
+        read_conversations(path)
+    assert len(str(caught.value).splitlines()) == 3

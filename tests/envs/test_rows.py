@@ -4,12 +4,13 @@ import logging
 import sys
 import types
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cookhouse.envs import HubSplit, read_problems
-from cookhouse.errors import InputError
+from cookhouse.errors import BadRowsError, InputError
 
 SPLIT = HubSplit(name="someone/problems", split="train", configs=("easy", "hard"))
 
@@ -54,6 +55,23 @@ def test_what_cannot_be_read_is_named(
     install(monkeypatch, rows)
     with pytest.raises(InputError, match=message):
         read_problems(SPLIT, parse)
+
+
+def test_bad_rows_are_named_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, {"easy": [{"world": "a"}, {"word": "b"}, 3], "hard": []})
+    with pytest.raises(BadRowsError) as caught:
+        read_problems(SPLIT, parse)
+    assert [reason.split(": ")[0] for reason in caught.value.reasons] == [
+        "someone/problems (train), row 0",
+        "someone/problems (train), row 2",
+    ]
+    (tmp_path / "rows.jsonl").write_text('{"word": "a"}\n{\n{"world": "a"}\n')
+    with pytest.raises(BadRowsError) as caught:
+        read_problems(tmp_path / "rows.jsonl", parse)
+    assert [reason.split(": ")[0] for reason in caught.value.reasons] == [
+        f"{tmp_path}/rows.jsonl:2",
+        f"{tmp_path}/rows.jsonl:3",
+    ]
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

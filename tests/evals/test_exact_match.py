@@ -9,7 +9,7 @@ import tinker
 
 from cookhouse.chat import Renderer, get_renderer
 from cookhouse.data import Conversation, conversations_from_rows
-from cookhouse.errors import InputError
+from cookhouse.errors import BadRowsError, InputError
 from cookhouse.evals import ExactMatchEvaluator
 from cookhouse.tokenizers import get_tokenizer
 
@@ -115,5 +115,7 @@ def test_a_conversation_without_an_answer_to_match_is_refused(renderer: Renderer
     rows = conversations_from_rows([{"messages": messages}])
     with pytest.raises(InputError, match="row 1: a held-out conversation must end in an assistant message"):
         ExactMatchEvaluator(rows, renderer, max_tokens=9)
+    with pytest.raises(BadRowsError, match="2 rows cannot be used"):
+        ExactMatchEvaluator([*rows, *rows], renderer, max_tokens=9)
     with pytest.raises(InputError, match="there are no held-out conversations"):
         ExactMatchEvaluator([], renderer, max_tokens=9)

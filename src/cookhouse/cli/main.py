@@ -19,7 +19,7 @@ from cookhouse.cli.report_page import report
 from cookhouse.cli.run import EXIT_INTERRUPTED, run_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.errors import BadRowsError, CookhouseError, InputError
 from cookhouse.printable import printable
 
 EXIT_FAILURE = 1
@@ -92,6 +92,8 @@ class _PrintableFormatter(logging.Formatter):
 def _verdict(error: Exception) -> tuple[str | None, int]:
     """What to tell the user of an exception, and the exit code; no message for what only a bug can raise."""
     match error:
+        case BadRowsError():
+            return str(error), EXIT_BAD_INPUT
         case InputError():
             return " ".join(str(error).split()), EXIT_BAD_INPUT
         case CookhouseError():

@@ -13,6 +13,8 @@ from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
 _ANSWER_CHARACTERS = 100
 _PREVIEW_CHARACTERS = 600
+_PROMPT_CHARACTERS = 300
+"""Of a stretch that is not trained on: longer ones lose their middle, so that one sees where training begins."""
 
 
 def make_console() -> Console:
@@ -39,7 +41,7 @@ def print_previews(console: Console, previews: Iterable[Sequence[tuple[str, bool
     has_color = console.color_system is not None
     for pieces in previews:
         console.print("\nan example, trained on what is " + ("green" if has_color else "in ⟦⟧"))
-        shown = list(_first_characters(pieces))
+        shown = list(_first_characters(_without_middles(pieces)))
         console.print(preview_rich(shown) if has_color else preview_plain(shown))
 
 
@@ -55,6 +57,16 @@ class PreviewSink:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _without_middles(pieces: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
+    half = _PROMPT_CHARACTERS // 2
+    for text, is_trained in pieces:
+        num_left_out = len(text) - 2 * half
+        if is_trained or num_left_out <= 0:
+            yield text, is_trained
+        else:
+            yield f"{text[:half]}…({num_left_out:,} characters)…{text[-half:]}", is_trained
 
 
 def _first_characters(pieces: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:

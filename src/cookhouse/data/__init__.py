@@ -1,9 +1,10 @@
 """Conversations from files and rows, and the batches that a supervised run trains on."""
 
 from cookhouse.data.config import ConversationsConfig, build_renderer, parse_train_on_what
-from cookhouse.data.conversations import conversations_from_rows, iter_conversations, iter_rows, read_conversations
+from cookhouse.data.conversations import conversations_from_rows, iter_lines, read_conversations, row_from_line
 from cookhouse.data.datum import Reduction, datum_from_example
 from cookhouse.data.examples import Example, ExampleStatistics, Progress, example_statistics, render_examples
+from cookhouse.data.parsing import parse_each
 from cookhouse.data.rows import Conversation, conversation_from_row
 from cookhouse.data.supervised import SupervisedDataset
 
@@ -20,9 +21,10 @@ __all__ = [
     "conversations_from_rows",
     "datum_from_example",
     "example_statistics",
-    "iter_conversations",
-    "iter_rows",
+    "iter_lines",
+    "parse_each",
     "parse_train_on_what",
     "read_conversations",
     "render_examples",
+    "row_from_line",
 ]

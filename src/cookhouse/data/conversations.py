@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from cookhouse.data.parsing import parse_each
 from cookhouse.data.rows import Conversation, conversation_from_row
 from cookhouse.errors import InputError
 
@@ -19,31 +20,26 @@ def read_conversations(path: str | os.PathLike[str], *, limit: int | None = None
     """The conversations of a UTF-8 JSON Lines file, or its first `limit`; blank lines are skipped.
 
     Raises:
-        InputError: the file cannot be read or holds no row, or, as `file:line: reason`, its first bad row.
+        InputError: the file cannot be read or holds no row.
+        BadRowsError: some of its rows are bad, each as `file:line: reason`.
     """
-    conversations = list(islice(iter_conversations(path), limit))
+    conversations = parse_each(islice(iter_lines(path), limit), _conversation)
     if not conversations:
         raise InputError(f"{os.fspath(path)} holds no conversations; it needs one JSON object a line")
     return conversations
 
 
-def iter_conversations(path: str | os.PathLike[str]) -> Iterator[Conversation]:
-    """As `read_conversations`, one at a time; an empty file gives nothing."""
-    for source, row in iter_rows(path):
-        yield conversation_from_row(row, source)
-
-
-def iter_rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, object]]:
-    """The values of a UTF-8 JSON Lines file, each with its `file:line`; blank lines are skipped.
+def iter_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file, each with its `file:line`, for `row_from_line`; blank ones are skipped.
 
     Raises:
-        InputError: the file cannot be read, or, as `file:line: reason`, its first line that is not JSON.
+        InputError: the file cannot be read, or, as `file:line: reason`, a line has no end within reason.
     """
     name = os.fspath(path)
     try:
         with Path(name).open("rb") as file:
             for number, line in _lines(file, name):
-                yield f"{name}:{number}", _json(line, f"{name}:{number}")
+                yield f"{name}:{number}", line
     except FileNotFoundError as error:
         raise InputError(f"{name} does not exist; give the path of a JSON Lines file") from error
     except OSError as error:
@@ -54,9 +50,12 @@ def conversations_from_rows(rows: Iterable[object]) -> list[Conversation]:
     """Conversations from rows in memory, in the shapes that a file may have.
 
     Raises:
-        InputError: there are none, or, as `row N: reason`, the first bad one.
+        InputError: there are none.
+        BadRowsError: some are bad, each as `row N: reason`.
     """
-    conversations = [conversation_from_row(row, f"row {number}") for number, row in enumerate(rows, start=1)]
+    conversations = parse_each(
+        enumerate(rows, start=1), lambda numbered: conversation_from_row(numbered[1], f"row {numbered[0]}")
+    )
     if not conversations:
         raise InputError("there are no rows; training needs at least one conversation")
     return conversations
@@ -76,7 +75,13 @@ def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _json(line: bytes, source: str) -> object:
+def _conversation(sourced: tuple[str, bytes]) -> Conversation:
+    source, line = sourced
+    return conversation_from_row(row_from_line(line, source), source)
+
+
+def row_from_line(line: bytes, source: str) -> object:
+    """The value of a line of UTF-8 JSON. Raises `InputError` as `source: reason`."""
     try:
         return json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -3,13 +3,15 @@
 Legend: T positions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cookhouse.chat import Renderer, TrainOnWhat
+from cookhouse.data.parsing import parse_each
 from cookhouse.data.rows import Conversation
 from cookhouse.errors import InputError
 
@@ -64,29 +66,36 @@ def render_examples(
     give several, one for each assistant turn. Those left without a trained token are among them.
 
     Raises:
-        InputError: `max_length` is below 2, or, as `source: reason`, a conversation that the renderer refuses.
+        InputError: `max_length` is below 2.
+        BadRowsError: the renderer refuses conversations, each as `source: reason`.
     """
     if max_length < 2:
         raise InputError(f"max_length is {max_length}; training needs at least 2 tokens, one to predict the other")
-    examples: list[Example] = []
-    stride = max(len(conversations) // 100, 1)
-    for index, conversation in enumerate(conversations):
+
+    def render(conversation: Conversation) -> list[Example]:
         try:
             rendered = renderer.build_supervised_examples(conversation.messages, train_on_what)
         except InputError as error:
             raise InputError(f"{conversation.source}: {error}") from error
-        for model_input, weights in rendered:
-            examples.append(
-                Example(
-                    tokens_T=np.array(model_input.to_ints()[:max_length], dtype=np.int32),
-                    weights_T=np.array(weights[:max_length], dtype=np.float32),
-                    source=conversation.source,
-                    num_cut_tokens=max(len(weights) - max_length, 0),
-                )
+        return [
+            Example(
+                tokens_T=np.array(model_input.to_ints()[:max_length], dtype=np.int32),
+                weights_T=np.array(weights[:max_length], dtype=np.float32),
+                source=conversation.source,
+                num_cut_tokens=max(len(weights) - max_length, 0),
             )
-        if progress is not None and ((index + 1) % stride == 0 or index + 1 == len(conversations)):
-            progress(index + 1, len(conversations))
-    return examples
+            for model_input, weights in rendered
+        ]
+
+    return list(chain.from_iterable(parse_each(_watched(conversations, progress), render)))
+
+
+def _watched(conversations: Sequence[Conversation], progress: Progress | None) -> Iterator[Conversation]:
+    stride = max(len(conversations) // 100, 1)
+    for index, conversation in enumerate(conversations, start=1):
+        yield conversation
+        if progress is not None and (index % stride == 0 or index == len(conversations)):
+            progress(index, len(conversations))
 
 
 def example_statistics(examples: Sequence[Example]) -> ExampleStatistics:

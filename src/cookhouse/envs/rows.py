@@ -2,11 +2,11 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from cookhouse.data import iter_rows
+from cookhouse.data import iter_lines, parse_each, row_from_line
 from cookhouse.errors import InputError
 
 P = TypeVar("P")
@@ -26,12 +26,16 @@ def read_problems(source: str | os.PathLike[str] | HubSplit, parse: Callable[[Ma
     """What `parse` makes of each row of a file or a split; rows of which it makes None are left out and counted.
 
     Raises:
-        InputError: the source cannot be read, none of its rows is a problem, or, as `source: reason`, `parse` raised
-            one or missed a key.
+        InputError: the source cannot be read, or none of its rows is a problem.
+        BadRowsError: `parse` raised `InputError` or missed a key, each as `source: reason`.
     """
-    rows = _hub_rows(source) if isinstance(source, HubSplit) else iter_rows(source)
     name = source.name if isinstance(source, HubSplit) else os.fspath(source)
-    parsed = list(_parsed(rows, parse))
+    if isinstance(source, HubSplit):
+        parsed = parse_each(_hub_rows(source), lambda sourced: _parsed(*sourced, parse))
+    else:
+        parsed = parse_each(
+            iter_lines(source), lambda sourced: _parsed(sourced[0], row_from_line(sourced[1], sourced[0]), parse)
+        )
     problems = [problem for problem in parsed if problem is not None]
     if not problems:
         raise InputError(f"{name} holds no problems that can be graded ({len(parsed)} rows)")
@@ -50,16 +54,15 @@ def text_field(row: Mapping[str, Any], key: str) -> str:
     return str(value)
 
 
-def _parsed(rows: Iterable[tuple[str, object]], parse: Callable[[Mapping[str, Any]], P | None]) -> Iterator[P | None]:
-    for source, row in rows:
-        if not isinstance(row, Mapping):
-            raise InputError(f"{source}: a row must be an object, not {type(row).__name__}")
-        try:
-            yield parse(row)
-        except KeyError as error:
-            raise InputError(f"{source}: the row has no {error}; it has {', '.join(map(str, row))}") from error
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from error
+def _parsed(source: str, row: object, parse: Callable[[Mapping[str, Any]], P | None]) -> P | None:
+    if not isinstance(row, Mapping):
+        raise InputError(f"{source}: a row must be an object, not {type(row).__name__}")
+    try:
+        return parse(row)
+    except KeyError as error:
+        raise InputError(f"{source}: the row has no {error}; it has {', '.join(map(str, row))}") from error
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
 
 
 def _hub_rows(source: HubSplit) -> Iterator[tuple[str, object]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tinker
 
 from cookhouse.chat import Message, Renderer, Termination, text_of
-from cookhouse.data import Conversation
+from cookhouse.data import Conversation, parse_each
 from cookhouse.errors import InputError
 from cookhouse.evals.evaluator import Metrics, SampleClient
 from cookhouse.evals.scores import is_exact_match, mean, standard_error
@@ -33,7 +33,8 @@ class ExactMatchEvaluator:
     evaluation. `answers` holds those of the last call, in the order of the conversations.
 
     Raises:
-        InputError: there are no conversations, or one does not end in an assistant message with text before it.
+        InputError: there are no conversations.
+        BadRowsError: some do not end in an assistant message of text after another message.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class ExactMatchEvaluator:
         if not conversations:
             raise InputError("there are no held-out conversations to answer")
         self.answers: Sequence[Answer] = ()
-        self._cases = [_case(conversation, renderer, group_by) for conversation in conversations]
+        self._cases = parse_each(conversations, lambda conversation: _case(conversation, renderer, group_by))
         self._renderer = renderer
         self._sampling = tinker.SamplingParams(
             max_tokens=max_tokens, temperature=0.0, stop=renderer.get_stop_sequences()
