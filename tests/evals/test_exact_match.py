@@ -103,6 +103,23 @@ async def test_an_answer_with_a_tool_call_is_no_match(renderer: Renderer) -> Non
     assert (await ExactMatchEvaluator(conversations(ROWS[0]), renderer, max_tokens=9)(client))["exact_match"] == 0.0
 
 
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_disable_thinking", "qwen3_instruct", "role_colon"])
+@pytest.mark.parametrize("thinking", ["", "<think>\nhm\n</think>\n\n"])
+async def test_a_model_that_says_what_it_was_trained_to_say_is_right(name: str, thinking: str) -> None:
+    # Catches an expected answer read otherwise than the model's: with its thinking, or not in the tokenizer's form.
+    renderer = get_renderer(name, get_tokenizer("cookhouse/tiny"))
+    if thinking and name in ("qwen3_disable_thinking", "qwen3_instruct"):
+        with pytest.raises(InputError, match="row 1: this renderer trains no thinking"):
+            ExactMatchEvaluator(conversations(("one", thinking + "1", "s")), renderer, max_tokens=9)
+        return
+    rows = conversations(("one", thinking + "cafe\u0301", "s"))
+    client = Client({"one": renderer.encoder.decode(renderer.build_response(rows[0].messages))})
+    evaluate = ExactMatchEvaluator(rows, renderer, max_tokens=9)
+    assert (await evaluate(client))["exact_match"] == 1.0
+    [answer] = evaluate.answers
+    assert answer.expected == ("café" if name == "qwen3" else thinking + "café")
+
+
 @pytest.mark.parametrize(
     "messages",
     [

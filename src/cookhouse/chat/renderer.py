@@ -135,6 +135,18 @@ class Renderer(ABC):
             tokens += self.encoder.encode_with_specials(prefill)
         return ModelInput.from_ints(tokens)
 
+    def build_response(self, messages: Sequence[Message]) -> list[int]:
+        """What a model would sample to say the last message after the others, its end included; `parse_response` reads
+        it as any sampled response.
+
+        Raises:
+            InputError: a message is not one, or the family cannot write all of the last.
+        """
+        messages = parse_messages(messages)
+        self.check_trained(messages[-1])
+        last = self.layout(messages)[-1]
+        return self.encoder.encode(last.output) + self.encoder.encode(self.end(messages[-1]))
+
     def _targets(self, messages: Sequence[Message], train_on_what: TrainOnWhat) -> "_Targets":
         trained = trained_messages(messages, train_on_what)
         for message, is_trained in zip(messages, trained, strict=True):

@@ -29,8 +29,9 @@ class Answer:
 class ExactMatchEvaluator:
     """Share of conversations whose last assistant message the model, asked greedily, writes letter by letter.
 
-    Whitespace around it does not count. At most `concurrency` requests are in flight; a failing one fails the
-    evaluation. `answers` holds those of the last call, in the order of the conversations.
+    Both are read by the renderer, so that thinking does not count, nor does whitespace around the text. At most
+    `concurrency` requests are in flight; a failing one fails the evaluation. `answers` holds those of the last call, in
+    the order of the conversations.
 
     Raises:
         InputError: there are no conversations.
@@ -95,22 +96,29 @@ class _Case:
 
 def _case(conversation: Conversation, renderer: Renderer, group_by: str | None) -> _Case:
     *prompt, last = conversation.messages
-    expected = text_of(last)
-    if last["role"] != "assistant" or not prompt or not expected.strip() or last.get("tool_calls"):
-        raise InputError(
-            f"{conversation.source}: a held-out conversation must end in an assistant message of text, after at least "
-            "one other message"
-        )
+    if last["role"] != "assistant" or not prompt or not text_of(last).strip() or last.get("tool_calls"):
+        raise _no_answer(conversation)
     group = conversation.extra.get(group_by) if group_by else None
     try:
         prompt_tokens = renderer.build_generation_prompt(prompt)
+        # As an answer is read, so that thinking within the text is split off on both sides, or on neither.
+        expected = text_of(renderer.parse_response(renderer.build_response(conversation.messages))[0])
     except InputError as error:
         raise InputError(f"{conversation.source}: {error}") from error
+    if not expected.strip():
+        raise _no_answer(conversation)
     return _Case(
         prompt=prompt,
         prompt_tokens=prompt_tokens,
         expected=expected,
         group=None if group is None else str(group),
+    )
+
+
+def _no_answer(conversation: Conversation) -> InputError:
+    return InputError(
+        f"{conversation.source}: a held-out conversation must end in an assistant message of text, after at least one "
+        "other message"
     )
 
 

@@ -61,3 +61,21 @@ def test_an_end_of_the_models_own_is_no_text(tiny: Any, end: str) -> None:
     renderer = get_renderer("human_ai", tiny)
     tokens = [*renderer.encoder.encode([" Hello"]), tiny.convert_tokens_to_ids(end)]
     assert renderer.parse_response(tokens) == ({"role": "assistant", "content": "Hello"}, Termination.EOS)
+
+
+@pytest.mark.parametrize("answer", ["a\nb", "\n", "a\n"])
+def test_an_answer_that_spells_its_own_end_is_not_trained(tiny: Any, answer: str) -> None:
+    """Catches training on text that no sample could ever hold."""
+    renderer = get_renderer("human_ai", tiny)
+    messages: list[Message] = [{"role": "user", "content": "a\nb"}, {"role": "assistant", "content": answer}]
+    with pytest.raises(InputError, match="where sampling with renderer human_ai ends"):
+        renderer.build_supervised_example(messages, TrainOnWhat.ALL_ASSISTANT_MESSAGES)
+    renderer.build_generation_prompt([*messages, messages[0]])  # nothing is wrong with it in a prompt
+
+
+@pytest.mark.parametrize("answer", ["", "a b", "AI: x"])
+def test_an_answer_that_only_resembles_its_end_is_trained_whole(tiny: Any, answer: str) -> None:
+    renderer = get_renderer("human_ai", tiny)
+    message: Message = {"role": "assistant", "content": answer}
+    response = renderer.build_response([{"role": "user", "content": "?"}, message])
+    assert renderer.parse_response(response) == (message, Termination.STOP_SEQUENCE)

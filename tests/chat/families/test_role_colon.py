@@ -73,3 +73,21 @@ def test_what_it_cannot_write_is_refused(tiny: Any) -> None:
     }
     with pytest.raises(InputError, match="no form for thinking"):
         renderer.build_supervised_example([thinking], TrainOnWhat.ALL_MESSAGES)
+
+
+@pytest.mark.parametrize("answer", ["a\n\nUser: b", "\n\nUser:", "a\n\nUser:"])
+def test_an_answer_that_spells_its_own_end_is_not_trained(tiny: Any, answer: str) -> None:
+    """Catches training on text that no sample could ever hold."""
+    renderer = get_renderer("role_colon", tiny)
+    messages: list[Message] = [{"role": "user", "content": "a\n\nUser:b"}, {"role": "assistant", "content": answer}]
+    with pytest.raises(InputError, match="where sampling with renderer role_colon ends"):
+        renderer.build_supervised_example(messages, TrainOnWhat.ALL_ASSISTANT_MESSAGES)
+    renderer.build_generation_prompt([*messages, messages[0]])  # nothing is wrong with it in a prompt
+
+
+@pytest.mark.parametrize("answer", ["a\n\n", "a\nUser: b", "User: b", "a\n\nuser: b"])
+def test_an_answer_that_only_resembles_its_end_is_trained_whole(tiny: Any, answer: str) -> None:
+    renderer = get_renderer("role_colon", tiny)
+    message: Message = {"role": "assistant", "content": answer}
+    response = renderer.build_response([{"role": "user", "content": "?"}, message])
+    assert renderer.parse_response(response) == (message, Termination.STOP_SEQUENCE)

@@ -14,7 +14,8 @@ class HumanAIRenderer(PlainTextRenderer):
     r"""An answer is one line, and its end is the end of the line. That is what a base model comes closest to by itself,
     so reinforcement learning can start from it without any supervised training. No tools, no images, no thinking.
 
-    The format has no marks of its own: a question of several lines is written as it is, and content that spells
+    An answer of several lines is refused in training, since it could never be sampled. Otherwise the format has no
+    marks of its own: a question of several lines is written as it is, and content that spells
     `\nAI:` reads as a turn.
     """
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from cookhouse.chat.encoding import Special
-from cookhouse.chat.messages import Message, thinking_of
+from cookhouse.chat.messages import Message, text_of, thinking_of
 from cookhouse.chat.renderer import Renderer, Termination
 from cookhouse.errors import InputError
 
@@ -25,6 +25,12 @@ class PlainTextRenderer(Renderer):
     def check_trained(self, message: Message) -> None:
         if thinking_of(message):
             raise InputError(f"renderer {self.name} has no form for thinking; remove it, or use qwen3")
+        text = text_of(message)
+        if message["role"] == "assistant" and (text + self.stop).find(self.stop) < len(text):
+            raise InputError(
+                f"the answer contains {self.stop!r}, where sampling with renderer {self.name} ends, so that the rest "
+                "of it could never be sampled; cut it there, or use a renderer of a chat model's family"
+            )
 
     def check_plain(self, message: Message) -> None:
         """Raise InputError for a message that is of tools or has to do with them."""

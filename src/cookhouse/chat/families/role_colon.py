@@ -13,7 +13,8 @@ class RoleColonRenderer(PlainTextRenderer):
     that stopping is learned. No tools, no images, no thinking.
 
     The format has no marks of its own, so content that spells `\n\nAssistant:` reads as a turn: unlike the other
-    renderers, this one cannot keep a hostile user from imitating one.
+    renderers, this one cannot keep a hostile user from imitating one. An answer that spells `\n\nUser:` is refused in
+    training, since it could never be sampled.
     """
 
     name = "role_colon"
