@@ -29,6 +29,12 @@ CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
         ([{"role": "assistant", "content": "", "tool_calls": CALL}], "tool_calls must be a list, not an object"),
         ([{"role": "user", "content": "x", "trainable": 1}], "trainable must be true or false, not a number"),
         ([{"role": "assistant", "content": "x", "weight": 0}], "weight is not read; use `trainable`"),
+        ([{"role": "user", "content": "x", "thinking": "y"}], "thinking belongs on a message of role assistant"),
+        (
+            [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}], "reasoning": "y"}],
+            "give reasoning either under a key of the message or as a thinking part, not both",
+        ),
+        ([{"role": "assistant", "content": "x", "thinking": True}], "thinking must be a string, not a boolean"),
         ([{"role": "user", "content": "\ud800 x"}], "half a surrogate pair (\\ud800) at 0"),
         ([{"role": "system", "content": "x", "tools": ["add"]}], "a tool must be an object"),
     ],
@@ -53,9 +59,30 @@ def test_keys_that_mean_nothing_here_are_dropped_and_known_ones_kept() -> None:
     ]
 
 
-def test_reasoning_content_becomes_a_thinking_part() -> None:
-    [message] = parse_messages([{"role": "assistant", "content": "4", "reasoning_content": "2+2"}])
+@pytest.mark.parametrize("content", ["4", [{"type": "text", "text": "4"}]])
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
+def test_reasoning_becomes_a_thinking_part_whatever_it_is_called(key: str, content: Any) -> None:
+    # Catches reasoning that is left out of what is trained without a word.
+    [message] = parse_messages([{"role": "assistant", "content": content, key: "2+2"}])
     assert (thinking_of(message), text_of(message)) == ("2+2", "4")
+    assert parse_messages([message]) == [message]
+    assert parse_messages([{"role": "assistant", "content": content, key: None}])[0]["content"] == content
+
+
+def test_reasoning_given_twice_is_one_and_the_same() -> None:
+    twice = {"role": "assistant", "content": "4", "reasoning": "2+2", "reasoning_content": "2+2"}
+    assert thinking_of(parse_messages([twice])[0]) == "2+2"
+    with pytest.raises(InputError, match="reasoning_content and thinking differ; keep the one"):
+        parse_messages([{"role": "assistant", "content": "4", "reasoning_content": "2+2", "thinking": "hm"}])
+
+
+@pytest.mark.parametrize(
+    "key", ["weight", "function_call", "reasoning_details", "refusal", "image", "images", "videos", "audio"]
+)
+def test_a_key_with_a_meaning_that_is_not_read_is_refused(key: str) -> None:
+    with pytest.raises(InputError, match=f"message 1: {key} is not read; "):
+        parse_messages([{"role": "assistant", "content": "x", key: ["y"]}])
+    assert parse_messages([{"role": "assistant", "content": "x", key: None}])
 
 
 def test_an_image_is_refused_by_text_renderers_not_dropped() -> None:

@@ -333,6 +333,13 @@ def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Pat
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_dry_run_names_the_fields_that_are_not_read(make_config: MakeConfig, tmp_path: Path) -> None:
+    # Catches a misspelled field that nobody would miss.
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "q", "completion": "a", "sytem": "s", "id": 3, "note": ""}\n')
+    report = dry_run("supervised", make_config(dataset_path=str(tmp_path / "rows.jsonl")))
+    assert report.facts["fields not read"] == "id, sytem"
+
+
 def test_dry_run_refuses_the_folder_that_a_run_would_refuse(make_config: MakeConfig, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "notes.txt").write_text("mine")

@@ -2,6 +2,8 @@
 
 from cookhouse.chat.encoding import Encoder, Piece, Special, Tokenizer
 from cookhouse.chat.messages import (
+    MEDIA_KEYS,
+    REASONING_KEYS,
     ROLES,
     FunctionCall,
     ImagePart,
@@ -12,6 +14,7 @@ from cookhouse.chat.messages import (
     ThinkingPart,
     ToolCall,
     UnparsedToolCall,
+    is_empty,
     parse_messages,
     text_of,
     thinking_of,
@@ -29,6 +32,8 @@ from cookhouse.chat.renderer import (
 from cookhouse.chat.training_targets import TrainOnWhat, trained_messages
 
 __all__ = [
+    "MEDIA_KEYS",
+    "REASONING_KEYS",
     "ROLES",
     "Encoder",
     "FunctionCall",
@@ -50,6 +55,7 @@ __all__ = [
     "TrainOnWhat",
     "UnparsedToolCall",
     "get_renderer",
+    "is_empty",
     "parse_messages",
     "register_renderer",
     "split_at_end",

@@ -64,22 +64,33 @@ class Message(TypedDict):
     trainable: NotRequired[bool]
 
 
+REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+"""What other tools call the reasoning of an assistant's message: read as a thinking part before its text."""
+MEDIA_KEYS = ("image", "images", "video", "videos", "audio", "audios")
+
 # Read by other tools with a meaning that would be lost here, so refused rather than ignored.
 _REFUSED_KEYS = {
     "weight": "use `trainable` on every message with train_on_what=customized",
     "function_call": "use `tool_calls`",
+    "reasoning_details": "give its text as `reasoning`",
+    "refusal": "give its text as `content`",
+    **dict.fromkeys(MEDIA_KEYS, "give an image as a part of `content`, or remove it"),
 }
 _ONLY_ON: dict[str, Role] = {
     "tool_calls": "assistant",
     "unparsed_tool_calls": "assistant",
-    "reasoning_content": "assistant",
+    **dict.fromkeys(REASONING_KEYS, "assistant"),
     "tool_call_id": "tool",
     "tools": "system",
 }
 
 
 def parse_messages(value: object) -> list[Message]:
-    """Check a conversation from outside and bring it into one form; other keys than a `Message`'s are dropped.
+    """Check a conversation from outside and bring it into one form.
+
+    A message may have its reasoning under any of `REASONING_KEYS`. Keys that other tools read as part of what is said
+    or trained, and that are not read here, are refused where they have a value. All others (`id`, `timestamp`,
+    `model` …) are metadata and dropped.
 
     Raises:
         InputError: names the message by position, what is wrong, and what is allowed.
@@ -138,7 +149,7 @@ def _parse_message(value: object) -> Message:
     if role not in ROLES:
         raise UnknownNameError("role", role, ROLES)
     for key, way_out in _REFUSED_KEYS.items():
-        if value.get(key) is not None:
+        if not is_empty(value.get(key)):
             raise InputError(f"{key} is not read; {way_out}")
     for key, only in _ONLY_ON.items():
         if value.get(key) and role != only:
@@ -166,17 +177,23 @@ def _parse_content(value: Mapping[str, object], role: Role) -> str | list[Part]:
     content = value.get("content")
     if content is None and (value.get("tool_calls") or value.get("unparsed_tool_calls") or value.get("tools")):
         content = ""
+    reasoning = _parse_reasoning(value)
     if isinstance(content, str):
         _check_text(content)
-        reasoning = _text(value, "reasoning_content") if value.get("reasoning_content") else ""
-        if not reasoning:
-            return content
-        return [{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": content}]
+        return [*reasoning, {"type": "text", "text": content}] if reasoning else content
     if not isinstance(content, list):
         raise InputError(f"content must be a string or a list of parts, not {_kind(content)}")
-    if value.get("reasoning_content"):
-        raise InputError("give reasoning either as reasoning_content or as a thinking part, not both")
-    return [_parse_part(part, role) for part in content]
+    parts = [_parse_part(part, role) for part in content]
+    if reasoning and any(part["type"] == "thinking" for part in parts):
+        raise InputError("give reasoning either under a key of the message or as a thinking part, not both")
+    return [*reasoning, *parts]
+
+
+def _parse_reasoning(value: Mapping[str, object]) -> list[Part]:
+    found = {key: _text(value, key) for key in REASONING_KEYS if value.get(key)}
+    if len(set(found.values())) > 1:
+        raise InputError(f"{' and '.join(found)} differ; keep the one that is to be trained on")
+    return [{"type": "thinking", "thinking": text} for text in [*found.values()][:1]]
 
 
 def _parse_part(part: object, role: Role) -> Part:
@@ -218,6 +235,11 @@ def _parse_tool(tool: object) -> dict[str, Any]:
     _text(function, "name")
     _check_text(json.dumps(tool, ensure_ascii=False))
     return dict(tool) if "function" in tool else {"type": "function", "function": dict(function)}
+
+
+def is_empty(value: object) -> bool:
+    """Whether a value from outside says nothing: null, or text, a list or an object without content."""
+    return value is None or value in ("", [], {})
 
 
 def _list(value: Mapping[str, object], key: str) -> list[object]:

@@ -1,20 +1,48 @@
-"""Rows of a data set to conversations, in the shapes that people have them in."""
+"""Rows of a data set to conversations, in the shapes that people have them in.
+
+What a row says beside its conversation follows one rule:
+
+- `system` (or `system_prompt`) and `tools` are read in every shape, `history` in all but `messages`, and `input` or
+  `context` with `instruction`.
+- A field by which people or other tools write part of a conversation, and that is not read in the row's shape, is
+  refused by name where it has a value: `REFUSED`, a `label` of true or false, and the fields of the other shapes.
+- Beside `messages` the fields of the other shapes are copies of what the messages say, as data sets on the hub keep
+  them (`prompt` in no_robots), and are not read.
+- Every other field is metadata: no part of what is trained on, and kept as `Conversation.extra`.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from cookhouse.chat import Message, parse_messages, with_tools
+from cookhouse.chat import MEDIA_KEYS, REASONING_KEYS, Message, is_empty, parse_messages, text_of, with_tools
 from cookhouse.errors import InputError
 
-SHAPES = "messages, prompt + completion, instruction + response, input + output, or instruction (+ input) + output"
+SHAPES = "messages, prompt + completion, instruction (+ input or context) + response or output, or input + output"
 _QUESTION_ANSWER = (
     ("prompt", "completion"),
     ("instruction", "response"),
     ("instruction", "output"),
     ("input", "output"),
 )
+_MATERIAL = ("input", "context")
+"""What an instruction is about; only one of them may say something."""
+_SYSTEM = ("system", "system_prompt")
+_OF_SHAPES = tuple(dict.fromkeys([*(name for pair in _QUESTION_ANSWER for name in pair), *_MATERIAL]))
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(REASONING_KEYS, "give it as `thinking` on the message of the assistant that it belongs to"),
+        **dict.fromkeys(MEDIA_KEYS, "give an image as a part of a message's content"),
+        **dict.fromkeys(("weight", "weights"), "rows count alike; repeat the ones that are to count more"),
+        "context": "put it into a message",
+        "documents": "put them into a message",
+        "functions": "use `tools`",
+        "history": "put its turns into `messages`",
+    }
+)
+"""Fields that carry meaning wherever they stand, each with the way out where a row's shape does not read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +53,7 @@ class Conversation:
     source: str
     """`file:line` or `row N`, for messages to people."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the row that are no part of the conversation, such as a skill to report by."""
+    """Fields of the row that are no part of the conversation, such as a skill to report by; empty ones are left out."""
 
 
 def conversation_from_row(row: object, source: str) -> Conversation:
@@ -38,11 +66,15 @@ def conversation_from_row(row: object, source: str) -> Conversation:
         if not isinstance(row, Mapping):
             raise InputError(f"a row must be an object, not {type(row).__name__}")
         messages, used = _messages(row)
+        _refuse_unread(row, used)
+        messages = _with_system(messages, row)
         if row.get("tools"):
-            messages, used = with_tools(messages, _tools(row["tools"])), {*used, "tools"}
+            messages = with_tools(messages, _tools(row["tools"]))
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
-    return Conversation(messages=messages, source=source, extra={k: v for k, v in row.items() if k not in used})
+    used |= {*_SYSTEM, "tools"}
+    extra = {name: value for name, value in row.items() if name not in used and not is_empty(value)}
+    return Conversation(messages=messages, source=source, extra=extra)
 
 
 def _messages(row: Mapping[str, Any]) -> tuple[list[Message], set[str]]:
@@ -52,24 +84,66 @@ def _messages(row: Mapping[str, Any]) -> tuple[list[Message], set[str]]:
         if question not in row or answer not in row:
             continue
         asked, answered = _as_messages(row, question, "user"), _as_messages(row, answer, "assistant")
-        used = {question, answer}
-        if question == "instruction" and row.get("input"):
-            if not isinstance(row["input"], str):
-                raise InputError(f"input must be a string, not {type(row['input']).__name__}")
-            asked[-1]["content"] = f"{asked[-1]['content']}\n\n{row['input']}"
-            used.add("input")
-        return parse_messages([*asked, *answered]), used
+        used = {question, answer, "history"}
+        material = next((name for name in _MATERIAL if not is_empty(row.get(name))), None)
+        if question == "instruction" and material is not None:
+            asked[-1]["content"] = "\n\n".join(filter(None, [asked[-1]["content"], _string(row, material)]))
+            used.add(material)
+        return parse_messages([*_history(row.get("history")), *asked, *answered]), used
     found = ", ".join(map(str, row)) or "nothing"
     raise InputError(f"no messages: a row needs {SHAPES}; this one has {found}")
 
 
 def _as_messages(row: Mapping[str, Any], key: str, role: str) -> list[dict[str, Any]]:
     value = row[key]
-    if isinstance(value, str):
-        return [{"role": role, "content": value}]
     if isinstance(value, list) and value and key in ("prompt", "completion"):
         return [*value]
-    raise InputError(f"{key} must be a string, not {type(value).__name__}")
+    return [{"role": role, "content": _string(row, key)}]
+
+
+def _history(value: object) -> list[dict[str, Any]]:
+    """Earlier turns, given as pairs of a question and its answer or as messages."""
+    if is_empty(value):
+        return []
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise InputError(f"history must be a list of [question, answer], not {type(value).__name__}")
+    if all(isinstance(turn, Mapping) for turn in value):
+        return [*value]
+    turns: list[dict[str, Any]] = []
+    for turn in value:
+        if not isinstance(turn, Sequence) or len(turn) != 2 or not all(isinstance(said, str) for said in turn):
+            raise InputError("history must be a list of [question, answer], both of them strings")
+        turns += [{"role": "user", "content": turn[0]}, {"role": "assistant", "content": turn[1]}]
+    return turns
+
+
+def _refuse_unread(row: Mapping[str, Any], used: set[str]) -> None:
+    others = () if "messages" in used else _OF_SHAPES
+    for name in (*REFUSED, *others):
+        if name not in used and not is_empty(row.get(name)):
+            shape = " + ".join(key for key in row if key in used)
+            way_out = REFUSED.get(name, "put it into a message")
+            raise InputError(f"{name} is not read beside {shape}; {way_out}, or remove it from the rows")
+    if isinstance(row.get("label"), bool):  # of KTO: whether an answer is a good one
+        raise InputError("label is not read, and bad answers would be trained on; keep good rows only, without it")
+
+
+def _with_system(messages: list[Message], row: Mapping[str, Any]) -> list[Message]:
+    """The conversation after the row's system message, unless it begins with the same one."""
+    said = {name: _string(row, name) for name in _SYSTEM if not is_empty(row.get(name))}
+    if messages[0]["role"] == "system":
+        said = {"the first message": text_of(messages[0]), **said}
+    if len({text.strip() for text in said.values()}) > 1:
+        raise InputError(f"{' and '.join(said)} differ; give one system message")
+    if not said or messages[0]["role"] == "system":
+        return messages
+    return [*parse_messages([{"role": "system", "content": next(iter(said.values()))}]), *messages]
+
+
+def _string(row: Mapping[str, Any], key: str) -> str:
+    if not isinstance(row[key], str):
+        raise InputError(f"{key} must be a string, not {type(row[key]).__name__}")
+    return str(row[key])
 
 
 def _tools(value: object) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What a supervised run hands back, and what a dry run of one finds."""
 
+from cookhouse.printable import printable
 from cookhouse.telemetry import keys
 from cookhouse.workflows.result import DryRunReport, Figure, RunResult
 from cookhouse.workflows.run_result import Row, adapter_size, prepared, run_result
@@ -61,11 +62,13 @@ def dry_run_supervised(plan: SupervisedPlan) -> DryRunReport:
 
 def _facts(state: SupervisedState) -> dict[str, str]:
     plan, found = state.plan, state.dataset.statistics
+    unread = sorted({str(name) for conversation in state.train for name in conversation.extra})
     share = found.num_trained_tokens / found.num_tokens if found.num_tokens else 0.0
     return {
         "tokenizer": plan.model_name,
         "renderer": plan.renderer_name,
         "conversations": f"{len(state.train):,} to train on, {len(state.test):,} held out",
+        **({"fields not read": printable(", ".join(unread))} if unread else {}),
         "examples": f"{found.num_examples:,}, of which {found.num_truncated:,} are cut to max_length",
         "tokens": f"{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({share:.1%}) are trained on",
         "longest example": f"{found.longest_tokens:,} tokens",
