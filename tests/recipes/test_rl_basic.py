@@ -185,6 +185,16 @@ def test_the_stages_are_described() -> None:
         assert name in text
 
 
+async def test_a_resume_on_other_problems_is_refused(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
+    service = FakeService(answer=pupil)
+    await run("rl_basic", make_rl_config(max_steps=2), connect=service.connect)
+    lines = (tmp_path / "train.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "train.jsonl").write_text("".join(lines[1:]))
+    config = make_rl_config(max_steps=2, behavior_if_log_dir_exists="resume")
+    with pytest.raises(InputError, match="it had 12 lines and has 11; the first that is different is line 1"):
+        await run("rl_basic", config, connect=FakeService(states=service.states, answer=pupil).connect)
+
+
 @pytest.mark.parametrize(
     "mode", [{}, {"num_minibatches": 4}, {"num_substeps": 3}, {"max_steps_off_policy": 2}], ids=str
 )

@@ -171,6 +171,23 @@ async def test_killed_run_is_done_again_from_its_last_checkpoint(make_config: Ma
     assert losses(folder) == losses(whole.summary.folder)
 
 
+@pytest.mark.parametrize("name", ["train", "test"])
+async def test_a_resume_on_other_data_is_refused(
+    make_config: MakeConfig, conversations: Callable[..., Path], name: str
+) -> None:
+    # Catches a run that goes on with half of its rows as if nothing had happened.
+    service = FakeService()
+    await run("supervised", make_config(max_steps=2), connect=service.connect)
+    was = len((conversations(f"{name}.jsonl", 80 if name == "train" else 2)).read_text().splitlines())
+    config = make_config(max_steps=2, behavior_if_log_dir_exists="resume")
+    again = FakeService(states=service.states)
+    with pytest.raises(InputError, match=f"{name}.jsonl has changed since the run .* has {was}; the first that is"):
+        await run("supervised", config, connect=again.connect)
+    with pytest.raises(InputError, match="restore the file, or choose another log_path"):
+        await asyncio.to_thread(dry_run, "supervised", config)
+    assert again.calls == []
+
+
 async def test_finished_run_can_be_resumed_without_training(make_config: MakeConfig) -> None:
     service = FakeService()
     done = await run("supervised", make_config(), connect=service.connect)

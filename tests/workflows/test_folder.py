@@ -54,6 +54,30 @@ def test_folder_of_a_run_is_not_touched_unless_told(tmp_path: Path, behavior: st
     assert {path.name: path.read_bytes() for path in folder.path.iterdir()} == before
 
 
+def test_a_run_goes_on_only_with_the_data_it_was_started_with(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("one\ntwo\nthree\n")
+    folder = opened(spec(tmp_path / "run", data={"train": rows}))
+    again = spec(folder.path, "resume", data={"train": rows})
+    assert choose_folder(again) is FolderChoice.RESUME
+    rows.write_text("one\nthree\n")
+    with pytest.raises(InputError, match=r"rows.jsonl has changed .*: it had 3 lines and has 2; .*line 2. .*restore"):
+        choose_folder(again)
+    assert choose_folder(spec(folder.path, "delete", data={"train": rows})) is FolderChoice.DELETE
+    opened(spec(folder.path, "delete", data={"train": rows}))
+    assert opened(again).path == folder.path
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"train": {}}', '{"train": {"marks": 3}}'])
+def test_fingerprints_that_cannot_be_read_are_refused(tmp_path: Path, content: str) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("one\n")
+    folder = opened(spec(tmp_path / "run", data={"train": rows}))
+    (folder.path / "data.json").write_text(content)
+    with pytest.raises(InputError, match=r"data\.json does not hold fingerprints of data"):
+        choose_folder(spec(folder.path, "resume", data={"train": rows}))
+
+
 def test_user_is_asked(tmp_path: Path) -> None:
     folder = opened(spec(tmp_path / "run"))
     assert choose_folder(spec(folder.path, "ask", ask=lambda _: "delete")) is FolderChoice.DELETE

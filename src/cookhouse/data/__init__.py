@@ -4,6 +4,7 @@ from cookhouse.data.config import ConversationsConfig, build_renderer, parse_tra
 from cookhouse.data.conversations import conversations_from_rows, iter_lines, read_conversations, row_from_line
 from cookhouse.data.datum import Reduction, datum_from_example
 from cookhouse.data.examples import Example, ExampleStatistics, Progress, example_statistics, render_examples
+from cookhouse.data.fingerprint import Fingerprint, fingerprint_of
 from cookhouse.data.parsing import parse_each
 from cookhouse.data.rows import Conversation, conversation_from_row
 from cookhouse.data.supervised import SupervisedDataset
@@ -13,6 +14,7 @@ __all__ = [
     "ConversationsConfig",
     "Example",
     "ExampleStatistics",
+    "Fingerprint",
     "Progress",
     "Reduction",
     "SupervisedDataset",
@@ -21,6 +23,7 @@ __all__ = [
     "conversations_from_rows",
     "datum_from_example",
     "example_statistics",
+    "fingerprint_of",
     "iter_lines",
     "parse_each",
     "parse_train_on_what",

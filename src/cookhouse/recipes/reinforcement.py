@@ -81,6 +81,12 @@ class ReinforcementConfig(TrainingConfig):
     eval_temperature: float = chz.field(default=1.0, doc="Of sampling in evaluations; 0 is greedy.")
 
     @property
+    def data_files(self) -> Mapping[str, str | None]:
+        """Files of the user's own that problems are read from, by what for, in a recipe with these settings."""
+        named = {"train": "dataset_path", "test": "test_path"}
+        return {name: getattr(self, setting, None) for name, setting in named.items()}
+
+    @property
     def env_settings(self) -> dict[str, Any]:
         """What every config of environments is told."""
         return {
@@ -252,7 +258,7 @@ def _make_plan(
 
     assert config.max_tokens is not None
     return ReinforcementPlan(
-        **common_plan(config, recipe, ask),
+        **common_plan(config, recipe, ask, config.data_files),
         make_data=make_data,
         sampling=Sampling(max_tokens=config.max_tokens, temperature=config.temperature),
         eval_sampling=Sampling(max_tokens=config.max_tokens, temperature=config.eval_temperature),

@@ -97,10 +97,11 @@ def _plan(config: SupervisedConfig, ask: Callable[[str], str] | None) -> "Superv
     from cookhouse.workflows import SupervisedPlan
 
     assert config.batch_size is not None
+    train_path, test_path = _train_path(config), _test_path(config)
     return SupervisedPlan(
-        **common_plan(config, "supervised", ask),
-        train_path=_train_path(config),
-        test_path=_test_path(config),
+        **common_plan(config, "supervised", ask, {"train": train_path, "test": test_path}),
+        train_path=train_path,
+        test_path=test_path,
         train_on_what=config.train_on_what,
         max_length=config.max_length,
         batch_size=config.batch_size,

@@ -116,12 +116,14 @@ def check_at_least(config: TrainingConfig, least_by_name: Mapping[str, int]) -> 
             raise InputError(f"{name} is {value}; it must be at least {least}")
 
 
-def common_plan(config: TrainingConfig, recipe: str, ask: Callable[[str], str] | None) -> dict[str, Any]:
-    """The fields of a `TrainingPlan` from a decided config."""
+def common_plan(
+    config: TrainingConfig, recipe: str, ask: Callable[[str], str] | None, data: Mapping[str, str | Path | None]
+) -> dict[str, Any]:
+    """The fields of a `TrainingPlan` from a decided config; `data` has the files that it reads, by what for."""
     from cookhouse.training import Cadence
 
     return {
-        "folder": _folder_spec(config, recipe, ask),
+        "folder": _folder_spec(config, recipe, ask, {name: Path(path) for name, path in data.items() if path}),
         "cadence": Cadence(save_every=config.save_every, eval_every=config.eval_every),
         **{
             name: getattr(config, name)
@@ -143,7 +145,9 @@ def common_plan(config: TrainingConfig, recipe: str, ask: Callable[[str], str] |
     }
 
 
-def _folder_spec(config: TrainingConfig, recipe: str, ask: Callable[[str], str] | None) -> "FolderSpec":
+def _folder_spec(
+    config: TrainingConfig, recipe: str, ask: Callable[[str], str] | None, data: Mapping[str, Path]
+) -> "FolderSpec":
     from cookhouse.workflows import FolderSpec
 
     assert config.log_path is not None
@@ -154,6 +158,7 @@ def _folder_spec(config: TrainingConfig, recipe: str, ask: Callable[[str], str] 
         seed=config.seed,
         behavior=config.behavior_if_log_dir_exists,
         free_fields=FREE_ON_RESUME,
+        data=data,
         ask=ask,
     )
 

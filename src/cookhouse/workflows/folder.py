@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse import __version__
+from cookhouse.data import Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.telemetry import cut_metrics, log_file
 from cookhouse.training import Checkpoint, CheckpointFile
@@ -20,6 +21,7 @@ from cookhouse.training.files import file_errors, write_whole
 logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
+DATA_FILE = "data.json"
 METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS_FILE = "checkpoints.jsonl"
 LOG_FILE = "logs.log"
@@ -51,6 +53,9 @@ class FolderSpec:
     """delete, resume, raise or ask."""
     free_fields: Collection[str]
     """Fields of the config that a resumed run may change."""
+    data: Mapping[str, Path] = field(default_factory=dict)
+    """Files that the run reads, by what for; their fingerprints are recorded in data.json, and a resume on files with
+    others is refused."""
     ask: Callable[[str], str] | None = None
 
 
@@ -127,11 +132,12 @@ def choose_folder(spec: FolderSpec) -> FolderChoice:
     """What to do with the folder, before anything is done: the user is asked here if the spec says so.
 
     Raises:
-        InputError: the folder is there and may not be used, or holds another run.
+        InputError: the folder is there and may not be used, or holds another run, or one of other data.
     """
     choice = FolderChoice(_choose(spec))
     if choice is FolderChoice.RESUME:
         _check_same_run(spec)
+        _check_same_data(spec)
     return choice
 
 
@@ -153,6 +159,9 @@ def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
         folder.resume = folder.checkpoints.last_state()
         cut_metrics(folder.metrics, 0 if folder.resume is None else folder.resume.step)
         write_whole(spec.path / CONFIG_FILE, json.dumps(_record(spec), indent=1) + "\n")
+        if spec.data and choice is not FolderChoice.RESUME:
+            found = {name: asdict(fingerprint_of(path)) for name, path in spec.data.items()}
+            write_whole(spec.path / DATA_FILE, json.dumps(found) + "\n")
     except BaseException:
         folder.close()
         folder.discard()
@@ -199,6 +208,29 @@ def _check_same_run(spec: FolderSpec) -> None:
             raise InputError(
                 f"{name}={value!r}, but the run in {spec.path} was started with {before[name]!r}, and going on with "
                 "another would be another run; leave it as it was, or choose another log_path"
+            )
+
+
+def _check_same_data(spec: FolderSpec) -> None:
+    path = spec.path / DATA_FILE
+    if not spec.data:
+        return
+    if not path.exists():
+        logger.warning("%s does not exist, so that nobody can tell whether the data is what it was", path)
+        return
+    try:
+        recorded = {
+            name: Fingerprint(**{**value, "marks": tuple(value["marks"])})
+            for name, value in json.loads(path.read_text(encoding="utf-8")).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} does not hold fingerprints of data ({error}); choose another log_path") from error
+    for name in recorded.keys() & spec.data.keys():
+        changes = recorded[name].changes_to(fingerprint_of(spec.data[name], stride=recorded[name].stride))
+        if changes is not None:
+            raise InputError(
+                f"{spec.data[name]} has changed since the run in {spec.path} was started: {changes}. Going on with it "
+                "would be another run; restore the file, or choose another log_path"
             )
 
 

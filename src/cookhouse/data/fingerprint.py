@@ -1,0 +1,89 @@
+"""What a data file held, in little space: enough to tell later whether, and from where on, it has changed."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from cookhouse.errors import InputError
+
+MAX_WHOLE_BYTES = 256 * 2**20
+"""Larger files are not read whole, but at evenly spaced places."""
+_MAX_MARKS = 1024
+_NUM_SAMPLES = 256
+_SAMPLE_BYTES = 64 * 2**10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Digests of a file's stretches, in order: of all of its lines, or of blocks sampled from it."""
+
+    num_bytes: int
+    num_lines: int | None
+    """None: the file was sampled."""
+    stride: int
+    """From the start of one stretch to that of the next: lines, or bytes where the file was sampled."""
+    marks: tuple[str, ...]
+
+    def changes_to(self, now: "Fingerprint") -> str | None:
+        """What is different in a later fingerprint of the same stride, in words; None if nothing is."""
+        if now == self:
+            return None
+        is_counted = self.num_lines is not None and now.num_lines is not None
+        before, after = (self.num_lines, now.num_lines) if is_counted else (self.num_bytes, now.num_bytes)
+        unit = "lines" if is_counted else "bytes"
+        size = (
+            f"it had {before:,} {unit} and has {after:,}" if before != after else f"it has {after:,} {unit} as before"
+        )
+        if not is_counted and before != after:  # the samples are of other places
+            return size
+        common = min(len(self.marks), len(now.marks))
+        first = next((index for index in range(common) if self.marks[index] != now.marks[index]), common)
+        start, end = first * self.stride, (first + 1) * self.stride
+        if not is_counted:
+            return f"{size}; the first difference found is after byte {start:,}"
+        lines = f"line {end:,}" if self.stride == 1 else f"one of lines {start + 1:,} to {end:,}"
+        return f"{size}; the first that is different is {lines}"
+
+
+def fingerprint_of(path: Path, *, stride: int | None = None) -> Fingerprint:
+    """The fingerprint of a file, with the stride of an earlier one to compare it with.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            num_bytes = os.fstat(file.fileno()).st_size
+            return _whole(file, num_bytes, stride) if num_bytes <= MAX_WHOLE_BYTES else _sampled(file, num_bytes)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _whole(file: BinaryIO, num_bytes: int, stride: int | None) -> Fingerprint:
+    num_lines = sum(1 for _ in file)
+    file.seek(0)
+    stride = stride or max(-(-num_lines // _MAX_MARKS), 1)
+    marks = tuple(_stretches(file, stride))
+    return Fingerprint(num_bytes=num_bytes, num_lines=num_lines, stride=stride, marks=marks)
+
+
+def _stretches(file: BinaryIO, num_lines: int) -> Iterator[str]:
+    while stretch := b"".join(islice(file, num_lines)):
+        yield _digest(stretch)
+
+
+def _sampled(file: BinaryIO, num_bytes: int) -> Fingerprint:
+    last, num_strides = num_bytes - _SAMPLE_BYTES, _NUM_SAMPLES - 1
+    marks = []
+    for index in range(_NUM_SAMPLES):
+        file.seek(index * last // num_strides)
+        marks.append(_digest(file.read(_SAMPLE_BYTES)))
+    return Fingerprint(num_bytes=num_bytes, num_lines=None, stride=last // num_strides, marks=tuple(marks))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

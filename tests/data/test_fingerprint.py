@@ -1,0 +1,88 @@
+"""Fingerprints of data files: what they notice, and what they say of it."""
+
+from pathlib import Path
+
+import pytest
+
+from cookhouse.data import Fingerprint, fingerprint_of
+from cookhouse.errors import InputError
+
+LINES = [f"row {number}\n" for number in range(1, 81)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+def changes(path: Path, before: str, after: str) -> str | None:
+    path.write_text(before)
+    recorded = fingerprint_of(path)
+    path.write_text(after)
+    return recorded.changes_to(fingerprint_of(path, stride=recorded.stride))
+
+
+def test_the_same_content_has_the_same_fingerprint(path: Path) -> None:
+    assert changes(path, "".join(LINES), "".join(LINES)) is None
+    assert changes(path, "", "") is None
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (LINES[:40], "it had 80 lines and has 40; the first that is different is line 41"),
+        ([*LINES, "more"], "it had 80 lines and has 81; the first that is different is line 81"),
+        ([*LINES[:5], "other\n", *LINES[6:]], "it has 80 lines as before; the first that is different is line 6"),
+        (
+            [LINES[0], LINES[2], LINES[1], *LINES[3:]],
+            "it has 80 lines as before; the first that is different is line 2",
+        ),
+        ([*LINES[:79], "row 80"], "it has 80 lines as before; the first that is different is line 80"),
+        ([], "it had 80 lines and has 0; the first that is different is line 1"),
+    ],
+)
+def test_what_changed_is_said(path: Path, after: list[str], said: str) -> None:
+    # Catches a resume on data of another size, order or content.
+    assert changes(path, "".join(LINES), "".join(after)) == said
+
+
+def test_a_file_of_many_lines_has_a_mark_for_several(path: Path) -> None:
+    lines = [f"{number}\n" for number in range(3000)]
+    path.write_text("".join(lines))
+    assert (fingerprint_of(path).stride, len(fingerprint_of(path).marks)) == (3, 1000)
+    assert changes(path, "".join(lines), "".join([*lines[:100], "x\n", *lines[101:]])) == (
+        "it has 3,000 lines as before; the first that is different is one of lines 100 to 102"
+    )
+    assert changes(path, "".join(lines), "".join(lines * 2)) == (
+        "it had 3,000 lines and has 6,000; the first that is different is one of lines 3,001 to 3,003"
+    )
+
+
+def test_a_large_file_is_sampled_from_its_first_to_its_last_byte(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cookhouse.data.fingerprint.MAX_WHOLE_BYTES", 2**20)
+    content = bytearray(range(256)) * (40 * 2**12)  # 40 MiB
+    path.write_bytes(content)
+    before = fingerprint_of(path)
+    assert before.num_lines is None
+    for place, said in ((0, "after byte 0"), (len(content) - 1, "after byte 41,877,")):
+        path.write_bytes(content[:place] + b"?" + content[place + 1 :])
+        told = before.changes_to(fingerprint_of(path, stride=before.stride))
+        assert told is not None
+        assert told.startswith("it has 41,943,040 bytes as before; the first difference found is " + said)
+    path.write_bytes(content + b"?")
+    told = before.changes_to(fingerprint_of(path, stride=before.stride))
+    assert told == "it had 41,943,040 bytes and has 41,943,041"
+    path.write_bytes(b"small")
+    assert before.changes_to(fingerprint_of(path)) == "it had 41,943,040 bytes and has 5"
+
+
+def test_a_file_that_is_gone_is_named(path: Path) -> None:
+    with pytest.raises(InputError, match=r"rows\.jsonl cannot be read: No such file"):
+        fingerprint_of(path)
+
+
+def test_it_is_small_however_long_the_file(path: Path) -> None:
+    path.write_text("\n" * 100_000)
+    found = fingerprint_of(path)
+    assert isinstance(found, Fingerprint)
+    assert len(found.marks) <= 1024
