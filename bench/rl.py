@@ -200,14 +200,12 @@ def run_cookhouse(case: Case, precision: str) -> Measurement:
 
 
 async def _train(case: Case, precision: str) -> Measurement:
-    import tinker
-
     from cookhouse.local import SERVER_COMMAND, local_server
     from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
     from cookhouse.telemetry import Telemetry
-    from cookhouse.training import Interrupt, Service
+    from cookhouse.training import Interrupt, Service, TinkerService
 
-    class WithoutUnembed(tinker.ServiceClient):
+    class WithoutUnembed(TinkerService):
         """Adapts the layers that TRL is told to adapt."""
 
         def create_lora_training_client(self, base_model: str, rank: int = 32, seed: int | None = None) -> Any:  # type: ignore[override]

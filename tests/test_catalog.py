@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.catalog import FAMILIES, check_renderer, default_renderer, family_of, hidden_size, renderer_names
+from cookhouse.catalog import (
+    FAMILIES,
+    check_renderer,
+    context_tokens,
+    default_renderer,
+    family_of,
+    hidden_size,
+    renderer_names,
+)
 from cookhouse.chat import supported_renderers
 from cookhouse.errors import InputError
 
@@ -106,3 +114,26 @@ def test_a_folder_that_is_no_known_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m/config.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         family_of(str(tmp_path / "m"))
+
+
+def test_how_long_a_sequence_may_be_is_in_the_models_own_config(tmp_path: Path) -> None:
+    assert context_tokens("cookhouse/tiny") == 2048
+    (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 512}}')
+    assert context_tokens(str(tmp_path)) == 512
+    (tmp_path / "config.json").write_text("{}")
+    assert context_tokens(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("model", ["someone/model-that-nobody-has", "not/a/hub/name", "two words"])
+def test_what_is_not_here_is_for_the_service_to_say(model: str) -> None:
+    assert context_tokens(model) is None
+
+
+def test_a_model_of_the_hub_has_left_its_config_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = tmp_path / "models--someone--model" / "snapshots" / "0f"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text('{"max_position_embeddings": 4096}')
+    (tmp_path / "models--someone--model" / "refs").mkdir()
+    (tmp_path / "models--someone--model" / "refs" / "main").write_text("0f")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert context_tokens("someone/model") == 4096

@@ -152,6 +152,30 @@ def hidden_size(model: str) -> int:
     raise InputError(f"the hidden size of {model!r} is not known; give a learning rate, or a local folder of the model")
 
 
+def context_tokens(model: str) -> int | None:
+    """Tokens that a model takes at most, prompt and answer together, by the config.json of its folder or in the hub's
+    cache, where loading the tokenizer has left it. None: it is not on this machine, and only its service knows.
+    """
+    folder = Path(resolve_model(model))
+    path = folder / "config.json" if folder.is_dir() else _cached_config(model)
+    if path is None or not path.is_file():
+        return None
+    config = _read_json(path)
+    tokens = (config.get("text_config") or config).get("max_position_embeddings")
+    return tokens if isinstance(tokens, int) and tokens > 1 else None
+
+
+def _cached_config(model: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(model, "config.json")
+    except HFValidationError:  # a name that the service may know, and the hub cannot
+        return None
+    return Path(path) if isinstance(path, str) else None
+
+
 def _lookup(model: str) -> _Entry:
     if plain_name(model) == TINY_MODEL:
         return _Entry(pattern="", family="qwen3", renderers=_QWEN3_ALL)

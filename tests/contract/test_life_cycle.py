@@ -1,5 +1,6 @@
 """What a run does from its first call to its last, through the unmodified SDK."""
 
+import asyncio
 import math
 
 import numpy as np
@@ -12,6 +13,8 @@ from tests.server.fake_engine import END_TOKEN
 from tests.server.hosting import KEY, Host
 from tinker import types
 from transformers import AutoTokenizer
+
+from cookhouse.training import connect_to
 
 PROMPT = types.ModelInput.from_ints([3, 17, 4, 9])
 
@@ -380,3 +383,15 @@ def test_runs_checkpoints_and_sessions_are_listed(host: Host, client: tinker.Ser
     session_id = str(trainer.model_id).split(":")[0]
     assert session_id in rest.list_sessions().result().sessions
     assert rest.get_session(session_id).result().training_run_ids == [trainer.model_id]
+
+
+def test_a_run_learns_how_long_a_sequence_the_service_takes(host: Host) -> None:
+    """Catches a limit that a run hears of only when a step is refused."""
+
+    async def ask() -> list[int | None]:
+        service = await connect_to(host.url, KEY)()
+        answers = [await service.context_tokens(name) for name in (BASE_MODEL, "someone/else")]
+        await service.close("success")
+        return answers
+
+    assert asyncio.run(ask()) == [host.service.base_models[0].max_context_tokens, None]

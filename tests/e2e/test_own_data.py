@@ -70,5 +70,5 @@ def test_a_dry_run_counts_them(cookhouse: Cookhouse, conversations: Path) -> Non
     assert done.returncode == 0, done.stderr
     number = len(read_rows(conversations))
     assert f"{number:,} to train on, 0 held out" in done.stdout
-    assert " are cut to max_length" in done.stdout
+    assert " are cut to 256 tokens" in done.stdout
     assert not (cookhouse.folder / "runs").exists()

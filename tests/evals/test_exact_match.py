@@ -85,6 +85,25 @@ async def test_sampling_is_greedy_and_stops_where_the_renderer_says(renderer: Re
     assert metrics["exact_match_stderr"] is None
 
 
+async def test_an_answer_gets_what_its_prompt_leaves_of_the_context(renderer: Renderer) -> None:
+    # Catches an evaluation that the service refuses in the middle of a run.
+    rows = conversations(("one", "1", "s"), ("two " * 40, "2", "s"), ("three " * 400, "3", "s"))
+    lengths = [renderer.build_generation_prompt(row.messages[:1]).length for row in rows]
+    client = Client({"one": "1<|im_end|>", "two": "2<|im_end|>"})
+    context = lengths[1] + 3
+    evaluate = ExactMatchEvaluator(rows, renderer, max_tokens=9, context_tokens=context)
+    assert evaluate.notes == [
+        "1 of 3 held-out conversations are not answered in evaluations, since their prompts leave no room: the model takes "
+        f"{context} tokens in all",
+        f"1 of 3 held-out conversations are answered with fewer than 9 tokens: the model takes {context} tokens in all",
+    ]
+    assert evaluate.longest_tokens == context
+    assert (await evaluate(client))["exact_match_n"] == 2.0
+    assert sorted(params.max_tokens or 0 for params in client.params) == [3, 9]
+    with pytest.raises(InputError, match=r"all 3 held-out conversations are longer than the 4 tokens .*num_eval=0"):
+        ExactMatchEvaluator(rows, renderer, max_tokens=9, context_tokens=4)
+
+
 async def test_requests_in_flight_are_bounded_and_more_than_one(renderer: Renderer) -> None:
     client = Client({"q": "x<|im_end|>"}, delay=0.01)
     rows = conversations(*[(f"q{i}", "x", "s") for i in range(10)])

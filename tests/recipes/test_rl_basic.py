@@ -17,7 +17,7 @@ from cookhouse.recipes import RECIPES, dry_run, run
 from cookhouse.recipes.rl_basic import Config, resolve
 from cookhouse.telemetry import Event, read_metrics
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import FakeService
+from cookhouse.training import FakeSamplingClient, FakeService
 
 pytestmark = pytest.mark.anyio
 
@@ -183,6 +183,32 @@ def test_the_stages_are_described() -> None:
         "log_rl_metrics",
     ):
         assert name in text
+
+
+@pytest.mark.parametrize(
+    ("at_service", "max_sequence_tokens", "total"), [(None, None, 2048), (300, None, 300), (900, 250, 250)]
+)
+async def test_turns_are_bounded_by_what_the_model_and_the_service_take(
+    make_rl_config: MakeRLConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    at_service: int | None,
+    max_sequence_tokens: int | None,
+    total: int,
+) -> None:
+    """Catches rollouts that the service refuses, or cuts in silence."""
+    asked = set()
+    sample = FakeSamplingClient.sample
+
+    def watched(client: Any, prompt: Any, num_samples: int, sampling_params: Any) -> Any:
+        asked.add(prompt.length + sampling_params.max_tokens)
+        return sample(client, prompt, num_samples, sampling_params)
+
+    monkeypatch.setattr(FakeSamplingClient, "sample", watched)
+    service = FakeService(answer=pupil, max_context_tokens=at_service)
+    config = make_rl_config(max_tokens=4096, max_sequence_tokens=max_sequence_tokens, max_steps=1)
+    result = await run("rl_basic", config, connect=service.connect)
+    assert asked == {total}
+    assert result.state.notes[-1].startswith("max_tokens is 4,096 and cookhouse/tiny takes 2,048 tokens")
 
 
 async def test_a_resume_on_other_problems_is_refused(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:

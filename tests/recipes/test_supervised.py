@@ -145,6 +145,52 @@ async def test_every_row_is_trained_in_every_epoch_and_a_resume_counts_the_small
     assert losses(tmp_path / "run") == losses(whole.summary.folder)
 
 
+@pytest.fixture
+def long_rows(tmp_path: Path) -> Path:
+    """One answer, and one prompt, that the embedded model cannot take whole, among others that it can."""
+    rows = [{"prompt": "q", "completion": "a"}] * 3
+    rows += [{"prompt": "q", "completion": "word " * 3000}, {"prompt": "word " * 3000, "completion": "a"}]
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
+    make_config: MakeConfig, long_rows: Path
+) -> None:
+    """Catches a run that a dry run passes, and that the service ends at the first long row."""
+    config = make_config(dataset_path=str(long_rows), test_path=str(long_rows), eval_max_tokens=2040, log_path=None)
+    report = await asyncio.to_thread(dry_run, "supervised", config)
+    assert report.notes == [
+        "2 of 5 examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
+        f"1 of 5 examples have no trained token and are left out; the first is {long_rows}:5, cut from "
+        "3012 to 2048 tokens",
+        "2 of 5 held-out examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
+        "1 of 5 held-out conversations are not answered in evaluations, since their prompts leave no room: the model takes "
+        "2,048 tokens in all",
+        "4 of 5 held-out conversations are answered with fewer than 2040 tokens: the model takes 2,048 tokens in all",
+    ]
+    assert report.facts["context"] == "2,048 tokens, prompt and answer together"
+    assert report.facts["longest example"] == "2,048 tokens"
+
+
+async def test_what_the_service_takes_bounds_a_run_before_it_is_trained(
+    make_config: MakeConfig, long_rows: Path, tmp_path: Path
+) -> None:
+    config = make_config(dataset_path=str(long_rows), log_path=str(tmp_path / "run"))
+    service = FakeService(max_context_tokens=1024)
+    with pytest.raises(InputError, match=r"takes 1,024 tokens at this service, .* has 2,048; set max_length=1024"):
+        await run("supervised", config, connect=service.connect)
+    assert {call.kind for call in service.calls} == {"create_model", "close"}
+    assert not (tmp_path / "run").exists()
+    fitting = chz.replace(config, max_length=1024)
+    service = FakeService(max_context_tokens=1024)
+    assert (await run("supervised", fitting, connect=service.connect)).summary.num_steps == 2
+    held_out = make_config(test_path=str(long_rows), log_path=str(tmp_path / "held_out"))
+    with pytest.raises(InputError, match=r"has 2,048; .* eval_max_tokens or num_eval lower"):
+        await run("supervised", held_out, connect=FakeService(max_context_tokens=1024).connect)
+
+
 async def test_a_batch_larger_than_the_data_trains_on_all_of_it(make_config: MakeConfig) -> None:
     result = await run("supervised", make_config(batch_size=13), connect=FakeService().connect)
     assert result.summary.total_steps == 2

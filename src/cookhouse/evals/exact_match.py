@@ -33,8 +33,11 @@ class ExactMatchEvaluator:
     `concurrency` requests are in flight; a failing one fails the evaluation. `answers` holds those of the last call, in
     the order of the conversations.
 
+    With `context_tokens`, what the model takes at most, an answer gets what its prompt leaves, and conversations whose
+    prompt leaves nothing are not asked; `notes` says of how many that is true.
+
     Raises:
-        InputError: there are no conversations.
+        InputError: there are no conversations, or no prompt leaves room for an answer.
         BadRowsError: some do not end in an assistant message of text after another message.
     """
 
@@ -44,6 +47,7 @@ class ExactMatchEvaluator:
         renderer: Renderer,
         *,
         max_tokens: int,
+        context_tokens: int | None = None,
         concurrency: int = 64,
         group_by: str | None = None,
     ) -> None:
@@ -51,11 +55,18 @@ class ExactMatchEvaluator:
             raise InputError("there are no held-out conversations to answer")
         self.answers: Sequence[Answer] = ()
         self._cases = parse_each(conversations, lambda conversation: _case(conversation, renderer, group_by))
+        self.notes: Sequence[str] = ()
         self._renderer = renderer
-        self._sampling = tinker.SamplingParams(
-            max_tokens=max_tokens, temperature=0.0, stop=renderer.get_stop_sequences()
-        )
+        self._max_tokens = max_tokens
+        self._context_tokens = context_tokens
+        if context_tokens is not None:
+            self._fit(context_tokens)
         self._concurrency = concurrency
+
+    @property
+    def longest_tokens(self) -> int:
+        """Of a prompt with its answer, at most."""
+        return max(case.prompt_tokens.length + self._answer_tokens(case) for case in self._cases)
 
     async def __call__(self, client: SampleClient) -> Metrics:
         """`exact_match`, its `exact_match_stderr` (None of one), `exact_match_n`, the share of `malformed` answers, and
@@ -72,7 +83,10 @@ class ExactMatchEvaluator:
 
     async def _answer(self, client: SampleClient, case: "_Case", slots: asyncio.Semaphore) -> Answer:
         async with slots:
-            response = await client.sample(case.prompt_tokens, 1, self._sampling)
+            params = tinker.SamplingParams(
+                max_tokens=self._answer_tokens(case), temperature=0.0, stop=self._renderer.get_stop_sequences()
+            )
+            response = await client.sample(case.prompt_tokens, 1, params)
         message, termination = self._renderer.parse_response(response.sequences[0].tokens)
         answer = text_of(message)
         is_whole = not message.get("tool_calls") and not message.get("unparsed_tool_calls")
@@ -84,6 +98,30 @@ class ExactMatchEvaluator:
             termination=termination,
             group=case.group,
         )
+
+    def _answer_tokens(self, case: "_Case") -> int:
+        if self._context_tokens is None:
+            return self._max_tokens
+        return min(self._max_tokens, self._context_tokens - case.prompt_tokens.length)
+
+    def _fit(self, context_tokens: int) -> None:
+        """Leave out cases whose prompt leaves no room, and note whose answers get less than was asked for."""
+        fitting = [case for case in self._cases if case.prompt_tokens.length < context_tokens]
+        if not fitting:
+            raise InputError(
+                f"the prompts of all {len(self._cases)} held-out conversations are longer than the {context_tokens:,} "
+                "tokens that the model takes with its answer; shorten them, or set num_eval=0"
+            )
+        num_all, self._cases = len(self._cases), fitting
+        num_cut = sum(self._answer_tokens(case) < self._max_tokens for case in fitting)
+        self.notes = [
+            f"{number} of {num_all} held-out conversations {what}: the model takes {context_tokens:,} tokens in all"
+            for number, what in (
+                (num_all - len(fitting), "are not answered in evaluations, since their prompts leave no room"),
+                (num_cut, f"are answered with fewer than {self._max_tokens} tokens"),
+            )
+            if number
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,11 @@ class NLLEvaluator:
         self._num_bytes = sum(_num_trained_bytes(example, tokenizer) for example in kept)
         self._chunk_size = chunk_size
 
+    @property
+    def longest_tokens(self) -> int:
+        """Of an example."""
+        return 1 + max(datum.model_input.length for datum in self._data)
+
     async def __call__(self, client: ForwardClient) -> Metrics:
         """`nll` (nats per token), `bits_per_byte` (None without text) and `nll_tokens`, the number measured."""
         chunks = [self._data[i : i + self._chunk_size] for i in range(0, len(self._data), self._chunk_size)]

@@ -8,7 +8,7 @@ from cookhouse.training.checkpoints import (
     PendingCheckpoint,
     submit_checkpoint,
 )
-from cookhouse.training.client import Connect, SamplingClient, Service, TrainingClient, connect_to
+from cookhouse.training.client import Connect, SamplingClient, Service, TinkerService, TrainingClient, connect_to
 from cookhouse.training.fake import FakeSamplingClient, FakeService, FakeTrainingClient
 from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop import Evaluation, FinishedStep, LoopOutcome, LoopSlots, SlotNames, TrainingLoop
@@ -72,6 +72,7 @@ __all__ = [
     "StepLog",
     "StepPlan",
     "SupervisedSource",
+    "TinkerService",
     "TrainingClient",
     "TrainingLoop",
     "Work",

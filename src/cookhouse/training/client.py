@@ -3,7 +3,9 @@
 Every request method returns at once with an awaitable; requests of one training client run in the order submitted.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Literal, Protocol
 
 import tinker
@@ -48,7 +50,7 @@ class SamplingClient(Protocol):
 
 
 class Service(Protocol):
-    """`tinker.ServiceClient`: makes the other two, and ends the session."""
+    """`tinker.ServiceClient`, which makes the other two and ends the session, and `context_tokens`: `TinkerService`."""
 
     def create_lora_training_client(
         self, base_model: str, rank: int = 32, seed: int | None = None
@@ -61,6 +63,9 @@ class Service(Protocol):
     def create_sampling_client(
         self, model_path: str | None = None, base_model: str | None = None
     ) -> Awaitable[SamplingClient]: ...
+
+    def context_tokens(self, model_name: str) -> Awaitable[int | None]:
+        """Tokens, prompt and answer together, that a base model takes at most there; None if it does not say."""
 
     def close(
         self, status: Literal["success", "errored", "interrupted"], detail: str | None = None
@@ -75,6 +80,19 @@ def connect_to(base_url: str | None = None, api_key: str | None = None) -> Conne
     """Connects to the service at an address; None leaves address or key to the SDK and its environment variables."""
 
     async def connect() -> Service:
-        return tinker.ServiceClient(base_url=base_url, api_key=api_key)
+        return TinkerService(base_url=base_url, api_key=api_key)
 
     return connect
+
+
+class TinkerService(tinker.ServiceClient):
+    """The SDK's client, and what the SDK leaves for another of its clients to ask."""
+
+    def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        super().__init__(base_url=base_url, api_key=api_key)
+        self._make_rest_client = partial(tinker.RestClient, base_url=base_url, api_key=api_key)
+
+    async def context_tokens(self, model_name: str) -> int | None:
+        rest = await asyncio.to_thread(self._make_rest_client)
+        offered = (await rest.get_server_capabilities()).supported_models
+        return next((model.max_context_length for model in offered if model.model_name == model_name), None)

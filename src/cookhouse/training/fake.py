@@ -65,12 +65,14 @@ class FakeService:
         states: dict[str, FakeState] | None = None,
         answer: Answer = _last_token_thrice,
         gate: Gate = _open_gate,
+        max_context_tokens: int | None = None,
     ) -> None:
         self.states: dict[str, FakeState] = {} if states is None else states
         self.calls: list[Call] = []
         self.closed_with: str | None = None
         self.answer = answer
         self.gate = gate
+        self.max_context_tokens = max_context_tokens
 
     async def connect(self) -> "FakeService":
         """Fits `cookhouse.training.Connect`."""
@@ -95,6 +97,10 @@ class FakeService:
         del base_model
         theta = np.zeros(_NUM_BUCKETS) if model_path is None else self.states[model_path].theta.copy()
         return self.request("create_sampling_client", FakeSamplingClient(self, theta))
+
+    async def context_tokens(self, model_name: str) -> int | None:
+        del model_name
+        return self.max_context_tokens
 
     def close(self, status: Literal["success", "errored", "interrupted"], detail: str | None = None) -> Awaitable[None]:
         del detail

@@ -41,6 +41,8 @@ class Session:
 
     service: Service
     client: TrainingClient
+    context_tokens: int | None
+    """Tokens that the service's model takes at most, prompt and answer together; None if it does not say."""
 
     async def close(self, status: SessionStatus) -> None:
         """Tell the service how it ended; one that does not answer within a few seconds is left alone."""
@@ -59,7 +61,8 @@ async def open_session(connect: Connect, spec: SessionSpec) -> Session:
         try:
             # The SDK opens its session inside the first of these calls and blocks meanwhile: not on the event loop.
             pending = await asyncio.to_thread(_submit_client, service, spec)
-            return Session(service=service, client=await pending)
+            context_tokens = await service.context_tokens(spec.model_name)
+            return Session(service=service, client=await pending, context_tokens=context_tokens)
         except BaseException:
             await close_service(service, "errored")
             raise

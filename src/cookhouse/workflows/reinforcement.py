@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
@@ -24,6 +25,7 @@ from cookhouse.training import (
     ComputeLogprobs,
     Policy,
     PolicyLoss,
+    Rollout,
     RolloutBatcher,
     RolloutLog,
     RolloutPool,
@@ -103,7 +105,10 @@ async def init_tokenizer(state: ReinforcementState) -> None:
     )
 
 
-@stage(reads=("plan",), writes=("train", "test", "notes", "second_models", "total_steps", "cadence", "adam"))
+@stage(
+    reads=("plan",),
+    writes=("train", "test", "context_tokens", "notes", "second_models", "total_steps", "cadence", "adam"),
+)
 async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
     train, test = await state.plan.make_data(partial(_name_second_model, state)).build()
@@ -111,7 +116,8 @@ async def build_env_group(state: ReinforcementState) -> None:
         raise InputError("there are no groups to train on; see batch_size and what the data holds")
     state.train = train
     state.test = [] if test is None else _first_groups(test, state.plan.num_eval)
-    state.notes += _batch_notes(train)
+    state.context_tokens = await asyncio.to_thread(context_tokens, state.plan.model_name)
+    state.notes += [*_batch_notes(train), *_length_notes(state)]
     set_steps(state, len(train))
 
 
@@ -120,6 +126,16 @@ def _batch_notes(train: RLDataset) -> list[str]:
     if num_last == num_first:
         return []
     return [f"the last batch of an epoch has {num_last} groups, not {num_first}"]
+
+
+def _length_notes(state: ReinforcementState) -> list[str]:
+    asked, limit = state.plan.sampling.max_tokens, state.context_tokens
+    if limit is None or asked < limit:
+        return []
+    return [
+        f"max_tokens is {asked:,} and {state.plan.model_name} takes {limit:,} tokens, prompt and answer together: a "
+        "turn is cut where its prompt leaves no more"
+    ]
 
 
 def _first_groups(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
@@ -137,7 +153,7 @@ async def _name_second_model(state: ReinforcementState, name: str) -> SamplingCl
 
 
 @stage(
-    reads=("plan", "choice", "test", "notes", "renderer", "second_models", "total_steps"),
+    reads=("plan", "choice", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps"),
     writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "report", "evaluation"),
     needs=("service",),
 )
@@ -161,7 +177,7 @@ async def init_session(state: ReinforcementState) -> None:
     if state.test:
         state.evaluation = RolloutEvaluation(
             state.test,
-            rollout=partial(_rollout, plan),
+            rollout=rollout_of(state),
             sampling=plan.eval_sampling,
             telemetry=state.telemetry,
             keep=partial(_keep_evaluation, state),
@@ -169,10 +185,16 @@ async def init_session(state: ReinforcementState) -> None:
         )
 
 
-async def _rollout(
-    plan: ReinforcementPlan, builder: EnvGroupBuilder, sampler: GroupSampler, seed: int
-) -> TrajectoryGroup:
-    return await do_group_rollout(builder, sampler, seed=seed, limits=plan.limits, strategy=plan.strategy)
+def rollout_of(state: ReinforcementState) -> Rollout:
+    """Rolls out a group; its sequences are no longer than the plan says, and than the model and the service take."""
+    limits = state.plan.limits
+    bounds = (limits.max_tokens, state.context_tokens, state.session.context_tokens)
+    limits = replace(limits, max_tokens=min((tokens for tokens in bounds if tokens is not None), default=None))
+
+    async def rollout(builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:
+        return await do_group_rollout(builder, sampler, seed=seed, limits=limits, strategy=state.plan.strategy)
+
+    return rollout
 
 
 def _keep_evaluation(state: ReinforcementState, step: int, groups: Sequence[TrajectoryGroup]) -> None:
@@ -184,7 +206,7 @@ def _source(state: ReinforcementState) -> RolloutSource:
     plan = state.plan
     pool = RolloutPool(
         dataset=state.train,
-        rollout=partial(_rollout, plan),
+        rollout=rollout_of(state),
         policy=state.policy,
         log=RolloutLog(state.folder.rollouts),
         seed=plan.seed,
@@ -227,7 +249,7 @@ REINFORCEMENT = Workflow(
         get_work=_slot(
             "do_rollout",
             _source,
-            reads=("train", "policy", "reference", "report", "total_steps", "cursor"),
+            reads=("train", "context_tokens", "session", "policy", "reference", "report", "total_steps", "cursor"),
             parts=("compute_advantages", "assemble_rl_batch"),
         ),
         forward_backward=_slot("ppo_update", lambda state: state.plan.loss, reads=("plan",)),

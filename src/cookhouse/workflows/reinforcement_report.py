@@ -3,7 +3,7 @@
 from cookhouse.telemetry import keys
 from cookhouse.workflows.reinforcement import ReinforcementPlan, ReinforcementState, build_env_group, init_tokenizer
 from cookhouse.workflows.result import DryRunReport, Figure, RunResult
-from cookhouse.workflows.run_result import Row, adapter_size, prepared, run_result
+from cookhouse.workflows.run_result import Row, adapter_size, context_fact, prepared, run_result
 
 _FIGURES = (
     ("env/all/reward/total", "mean reward", False),
@@ -55,6 +55,7 @@ def dry_run_reinforcement(plan: ReinforcementPlan) -> DryRunReport:
             "tokenizer": plan.model_name,
             "renderer": plan.renderer_name,
             "groups": f"{num_groups:,} per step, {len(state.test):,} held out",
+            "context": context_fact(state.context_tokens),
             "rollouts": lag,
             "loss": plan.loss.loss_fn,
             "steps": f"{state.total_steps:,} in all, {len(state.train):,} per epoch",

@@ -118,6 +118,13 @@ async def _no_service() -> Service:
     raise AssertionError("a dry run makes no request")
 
 
+def context_fact(context_tokens: int | None) -> str:
+    """How long a sequence the model takes."""
+    if context_tokens is None:
+        return "unknown here; the service will say, before anything is trained"
+    return f"{context_tokens:,} tokens, prompt and answer together"
+
+
 def adapter_size(model_name: str, lora_rank: int) -> str:
     """Parameters of an adapter, and the memory that it takes at the service."""
     if lora_rank == 0:

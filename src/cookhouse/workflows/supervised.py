@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import (
     Conversation,
@@ -18,6 +19,7 @@ from cookhouse.data import (
     read_conversations,
     render_examples,
 )
+from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, preview_example
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import CrossEntropy, StepLog, SupervisedSource
@@ -89,23 +91,46 @@ def _renderer(plan: SupervisedPlan) -> Renderer:
 
 @stage(
     reads=("plan", "train", "test", "renderer"),
-    writes=("dataset", "notes", "nll", "exact_match", "total_steps", "cadence", "adam"),
+    writes=("dataset", "context_tokens", "notes", "nll", "exact_match", "total_steps", "cadence", "adam"),
 )
 async def build_supervised_dataset(state: SupervisedState) -> None:
     """Tokenize, and know from it how many steps there will be."""
     plan = state.plan
+    state.context_tokens = await asyncio.to_thread(context_tokens, plan.model_name)
     examples = await _render(state, state.train)
+    state.notes += _cut(state, examples, "examples")
     state.dataset = SupervisedDataset(examples, batch_size=plan.batch_size, seed=plan.seed)
     state.notes += state.dataset.notes
     state.nll = state.exact_match = None
     if state.test:
-        state.nll = NLLEvaluator(await _render(state, state.test), get_tokenizer(plan.model_name))
+        held_out = await _render(state, state.test)
+        state.notes += _cut(state, held_out, "held-out examples")
+        state.nll = NLLEvaluator(held_out, get_tokenizer(plan.model_name))
         state.exact_match = ExactMatchEvaluator(
-            state.test, state.renderer, max_tokens=plan.eval_max_tokens, group_by="skill"
+            state.test,
+            state.renderer,
+            max_tokens=plan.eval_max_tokens,
+            context_tokens=state.context_tokens,
+            group_by="skill",
         )
+        state.notes += state.exact_match.notes
     set_steps(state, len(state.dataset))
     for pieces in preview(state):
         state.telemetry.event("data.preview", pieces=json.dumps(pieces))
+
+
+def max_length(state: SupervisedState) -> int:
+    """Tokens that an example may have: as many as the plan says, and the model takes."""
+    return min(state.plan.max_length, state.context_tokens or state.plan.max_length)
+
+
+def _cut(state: SupervisedState, examples: Sequence[Example], what: str) -> list[str]:
+    num_cut = sum(example.num_cut_tokens > 0 for example in examples)
+    if not num_cut:
+        return []
+    length = max_length(state)
+    reason = "max_length" if length == state.plan.max_length else f"all that {state.plan.model_name} takes"
+    return [f"{num_cut:,} of {len(examples):,} {what} lose their end: they are cut to {length:,} tokens ({reason})"]
 
 
 def preview(state: SupervisedState) -> list[list[tuple[str, bool]]]:
@@ -123,7 +148,7 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
             raise asyncio.CancelledError(f"tokenizing stopped after {num_done} of {num_all} conversations")
 
     train_on_what = parse_train_on_what(state.plan.train_on_what)
-    render = partial(render_examples, max_length=state.plan.max_length, progress=heed_the_end)
+    render = partial(render_examples, max_length=max_length(state), progress=heed_the_end)
     try:
         return await asyncio.to_thread(render, conversations, state.renderer, train_on_what)
     finally:
@@ -138,7 +163,21 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
 async def init_session(state: SupervisedState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
     await open_run(state)
+    _refuse_longer(state)
     state.evaluation = _evaluation(state)
+
+
+def _refuse_longer(state: SupervisedState) -> None:
+    """What a service takes is known once the session is open, and may be less than the model could."""
+    limit = state.session.context_tokens
+    longest = state.dataset.statistics.longest_tokens
+    if state.nll is not None and state.exact_match is not None:
+        longest = max(longest, state.nll.longest_tokens, state.exact_match.longest_tokens)
+    if limit is not None and longest > limit:
+        raise InputError(
+            f"{state.plan.model_name} takes {limit:,} tokens at this service, and the longest example, or held-out "
+            f"prompt with its answer, has {longest:,}; set max_length={limit}, and eval_max_tokens or num_eval lower"
+        )
 
 
 def _evaluation(state: SupervisedState) -> HeldOutEvaluation | None:

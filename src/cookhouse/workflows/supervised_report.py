@@ -3,13 +3,14 @@
 from cookhouse.printable import printable
 from cookhouse.telemetry import keys
 from cookhouse.workflows.result import DryRunReport, Figure, RunResult
-from cookhouse.workflows.run_result import Row, adapter_size, prepared, run_result
+from cookhouse.workflows.run_result import Row, adapter_size, context_fact, prepared, run_result
 from cookhouse.workflows.supervised import (
     SupervisedPlan,
     SupervisedState,
     build_supervised_dataset,
     init_tokenizer,
     load_dataset,
+    max_length,
     preview,
 )
 
@@ -69,8 +70,9 @@ def _facts(state: SupervisedState) -> dict[str, str]:
         "renderer": plan.renderer_name,
         "conversations": f"{len(state.train):,} to train on, {len(state.test):,} held out",
         **({"fields not read": printable(", ".join(unread))} if unread else {}),
-        "examples": f"{found.num_examples:,}, of which {found.num_truncated:,} are cut to max_length",
+        "examples": f"{found.num_examples:,}, of which {found.num_truncated:,} are cut to {max_length(state):,} tokens",
         "tokens": f"{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({share:.1%}) are trained on",
+        "context": context_fact(state.context_tokens),
         "longest example": f"{found.longest_tokens:,} tokens",
         "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
         "adapter": adapter_size(plan.model_name, plan.lora_rank),

@@ -58,6 +58,8 @@ class TrainingState(RunState):
     choice: FolderChoice
     adam: AdamSchedule = field(init=False)
     folder: RunFolder = field(init=False)
+    context_tokens: int | None = field(init=False, default=None)
+    """What the model takes at most, prompt and answer together; None if nobody here knows."""
     notes: list[str] = field(init=False, default_factory=list)
     """What a person should know about the data before it is trained on; said once."""
     evaluation: Evaluation | None = field(init=False)
