@@ -394,4 +394,5 @@ def test_a_run_learns_how_long_a_sequence_the_service_takes(host: Host) -> None:
         await service.close("success")
         return answers
 
-    assert asyncio.run(ask()) == [host.service.base_models[0].max_context_tokens, None]
+    [info] = host.service.base_models
+    assert asyncio.run(ask()) == [info.max_context_tokens, None]

@@ -53,7 +53,8 @@ def conversations(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def test_they_train(cookhouse: Cookhouse, conversations: Path) -> None:
-    own = ("num_eval=0", "max_steps=6", "max_length=512", f"dataset_path={conversations}", "log_path=own")
+    # Some are longer than the model takes: catches a run that ends at the first of them.
+    own = ("num_eval=0", "max_steps=6", f"dataset_path={conversations}", "log_path=own")
     kept = [setting for setting in SETTINGS if setting.split("=")[0] not in {word.split("=")[0] for word in own}]
     done = cookhouse.run("run", "supervised", *kept, *own)
     assert done.returncode == 0, done.stderr

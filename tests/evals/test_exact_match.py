@@ -93,8 +93,8 @@ async def test_an_answer_gets_what_its_prompt_leaves_of_the_context(renderer: Re
     context = lengths[1] + 3
     evaluate = ExactMatchEvaluator(rows, renderer, max_tokens=9, context_tokens=context)
     assert evaluate.notes == [
-        "1 of 3 held-out conversations are not answered in evaluations, since their prompts leave no room: the model takes "
-        f"{context} tokens in all",
+        "1 of 3 held-out conversations are not answered in evaluations, since their prompts leave no room: the model "
+        f"takes {context} tokens in all",
         f"1 of 3 held-out conversations are answered with fewer than 9 tokens: the model takes {context} tokens in all",
     ]
     assert evaluate.longest_tokens == context

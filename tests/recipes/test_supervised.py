@@ -166,8 +166,8 @@ async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
         f"1 of 5 examples have no trained token and are left out; the first is {long_rows}:5, cut from "
         "3012 to 2048 tokens",
         "2 of 5 held-out examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
-        "1 of 5 held-out conversations are not answered in evaluations, since their prompts leave no room: the model takes "
-        "2,048 tokens in all",
+        "1 of 5 held-out conversations are not answered in evaluations, since their prompts leave no room: the model "
+        "takes 2,048 tokens in all",
         "4 of 5 held-out conversations are answered with fewer than 2040 tokens: the model takes 2,048 tokens in all",
     ]
     assert report.facts["context"] == "2,048 tokens, prompt and answer together"
