@@ -392,3 +392,31 @@ def test_files_hold_the_precision_that_weights_have(tmp_path: Path) -> None:
         engine.load_state("n", TINY_MODEL, LoraSpec(rank=8), folder, with_optimizer=False)
         assert torch.equal(engine._model("n").params, engine._snapshots["s"][1].flat.float())
     assert sizes["bfloat16"] < 0.6 * sizes["float32"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_use_keeps_every_bound_and_every_client_its_weights(tmp_path: Path, seed: int) -> None:
+    """Would catch one that is dropped twice, and files or memory that are counted wrong."""
+    rng = np.random.default_rng(seed)
+    engine = FakeEngine()
+    snapshots = _bounded(tmp_path, engine, num_files=4)
+    snapshots._max_bytes *= 3
+    alive: list[tuple[Snapshot, int]] = []
+    for step in range(200):
+        model_id = str(rng.choice(["m", "n"]))
+        engine._model(model_id).bias_V[:] = step
+        alive.append((_publish(engine, snapshots, str(step), model_id=model_id, owner=model_id), step))
+        for index in rng.integers(len(alive), size=3):
+            snapshot, value = alive[index]
+            if snapshot.error is None:
+                snapshots.use(engine, snapshot)
+                assert (engine._snapshots[snapshot.snapshot_id] == value).all()
+        if rng.random() < 0.2:
+            snapshots.free(engine, alive.pop(rng.integers(len(alive)))[0])
+        assert set(engine._snapshots) == set(snapshots._in_memory)
+        assert len(engine._snapshots) <= 4
+        folder = tmp_path / "snapshots"
+        files = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        assert files == {name for name, held in snapshots._held.items() if held.takes_disk}
+        assert snapshots._file_bytes == len(files) * 2**20 <= 4 * 2**20
+    assert sum(snapshot.error is not None for snapshot, _ in alive) > 20

@@ -133,12 +133,15 @@ class Snapshots:
                 raise InputError("the checkpoint of this sampling client has been deleted; make one of another")
             engine.load_snapshot(name, snapshot.base_model, snapshot.lora, folder)
             self.add(engine, snapshot)
-        elif name not in self._in_memory:
+            return
+        is_away = name not in self._in_memory
+        if is_away:
             engine.load_snapshot(name, snapshot.base_model, snapshot.lora, self._folder / name)
             self._in_memory[name] = held
-            self.tidy(engine)
         self._held.move_to_end(name)
         self._in_memory.move_to_end(name)
+        if is_away:
+            self.tidy(engine)
 
     def free(self, engine: Engine, snapshot: Snapshot) -> None:
         """Forget a snapshot, in memory and on disk; one that is not held is left alone."""
@@ -166,20 +169,16 @@ class Snapshots:
 
     def _put_away(self, engine: Engine) -> None:
         """Free the memory of what has a file, and have files written of the rest."""
-        excess = self._memory_bytes - self._max_bytes - sum(held.num_bytes for held in self._writing)
         for name, held in list(self._in_memory.items())[:-1]:
-            if excess <= 0:
+            if self._memory_bytes - sum(held.num_bytes for held in self._writing) <= self._max_bytes:
                 return
-            if held.writing is not None:
+            if name not in self._held or held.writing is not None:  # dropped for another, or on its way
                 continue
             if held.has_file:
                 engine.delete_snapshot(name)
                 del self._in_memory[name]
-            elif self._failure is not None or not self._find_room(engine, held):
-                continue
-            elif name in self._held:
+            elif self._failure is None and self._find_room(engine, held) and name in self._held:
                 self._write(engine, held)
-            excess -= held.num_bytes
 
     @property
     def _memory_bytes(self) -> int:
@@ -210,13 +209,16 @@ class Snapshots:
         return True
 
     def _victim(self, wanted: _Held, *, is_too_large: bool) -> _Held | None:
-        """What goes first: of the tenant whose files take the most, the one used least recently."""
+        """What goes first: of the tenant whose files take the most, the one used least recently. Never the one used
+        last, which is about to be sampled from.
+        """
         if is_too_large:
             return wanted if wanted.can_go else None
         totals: Counter[str] = Counter()
         for held in self._held.values():
             totals[held.snapshot.owner] += held.file_bytes if held.takes_disk else 0
-        can_go = [held for held in self._held.values() if (held.takes_disk or held is wanted) and held.can_go]
+        others = list(self._held.values())[:-1]
+        can_go = [held for held in others if (held.takes_disk or held is wanted) and held.can_go]
         return max(can_go, key=lambda held: totals[held.snapshot.owner], default=None)
 
     def _drop(self, engine: Engine, held: _Held, most: int) -> None:
