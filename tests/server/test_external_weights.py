@@ -77,7 +77,7 @@ def test_a_changed_link_leads_nowhere(
 
 
 def test_a_link_ends(weights: ExternalWeights, row: CheckpointRow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_weights, "_LINK_SECONDS", -1)
+    monkeypatch.setattr(external_weights, "LINK_SECONDS", -1)
     with pytest.raises(GoneError, match=r"expired; ask for a new one"):
         weights.follow(*parts_of(weights.links(row).routes["adapter_config.json"]))
 

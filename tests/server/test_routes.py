@@ -221,7 +221,7 @@ def test_waiting_work_of_an_ended_session_fails(server: Server) -> None:
         ("/retrieve_future", b'{"request_id": "train-0"}', 404, "unknown request"),
         ("/retrieve_future", b'{"request_id": "sample-0"}', 410, "again"),
         ("/cancel_future", b'{"request_id": "sample-0"}', 200, ""),
-        ("/copy_weights", b"{}", 404, "POST /api/v1/copy_weights"),
+        ("/no_such_route", b"{}", 404, "POST /api/v1/no_such_route"),
         ("/get_info", b'{"model_id": "' + b"x" * 10 + b'"}', 404, "not loaded"),
     ],
 )
