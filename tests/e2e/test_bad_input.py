@@ -167,6 +167,6 @@ def test_a_full_disk(free_bytes: int, small_disk: Path, cookhouse: Cookhouse) ->
         "num_eval=0",
     )
     assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "space" in done.stderr
+    (error,) = (line for line in done.stderr.splitlines() if not line.startswith("warning: no C++ compiler"))
+    assert "space" in error
     assert not list(small_disk.rglob("*.safetensors")), "a checkpoint is there in half"

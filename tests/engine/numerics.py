@@ -29,11 +29,10 @@ def random(*shape: int, dtype: torch.dtype, seed: int = 0, device: str = "cpu") 
 
 
 def assert_same(got: Tensor, want: Tensor, dtype: torch.dtype) -> None:
-    """`want` is in float64, `dtype` that of the inputs: bf16 carries three digits, however exact the arithmetic."""
+    """`want` is best in float64, `dtype` that of the inputs: bf16 carries three digits, however exact it is added."""
+    got, want = got.detach().double(), want.detach().double()
     tolerance = 1e-2 if dtype == torch.bfloat16 else _OPERATION
-    torch.testing.assert_close(
-        got.detach().double(), want.detach(), rtol=tolerance, atol=tolerance * float(want.detach().abs().max())
-    )
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * float(want.abs().max()))
 
 
 def check(function: Callable[..., Tensor], reference: Callable[..., Tensor], *inputs: Tensor) -> None:
