@@ -96,7 +96,7 @@ def load_peft(base: str, adapter: Path) -> Any:
 
 def assert_all_near(got: list[Tensor], want: list[Tensor]) -> None:
     for one, other in zip(got, want, strict=True):
-        assert_logprobs_near(one, other)
+        assert_logprobs_near(one.numpy(), other.numpy())
 
 
 def distance(one: list[Tensor], other: list[Tensor]) -> float:
