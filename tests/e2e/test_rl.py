@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, exported_by, wait_until
 
-from cookhouse.engine.sampler.native.build import library
 from cookhouse.telemetry import read_metrics
 
 pytestmark = pytest.mark.slow
@@ -57,13 +56,6 @@ def run(cookhouse: Cookhouse, exports: Mapping[str, str], *arguments: str) -> st
     done = cookhouse.run(*arguments, env=exports)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-@pytest.fixture
-def fused_sampling(device: str) -> None:
-    """Skip where torch samples: by rounding, what it computes depends on a sequence's neighbors in the batch."""
-    if device != "cpu" or library() is None:
-        pytest.skip("samples are the same to the bit only on a CPU with a C++ compiler")
 
 
 def stop(cookhouse: Cookhouse, exports: Mapping[str, str], sent: signal.Signals, *, after_steps: int) -> str:

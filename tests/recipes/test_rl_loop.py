@@ -76,6 +76,7 @@ async def test_losses_are_those_of_rl_basic(tmp_path: Path, problems: str) -> No
     assert len({loss for loss, *_ in flat}) == 4
 
 
+@pytest.mark.usefixtures("fused_sampling")
 async def test_losses_are_those_of_rl_basic_on_the_embedded_engine(tmp_path: Path) -> None:
     # Catches a difference that the fake service cannot see: in the order of requests, in stop sequences or in seeds.
     async with local_server(tmp_path / "service", base_models=["cookhouse/tiny"]) as server:
