@@ -2,13 +2,16 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tinker
+import torch
 from safetensors.torch import load_file
 from tests.contract.calls import DATA, new_trainer, train
 from tests.contract.conftest import make_torch_engine
@@ -123,6 +126,9 @@ def test_an_imported_export_trains_on_as_if_never_gone(
     """The way out and back: exported by name of the run, imported into a new server's state, loaded by the SDK."""
     assert call("export", run.folder, tmp_path / "peft") == 0
     assert "peft.PeftModel.from_pretrained(" in capsys.readouterr().out
+    card = (tmp_path / "peft" / "README.md").read_text()
+    assert 'base_model: "cookhouse/tiny"' in card
+    assert "- optimizer steps: `2`" in card
     state_dir = tmp_path / "new" / "state"
     assert call("import", tmp_path / "peft", "--state-dir", state_dir, "--name", "start", "--api-key", KEY) == 0
     out = capsys.readouterr().out
@@ -216,3 +222,37 @@ def test_the_group_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) 
     assert call() == 0
     out = capsys.readouterr().out
     assert all(command in out for command in ("list", "info", "export", "import"))
+
+
+@pytest.mark.parametrize("form", ["peft", "merged"])
+def test_the_printed_lines_load_what_was_trained(
+    form: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch lines that load the base model in its own bfloat16: logprobs are then a tenth off."""
+    assert call("export", run.folder, tmp_path / "out", "--format", form) == 0
+    lines = capsys.readouterr().out.splitlines()
+    code = [line.strip() for line in lines if line.startswith("  ")]
+    found: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PEFT's of adapters over a shared output projection
+        exec("\n".join(code), found)
+    assert {parameter.dtype for parameter in found["model"].parameters()} == {torch.float32}
+    for datum, logprobs in zip(DATA, run.logprobs, strict=True):
+        tokens = torch.tensor([datum.model_input.to_ints()])
+        targets = torch.tensor(datum.loss_fn_inputs["target_tokens"].to_numpy())
+        with torch.no_grad():
+            scores = found["model"](tokens).logits[0].log_softmax(-1)
+        there = scores[torch.arange(len(targets)), targets]
+        # float32 rounds at 1e-7 of logits near 20, over a few hundred additions
+        assert torch.allclose(there, torch.tensor(logprobs), atol=1e-4, rtol=0)
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
+
+
+@pytest.mark.parametrize("form", ["peft", "merged"])
+def test_an_export_is_as_readable_as_other_files_here(form: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    usual = (tmp_path / "other").stat().st_mode
+    assert call("export", run.folder, tmp_path / "out", "--format", form) == 0
+    assert {
+        file.name: file.stat().st_mode for file in (tmp_path / "out").iterdir() if file.stat().st_mode != usual
+    } == {}

@@ -1,5 +1,6 @@
 """`cookhouse checkpoints`: what is saved on this machine, and its way to other libraries and back."""
 
+import json
 import os
 import shutil
 import sys
@@ -82,22 +83,25 @@ def export(
     state_dir: StateDir = None,
 ) -> None:
     """Write a checkpoint as a folder that peft or transformers loads, with the same outputs."""
-    folder = folder_of(find_saved(which, run, state_dir))
+    saved = find_saved(which, run, state_dir)
+    folder = folder_of(saved)
     if output.exists():
         raise InputError(f"{output} exists; choose another folder")
     typer.echo(f"exporting {which}", err=True)
     _quiet_unless_watched()
-    from cookhouse.assets import resolve_model
     from cookhouse.engine.export import export_merged, export_peft, inspect
+    from cookhouse.engine.model_card import load_merged_lines, load_peft_lines
 
+    origin = _origin(saved, run or Path(which))
     if format is Format.PEFT:
-        export_peft(folder, output)
-        base = f"AutoModelForCausalLM.from_pretrained({resolve_model(inspect(folder).base_model)!r})"
-        load = f"peft.PeftModel.from_pretrained({base}, {str(output)!r})"
+        export_peft(folder, output, origin=origin)
+        lines = load_peft_lines(inspect(folder).base_model, str(output))
     else:
-        export_merged(folder, output, precision=precision)
-        load = f"AutoModelForCausalLM.from_pretrained({str(output)!r})"
-    typer.echo(f"wrote {output} ({_size(_num_bytes(output))}); in Python: {load}")
+        export_merged(folder, output, precision=precision.value, origin=origin)
+        lines = load_merged_lines(str(output), precision.value)
+    typer.echo(f"wrote {output} ({_size(_num_bytes(output))}); in Python:\n")
+    for line in lines:
+        typer.echo(f"  {line}")
 
 
 @checkpoints_app.command("import")
@@ -150,6 +154,28 @@ def import_(
     typer.echo(f"{row.path}\n")
     typer.echo(f"  cookhouse serve --model {base_model}" + (f" --state-dir {state_dir}" if state_dir else ""))
     typer.echo(f"  cookhouse run supervised model_name={base_model} load_checkpoint_path={row.path}")
+
+
+def _origin(saved: Saved, run: Path) -> dict[str, str]:
+    """What a model card says of where a checkpoint came from; of a run also its recipe and chat format."""
+    config_file = run / "config.json"
+    try:
+        recorded = dict(json.loads(config_file.read_text(encoding="utf-8"))) if config_file.is_file() else {}
+        config = dict(recorded.get("config", {}))
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{config_file} is not the config of a run ({error}); name the checkpoint's own folder"
+        ) from error
+    facts = {
+        "recipe": recorded.get("recipe"),
+        "chat format (renderer)": config.get("renderer_name"),
+        "learning rate": config.get("learning_rate"),
+        "seed": recorded.get("seed"),
+        "optimizer steps": saved.step,
+        "checkpoint": saved.path,
+        "cookhouse": recorded.get("version"),
+    }
+    return {name: str(fact) for name, fact in facts.items() if fact is not None}
 
 
 def _row(saved: Saved) -> Sequence[str]:

@@ -78,6 +78,7 @@ def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        _let_umask_decide(temporary)
         if is_durable:
             for path in (*temporary.rglob("*"), temporary):
                 _flush(path)
@@ -88,6 +89,14 @@ def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
         raise OSError(str(error)) from error  # which says what the system said
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _let_umask_decide(folder: Path) -> None:
+    """Give new files the mode that others get here: safetensors makes its own readable by their owner alone."""
+    mode = folder.stat().st_mode & 0o666  # of a folder the umask has taken what it takes of a file
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
 
 
 def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[dict[str, Tensor], int]:

@@ -3,8 +3,10 @@
 Legend: I features in, O features out, R rank.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from cookhouse.engine.device import choose_dtype
 from cookhouse.engine.full import read_flat
 from cookhouse.engine.full_checkpoint import read_full
 from cookhouse.engine.lora import AdapterLayout, LoraSite, Routing
+from cookhouse.engine.model_card import CARD, merged_card, peft_card
 from cookhouse.engine.peft_folder import PeftAdapter, first_names, read_peft, write_peft
 from cookhouse.engine.pretrained import check_rank, read_config, read_model, read_tokenizer
 from cookhouse.engine.sites import adapt, choose_sites
@@ -51,8 +54,10 @@ def inspect(folder: Path) -> CheckpointInfo:
     )
 
 
-def export_peft(folder: Path, output: Path) -> None:
+def export_peft(folder: Path, output: Path, *, origin: Mapping[str, str] = MappingProxyType({})) -> None:
     """Write the adapter of a checkpoint folder as a PEFT folder that gives the same logits over its base model.
+
+    The tokenizer and a model card lie beside it; `origin` is what the card says of where it came from.
 
     Raises:
         InputError: `folder` holds no checkpoint, its base model cannot be found, `output` exists, or the adapter has
@@ -64,15 +69,25 @@ def export_peft(folder: Path, output: Path) -> None:
         raise InputError(f"checkpoint {folder} holds all weights and no adapter; export it merged")
     layout = _layout(base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
-    write_peft(output, base_model, layout, tensors["params"])
+    tokenizer = read_tokenizer(base_model)
+    with checkpoint.new_folder(output) as temporary:
+        write_peft(temporary, base_model, layout, tensors["params"])
+        tokenizer.save_pretrained(temporary)
+        (temporary / CARD).write_text(peft_card(base_model, spec, origin), encoding="utf-8")
 
 
-def export_merged(folder: Path, output: Path, *, precision: str = "float32") -> None:
+def export_merged(
+    folder: Path,
+    output: Path,
+    *,
+    precision: str = "float32",
+    origin: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Write a checkpoint's base model with the adapter added to its weights, as a folder that `transformers` loads.
 
     W + scaling · B A is computed in fp32 and rounded to `precision`, `float32` or `bfloat16`. An output projection that
     shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings. A
-    checkpoint of all weights (rank 0) is written as it is, so rounded.
+    checkpoint of all weights (rank 0) is written as it is, so rounded. Tokenizer and card as for `export_peft`.
 
     Raises:
         InputError: `folder` holds no checkpoint, its base model cannot be found, or `output` exists.
@@ -93,6 +108,7 @@ def export_merged(folder: Path, output: Path, *, precision: str = "float32") -> 
     with checkpoint.new_folder(output) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
+        (temporary / CARD).write_text(merged_card(base_model, precision, origin), encoding="utf-8")
 
 
 def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -> Any:

@@ -19,7 +19,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cookhouse.assets import TINY_MODEL, resolve_model
-from cookhouse.engine.checkpoint import new_folder
 from cookhouse.engine.lora import ALPHA, AdapterLayout
 from cookhouse.errors import InputError
 
@@ -79,11 +78,11 @@ class PeftAdapter:
 
 
 def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Tensor) -> None:
-    """Write a new folder with the adapter that the flat tensor `params` holds, in fp32, all or nothing.
+    """Write the adapter that the flat tensor `params` holds into a folder, in fp32.
 
     Raises:
-        InputError: the folder exists, or the adapter has parts that the format cannot hold.
-        OSError: the disk is full or not writable; nothing is left behind.
+        InputError: the adapter has parts that the format cannot hold.
+        OSError: the disk is full or not writable.
     """
     experts = [site.name for site in layout.sites if site.num_experts is not None]
     if experts:
@@ -107,9 +106,8 @@ def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Ten
         "target_modules": sorted({site.name.rpartition(".")[2] for site in layout.sites}),
         "task_type": "CAUSAL_LM",
     }
-    with new_folder(folder) as temporary:
-        save_file(tensors, temporary / _TENSORS, metadata={"format": "pt"})
-        (temporary / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
+    save_file(tensors, folder / _TENSORS, metadata={"format": "pt"})
+    (folder / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
 def read_peft(folder: Path) -> PeftAdapter:

@@ -157,7 +157,8 @@ class TorchEngine:
                 "a run that trains all weights (rank 0) has no adapter for the peft library; save its state and "
                 "export that checkpoint merged"
             )
-        write_peft(folder, model.base_model, model.layout, model.params)
+        with checkpoint.new_folder(folder) as temporary:
+            write_peft(temporary, model.base_model, model.layout, model.params)
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         """See `Engine`."""
