@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings=Settings(silent_seconds=60 * options.silent_minutes, session_seconds=60 * options.session_minutes),
             max_cache_bytes=options.max_cache_bytes,
             max_snapshot_file_bytes=options.max_snapshot_file_bytes,
+            read_state_dirs=options.read_state_dir,
             watch_stdin=options.watch_stdin,
             on_ready=lambda url: _announce(url, new_key, as_json=options.json),
         )
@@ -73,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, required=True, help="folder of checkpoints and database")
+    parser.add_argument(
+        "--read-state-dir",
+        type=Path,
+        action="append",
+        default=[],
+        help="state folder of another server, whose checkpoints may be loaded too; repeatable",
+    )
     parser.add_argument("--base-model", action="append", help="name, hub id or folder, or NAME=FOLDER; repeatable")
     parser.add_argument(
         "--device",

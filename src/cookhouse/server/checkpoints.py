@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.errors import InputError, ServiceError
@@ -24,12 +25,23 @@ from cookhouse.server.checksums import checksums, verify
 from cookhouse.server.refusals import NotFoundError, StorageError
 from cookhouse.server.store import CheckpointKind, CheckpointRow, Store
 
+if TYPE_CHECKING:
+    from cookhouse.server.elsewhere import Elsewhere
+
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
 _MARKERS = "[0-9a-f]" * 32 + _DELETED
 _ASIDE = "checkpoints-put-aside"
 _NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCheckpoint:
+    """What a state folder knows of a checkpoint, and where its files are."""
+
+    row: CheckpointRow
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +69,11 @@ def check_ttl(ttl_seconds: int | None) -> None:
 class Checkpoints:
     """The checkpoints of a state folder. Blocking; may be called from any thread."""
 
-    def __init__(self, folder: Path, store: Store) -> None:
+    def __init__(self, folder: Path, store: Store, elsewhere: "Elsewhere | None" = None) -> None:
         """Folders that the store does not know are put aside, in a folder beside this one."""
         self._folder = folder
         self._store = store
+        self._elsewhere = elsewhere
         self._deletions = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
         self._finish_deletions()
@@ -111,37 +124,53 @@ class Checkpoints:
             raise NotFoundError(f"{path} belongs to somebody else, who has published it; copy it to have your own")
         return row
 
-    def resolve_loadable(self, path: str, owner: str) -> CheckpointRow:
+    def find(self, path: str, owner: str) -> KeptCheckpoint:
+        """The checkpoint at a path, to be read only: it may lie in the folder of another server.
+
+        Raises:
+            NotFoundError: as `resolve`.
+        """
+        try:
+            row = self.resolve(path, owner)
+        except NotFoundError:
+            kept = None if self._elsewhere is None else self._elsewhere.find(path)
+            if kept is None:
+                raise
+            return kept
+        return KeptCheckpoint(row=row, folder=self.folder_of(row))
+
+    def find_loadable(self, path: str, owner: str) -> KeptCheckpoint:
         """The checkpoint at a path, to be loaded by the engine.
 
         Raises:
             NotFoundError: as `resolve`.
             InputError: it holds files for other libraries.
         """
-        row = self.resolve(path, owner)
-        if row.kind == "external_weights":
+        kept = self.find(path, owner)
+        if kept.row.kind == "external_weights":
             raise InputError(
                 f"{path} holds files for other libraries and cannot be loaded; load a checkpoint of save_state() or "
                 "save_weights_for_sampler()"
             )
-        return row
+        return kept
 
     @contextlib.contextmanager
-    def opened(self, row: CheckpointRow) -> Iterator[Path]:
+    def opened(self, kept: KeptCheckpoint) -> Iterator[Path]:
         """The folder of a checkpoint, verified, for the engine to load. Errors name the checkpoint, never the folder.
 
         Raises:
             InputError: it has been deleted, or cannot be loaded for what is in it.
             ServiceError: its files are damaged, or gone.
         """
-        folder = self.folder_of(row)
+        row, folder = kept.row, kept.folder
         try:
             if not folder.is_dir():
                 raise DamagedError(f"{folder} is gone")
             verify(folder, row.sha256)
             yield folder
         except (DamagedError, OSError) as error:
-            if row.checkpoint_id not in self._store.checkpoint_ids():
+            is_own = folder == self.folder_of(row)
+            if row.checkpoint_id not in self._store.checkpoint_ids() if is_own else not folder.is_dir():
                 raise InputError(f"{row.path} has been deleted") from error
             _log.error("%s is damaged: %s", row.path, error)
             raise ServiceError(
@@ -229,7 +258,7 @@ class Checkpoints:
             user_metadata=row.user_metadata,
         )
         try:
-            with self.opened(row) as source:
+            with self.opened(KeptCheckpoint(row=row, folder=self.folder_of(row))) as source:
                 return self.write(new, lambda folder: _link_files(source, folder))
         except StorageError:
             raise

@@ -43,16 +43,18 @@ def run_server(
     max_snapshot_file_bytes: int | None = None,
     make_engine: "Callable[[], Engine] | None" = None,
     settings: "Settings | None" = None,
+    read_state_dirs: Sequence[Path] = (),
     watch_stdin: bool = False,
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin; `on_ready` is given the URL.
 
-    `base_models` are as `parse_served` takes them. `port` 0 takes a free one. Connections made before the engine is
-    ready wait for it. Call it in the main thread.
+    `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of other servers,
+    whose checkpoints this one may load. Connections made before the engine is ready wait for it. Call it in the main
+    thread.
 
     Raises:
-        InputError: the address, the keys, the state folder, the device, the precision or a base model cannot be used.
+        InputError: the address, the keys, a state folder, the device, the precision or a base model cannot be used.
     """
     stopped: ConcurrentFuture[None] = ConcurrentFuture()
     if watch_stdin:
@@ -68,7 +70,7 @@ def run_server(
         settings = settings or Settings()
         if max_snapshot_file_bytes is not None:
             settings = replace(settings, max_snapshot_file_bytes=max_snapshot_file_bytes)
-        service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings)
+        service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings, read_state_dirs=read_state_dirs)
         try:
             make_torch_engine = partial(
                 _torch_engine,

@@ -4,27 +4,19 @@ import time
 import uuid
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.server.auth import KeyRing
-from cookhouse.server.checkpoints import Checkpoints, NewCheckpoint
+from cookhouse.server.checkpoints import Checkpoints, KeptCheckpoint, NewCheckpoint
 from cookhouse.server.database import is_outdated
 from cookhouse.server.state_dir import lock_state_dir
 from cookhouse.server.store import CheckpointRow, RunRow, Store
 
 _DATABASE = "server.db"
 _CHECKPOINTS = "checkpoints"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCheckpoint:
-    """What a state folder knows of a checkpoint, and where its files are."""
-
-    row: CheckpointRow
-    folder: Path
 
 
 def is_state_dir(folder: Path) -> bool:

@@ -15,14 +15,14 @@ from tinker import types
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import InputError
 from cookhouse.server.base_models import BaseModels
-from cookhouse.server.checkpoints import Checkpoints
+from cookhouse.server.checkpoints import Checkpoints, KeptCheckpoint
 from cookhouse.server.futures import Future, Futures, Result
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.sequencer import Sequencer
 from cookhouse.server.sessions import Sampler, Sessions, Snapshot
 from cookhouse.server.settings import Settings
 from cookhouse.server.snapshots import Snapshots
-from cookhouse.server.store import CheckpointRow, SamplerRow, Store
+from cookhouse.server.store import SamplerRow, Store
 from cookhouse.server.wire import decode_sample
 
 _CLONE_SEQ_IDS = 1_000_000_000
@@ -53,14 +53,14 @@ class Sampling:
 
     async def create_sampler(self, owner: str, request: types.CreateSamplingSessionRequest) -> Sampler:
         """A new sampler, or the one that an earlier copy of the request made. Weights are loaded behind the answer."""
-        checkpoint = None
+        kept = None
         if request.model_path is not None:
-            checkpoint = await asyncio.to_thread(self._checkpoints.resolve_loadable, request.model_path, owner)
-        base_model = request.base_model or (checkpoint.base_model if checkpoint is not None else None)
+            kept = await asyncio.to_thread(self._checkpoints.find_loadable, request.model_path, owner)
+        base_model = request.base_model or (kept.row.base_model if kept is not None else None)
         if base_model is None:
             raise InputError("a sampler needs a model_path or a base_model")
-        if checkpoint is not None and not self._base_models.are_same(base_model, checkpoint.base_model):
-            raise InputError(f"{request.model_path} was trained on {checkpoint.base_model!r}, not on {base_model!r}")
+        if kept is not None and not self._base_models.are_same(base_model, kept.row.base_model):
+            raise InputError(f"{request.model_path} was trained on {kept.row.base_model!r}, not on {base_model!r}")
         self._base_models.named(base_model)
         session = self._sessions.session(request.session_id, owner)
         if request.sampling_session_seq_id in session.samplers:
@@ -71,7 +71,7 @@ class Sampling:
             owner=owner,
             base_model=base_model,
             model_path=request.model_path,
-            snapshot=None if checkpoint is None else self._load_snapshot(checkpoint),
+            snapshot=None if kept is None else self._load_snapshot(kept),
         )
         self._sessions.add_sampler(sampler, request.sampling_session_seq_id)
         row = SamplerRow(
@@ -170,20 +170,21 @@ class Sampling:
                 finished.append(future)
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
-    def _load_snapshot(self, checkpoint: CheckpointRow) -> Snapshot:
+    def _load_snapshot(self, kept: KeptCheckpoint) -> Snapshot:
+        checkpoint = kept.row
         base_model = self._base_models.named(checkpoint.base_model).name
         snapshot = Snapshot(
             snapshot_id=uuid.uuid4().hex,
             owner=checkpoint.owner,
             base_model=base_model,
             lora=checkpoint.lora_spec,
-            checkpoint=self._checkpoints.folder_of(checkpoint),
+            checkpoint=kept.folder,
         )
 
         def load(engine: Engine) -> None:
             try:
                 self._snapshots.admit(engine)
-                with self._checkpoints.opened(checkpoint) as folder:
+                with self._checkpoints.opened(kept) as folder:
                     engine.load_snapshot(snapshot.snapshot_id, base_model, checkpoint.lora_spec, folder)
                 self._snapshots.add(engine, snapshot)
             except Exception as error:

@@ -16,6 +16,7 @@ from cookhouse.server.auth import KeyRing
 from cookhouse.server.base_models import BaseModels
 from cookhouse.server.checkpoints import Checkpoints
 from cookhouse.server.copying import Copying
+from cookhouse.server.elsewhere import Elsewhere
 from cookhouse.server.external_weights import ExternalWeights
 from cookhouse.server.futures import Futures, Result
 from cookhouse.server.intake import Intake
@@ -41,16 +42,18 @@ class Service:
     Sessions, Checkpoints ──► Store      └──► Futures
     """
 
-    def __init__(self, *, api_keys: Sequence[str], state_dir: Path, settings: Settings) -> None:
+    def __init__(
+        self, *, api_keys: Sequence[str], state_dir: Path, settings: Settings, read_state_dirs: Sequence[Path] = ()
+    ) -> None:
         """Open the state folder, which the caller has locked.
 
         Raises:
-            InputError: no usable key, or the folder cannot be used.
+            InputError: no usable key, or one of the folders cannot be used.
         """
         self.settings = settings
         self.keys = KeyRing(api_keys)
         self.store = Store(state_dir / "server.db")
-        self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store)
+        self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, Elsewhere(read_state_dirs))
         self.external_weights = ExternalWeights(self.checkpoints)
         self.copying = Copying(self.checkpoints, self.store)
         self.sessions = Sessions()

@@ -18,12 +18,12 @@ from tinker.types.optimizer import OptimizerConfigBase
 from cookhouse.engine.contract import Engine, ForwardBackward, LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.server.base_models import BaseModels
-from cookhouse.server.checkpoints import Checkpoints
+from cookhouse.server.checkpoints import Checkpoints, KeptCheckpoint
 from cookhouse.server.futures import Future, Result
 from cookhouse.server.intake import Intake
 from cookhouse.server.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store import CheckpointRow, RunRow, Store
+from cookhouse.server.store import RunRow, Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, parse_training
 
 _INLINE_BYTES = 64 * 2**10
@@ -69,7 +69,8 @@ class Training:
     async def load_weights(self, owner: str, request: types.LoadWeightsRequest) -> tuple[str, str]:
         """Queue the loading of a checkpoint, into a new model or an existing one; returns request id and model id."""
         _check_optimizer(request.optimizer_config)
-        checkpoint = await asyncio.to_thread(self._checkpoints.resolve_loadable, request.path, owner)
+        kept = await asyncio.to_thread(self._checkpoints.find_loadable, request.path, owner)
+        checkpoint = kept.row
         base_model = checkpoint.base_model if request.base_model is None else request.base_model
         if not self._base_models.are_same(base_model, checkpoint.base_model):
             raise InputError(
@@ -79,7 +80,7 @@ class Training:
         lora = checkpoint.lora_spec
 
         def run(engine: Engine, model: Model) -> Mapping[str, str]:
-            self._load(engine, model, checkpoint, with_optimizer=request.optimizer)
+            self._load(engine, model, kept, with_optimizer=request.optimizer)
             return {"type": "load_weights", "path": request.path}
 
         if request.session_id is not None and request.model_seq_id is not None:
@@ -164,7 +165,8 @@ class Training:
         self._sessions.add_model(model, model_seq_id)
         return model
 
-    def _load(self, engine: Engine, model: Model, checkpoint: CheckpointRow, *, with_optimizer: bool) -> None:
+    def _load(self, engine: Engine, model: Model, kept: KeptCheckpoint, *, with_optimizer: bool) -> None:
+        checkpoint = kept.row
         lora = checkpoint.lora_spec
         if with_optimizer and not checkpoint.has_optimizer:
             raise InputError(f"{checkpoint.path} has weights only; load it without the optimizer")
@@ -175,7 +177,7 @@ class Training:
                 f"{model.base_model!r}; make a new training client from the checkpoint"
             )
         base_model = self._base_models.named(checkpoint.base_model).name
-        with self._checkpoints.opened(checkpoint) as folder:
+        with self._checkpoints.opened(kept) as folder:
             engine.load_state(model.model_id, base_model, lora, folder, with_optimizer=with_optimizer)
 
 

@@ -75,7 +75,8 @@ def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offse
 @router.post("/weights_info")
 async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, WeightsInfoRequest)
-    row = await asyncio.to_thread(service.checkpoints.resolve, content.tinker_path, owner)
+    kept = await asyncio.to_thread(service.checkpoints.find, content.tinker_path, owner)
+    row = kept.row
     lora = row.lora_spec
     return JSONResponse(
         {
