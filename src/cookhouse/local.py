@@ -7,7 +7,7 @@
     <state_dir>/lock         ══ locked ══►    inherited, so it stays locked until the server is gone
     <state_dir>/api-key      ─────────────►   one key per folder: a later server knows the same owner of its checkpoints
 
-With `cookhouse.cli` the only place that sees both halves.
+It starts the other half and imports none of it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from typing import IO, Any, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
 
-__all__ = ["EmbeddedService", "LocalServer", "folder_key", "local_server"]
+__all__ = ["EmbeddedService", "LocalServer", "folder_key", "guarded", "local_server", "service_folder"]
 
 LOOPBACK = "127.0.0.1"
 SERVER_COMMAND = (sys.executable, "-m", "cookhouse.server")
@@ -120,15 +120,7 @@ class EmbeddedService:
         Raises:
             ServiceError: the server died; the last lines of its log are in the message.
         """
-        working = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait((working, self._task), return_when=asyncio.FIRST_COMPLETED)
-            if self._task.done() and not working.done():
-                await self._task
-            return await working
-        finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+        return await guarded(work, self._task)
 
     async def _serve(self) -> None:
         try:
@@ -144,6 +136,24 @@ class EmbeddedService:
             self._server.cancel()  # whoever still waits in `start` must not wait for ever
 
 
+async def guarded(work: Coroutine[Any, Any, _T], watching: asyncio.Future[None]) -> _T:
+    """Await `work`; if `watching` ends first, which it does by raising, cancel the work and raise that."""
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if watching.done() and not working.done():
+            await watching
+        return await working
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+def service_folder(run_folder: Path) -> Path:
+    """Where the embedded service of a run keeps its state."""
+    return run_folder / "service"
+
+
 @contextlib.asynccontextmanager
 async def local_server(
     state_dir: Path,
@@ -152,11 +162,13 @@ async def local_server(
     host: str = LOOPBACK,
     port: int = 0,
     api_keys: Sequence[str] = (),
+    read_state_dirs: Sequence[Path] = (),
     command: Sequence[str] = SERVER_COMMAND,
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
 
     Each of `base_models` is an embedded name, a hub id or a folder, or NAME=FOLDER to offer one by that name.
+    It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
     from any HTTP proxy.
 
@@ -175,9 +187,11 @@ async def local_server(
         arguments = ["--host", host, "--port", str(port), "--state-dir", str(state_dir)]
         for base_model in base_models:
             arguments += ["--base-model", base_model]
+        others = [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
         process = await asyncio.create_subprocess_exec(
             *command,
             *arguments,
+            *others,
             "--watch-stdin",
             "--json",
             stdin=PIPE,

@@ -7,8 +7,8 @@ from typing import Literal
 
 from rich.console import Console
 
-from cookhouse.cli.report import PreviewSink, make_console, print_plan, print_previews, print_summary
-from cookhouse.telemetry import Event
+from cookhouse.cli.report import PreviewSink, print_plan, print_previews, print_summary
+from cookhouse.telemetry import Event, make_console
 from cookhouse.workflows import AnswerSample, DryRunReport, Figure, RunSummary
 
 

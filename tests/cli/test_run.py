@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,14 +82,21 @@ def test_an_interrupt_at_the_question_needs_no_answer(monkeypatch: pytest.Monkey
 SETTINGS = ("max_steps=8", "batch_size=4", "save_every=2", "num_eval=4", "log_path=mine")
 
 
+class FakeConnection:
+    """Fits `cookhouse.connection.Connection`."""
+
+    def __init__(self, service: FakeService) -> None:
+        self.connect = service.connect
+
+    async def guard(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return await work
+
+
 def run_supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gate: Gate | None = None) -> int:
     """The exit code of a small run over a fake service, in a folder of its own."""
     service = FakeService() if gate is None else FakeService(gate=gate)
 
-    async def connect(*_: object) -> FakeService:
-        return service
-
-    monkeypatch.setattr(run, "_connect", connect)
+    monkeypatch.setattr("cookhouse.connection.open_connection", lambda *_, **__: nullcontext(FakeConnection(service)))
     monkeypatch.chdir(tmp_path)
     for name in ("TINKER_API_KEY", "TINKER_BASE_URL"):
         monkeypatch.delenv(name, raising=False)

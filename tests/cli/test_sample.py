@@ -51,5 +51,5 @@ def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(damaged)
         with pytest.raises(InputError, match="is not the config of a run"):
             _find_target(tmp_path, None, None, None)
-    with pytest.raises(InputError, match="it starts with tinker://"):
+    with pytest.raises(InputError, match="names no weights"):
         _find_target(None, "weights/final", None, None)

@@ -65,6 +65,19 @@ class Cookhouse:
         self._started.append(process)
         return process
 
+    def python(self, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a program that imports cookhouse to its end, its output captured."""
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=self.folder,
+            env=self._environment(None),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
     def run_in_terminal(self, *arguments: str) -> tuple[int, str]:
         """Run a command to its end on a terminal of its own; the exit code, and all that was drawn."""
         leader, follower = os.openpty()

@@ -364,7 +364,6 @@ async def test_existing_folder_is_refused_before_anything_is_read(make_config: M
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
         ({"lr_schedule": "lineer"}, "did you mean linear"),
-        ({"load_checkpoint_path": "weights"}, "tinker://"),
         ({"model_name": "cookhouse/tinny"}, "did you mean cookhouse/tiny"),
         ({"ttl_seconds": 60}, "ttl_seconds is 60; it must be at least 3600"),
     ],

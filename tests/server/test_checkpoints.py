@@ -6,7 +6,7 @@ import pytest
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.checkpoints import Checkpoints, NewCheckpoint
+from cookhouse.server.checkpoints import KeptCheckpoint, Checkpoints, NewCheckpoint
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.store import Store
 
@@ -33,6 +33,10 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def checkpoints(tmp_path: Path, store: Store) -> Checkpoints:
     return Checkpoints(tmp_path / "checkpoints", store)
+
+
+def kept(row: CheckpointRow, checkpoints: Checkpoints) -> KeptCheckpoint:
+    return KeptCheckpoint(row=row, folder=checkpoints.folder_of(row))
 
 
 def fill(folder: Path, text: str = "weights") -> None:
@@ -121,7 +125,7 @@ def test_a_lost_database_loses_no_checkpoint(tmp_path: Path, caplog: pytest.LogC
     assert message.startswith(f"9 checkpoints have no folder in {tmp_path / 'checkpoints'}")
     for row in rows[1:]:
         (tmp_path / "checkpoints-put-aside" / row.checkpoint_id).rename(checkpoints.folder_of(row))
-        with checkpoints.opened(row) as folder:
+        with checkpoints.opened(kept(row, checkpoints)) as folder:
             assert (folder / "adapter").read_text() == "weights"
     assert (tmp_path / "checkpoints-put-aside" / rows[0].checkpoint_id / "adapter").read_text() == "weights"
 
@@ -166,7 +170,7 @@ def test_damage_is_the_services(
         file.unlink()
     else:
         folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(ServiceError, match="damaged on the service's side") as caught, checkpoints.opened(row):
+    with pytest.raises(ServiceError, match="damaged on the service's side") as caught, checkpoints.opened(kept(row, checkpoints)):
         pytest.fail("opened")
     assert row.path in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
@@ -175,16 +179,16 @@ def test_damage_is_the_services(
 
 def test_what_an_engine_says_of_a_folder_names_the_checkpoint(checkpoints: Checkpoints) -> None:
     row = checkpoints.write(NEW, fill)
-    with pytest.raises(InputError, match=f"^checkpoint {PATH} holds NaN$"), checkpoints.opened(row) as folder:
+    with pytest.raises(InputError, match=f"^checkpoint {PATH} holds NaN$"), checkpoints.opened(kept(row, checkpoints)) as folder:
         raise InputError(f"checkpoint {folder} holds NaN")
-    with pytest.raises(ServiceError, match="damaged on the service's side"), checkpoints.opened(row) as folder:
+    with pytest.raises(ServiceError, match="damaged on the service's side"), checkpoints.opened(kept(row, checkpoints)) as folder:
         raise DamagedError(f"checkpoint {folder} cannot be read")
 
 
 def test_a_checkpoint_deleted_before_it_is_loaded_is_not_damaged(checkpoints: Checkpoints) -> None:
     row = checkpoints.write(NEW, fill)
     checkpoints.delete(row)
-    with pytest.raises(InputError, match=f"{PATH} has been deleted"), checkpoints.opened(row):
+    with pytest.raises(InputError, match=f"{PATH} has been deleted"), checkpoints.opened(kept(row, checkpoints)):
         pytest.fail("opened")
 
 

@@ -1,10 +1,11 @@
 import io
+import shlex
 from collections.abc import Sequence
 
 import pytest
 from rich.console import Console
 
-from cookhouse.telemetry import Event, Record, TerminalSink
+from cookhouse.telemetry import Event, Record, TerminalSink, say, say_command
 
 
 def step(number: int, *, seconds: float, total: int = 10) -> Event:
@@ -66,3 +67,48 @@ def test_figures_that_were_not_measured_are_not_shown() -> None:
 @pytest.mark.parametrize(("seconds", "shown"), [(59.6, "1:00"), (3700, "1:01:40")])
 def test_time_left_reads_as_a_clock(seconds: float, shown: str) -> None:
     assert f"{shown} left" in printed([START, step(9, seconds=seconds)], is_terminal=False)
+
+
+LONG = "waiting for a supercalifragilisticexpialidocious-answer-of-the-service in a folder called runs/x"
+
+
+@pytest.mark.parametrize("width", [20, 48, 80, 200])
+def test_lines_on_a_terminal_break_between_words_only(width: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    say(console, f"{LONG}\n\n  indented", style="bold")
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert " ".join(lines).split() == f"{LONG} indented".split(), "a word was broken, or lost"
+    assert all(len(line) <= width or " " not in line.strip() for line in lines)
+    assert lines[-2:] == ["", "  indented"], "line breaks of its own are kept"
+
+
+def test_lines_in_a_pipe_never_break() -> None:
+    console = Console(file=io.StringIO(), width=20)
+    say(console, LONG)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == LONG + "\n"
+
+
+@pytest.mark.parametrize("width", [30, 48, 200])
+def test_a_command_can_be_copied_from_a_narrow_terminal(width: int) -> None:
+    command = "cookhouse run supervised 'log_path=runs/a b' behavior_if_log_dir_exists=resume"
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    say_command(console, "to continue ", command)
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue().removeprefix("to continue").strip()
+    assert shlex.split(printed.replace("\\\n", "")) == shlex.split(command), "a shell would run it in pieces"
+
+
+def test_the_line_of_a_step_leaves_out_what_has_no_room() -> None:
+    def drawn(width: int) -> str:
+        out = io.StringIO()
+        sink = TerminalSink(Console(file=out, force_terminal=True, width=width, color_system=None))
+        sink.write(step(1, seconds=1.0))
+        sink.close()
+        return out.getvalue()
+
+    assert "step 1/10  loss 1.2500  300 tokens/s  0:09 left" in drawn(60)
+    assert "step 1/10  loss 1.2500  0:09 left" in drawn(48)
+    assert "step 1/10  loss 1.2500 " in drawn(28)
+    assert all("…" not in drawn(width) for width in (60, 48, 28)), "a word was cut"

@@ -19,7 +19,7 @@ async def test_first_ctrl_c_asks_and_second_stops_at_once() -> None:
     interrupt = Interrupt(on_request=lambda: told.append("asked"))
 
     async def body() -> None:
-        with interrupt.on_sigint(), interrupt.deferred():
+        with interrupt.on_signals(), interrupt.deferred():
             await _press()
             assert interrupt.is_requested
             assert told == ["asked"]
@@ -34,7 +34,7 @@ async def test_ctrl_c_where_nothing_is_deferred_stops_at_once() -> None:
     interrupt = Interrupt()
 
     async def body() -> None:
-        with interrupt.on_sigint():
+        with interrupt.on_signals():
             await _press()
             pytest.fail("Ctrl-C did not stop the body")
 
@@ -44,6 +44,6 @@ async def test_ctrl_c_where_nothing_is_deferred_stops_at_once() -> None:
 
 async def test_handler_is_put_back() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with Interrupt().on_sigint():
+    with Interrupt().on_signals():
         pass
     assert signal.getsignal(signal.SIGINT) is before

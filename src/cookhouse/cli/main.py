@@ -71,17 +71,28 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         message, code = _verdict(error)
         if message is None:
             raise
-        typer.echo("error: " + printable(message, keep="\n"), err=True)
+        _tell("error: " + printable(message, keep="\n"))
     sys.exit(code or 0)
 
 
 def _show_warnings() -> None:
     """Logged warnings go to stderr, a line each; what is logged with an exception is told as the error it becomes."""
-    handler = logging.StreamHandler()
+    handler = _TellingHandler()
     handler.setLevel(logging.WARNING)
     handler.setFormatter(_PrintableFormatter("warning: %(message)s"))
     handler.addFilter(lambda record: record.exc_info is None)
     logging.basicConfig(handlers=[handler])
+
+
+def _tell(text: str) -> None:
+    from cookhouse.telemetry import tell  # loads rich, for which nobody waits who asks for help
+
+    tell(text)
+
+
+class _TellingHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _tell(self.format(record))
 
 
 class _PrintableFormatter(logging.Formatter):

@@ -8,31 +8,27 @@ from rich.text import Text
 
 from cookhouse.evals import preview_plain, preview_rich
 from cookhouse.printable import printable
-from cookhouse.telemetry import Event, Record
+from cookhouse.telemetry import Event, Record, say, say_command, wrapped
 from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
 _ANSWER_CHARACTERS = 100
 _PREVIEW_CHARACTERS = 600
 _PROMPT_CHARACTERS = 300
 """Of a stretch that is not trained on: longer ones lose their middle, so that one sees where training begins."""
-
-
-def make_console() -> Console:
-    """A console that prints texts as they are: `[b]` and `:x:` in a data set stand for themselves."""
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+_LABEL_CELLS = 32
 
 
 def print_plan(console: Console, plan: DryRunReport) -> None:
     """Everything that was checked, and what a run would do."""
-    console.print(f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
-    console.print("settings")
+    say(console, f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
+    say(console, "settings")
     for name, value in plan.config.items():
-        console.print(f"  {name} = {value}")
-    console.print("\nplan")
+        say(console, f"  {name} = {value}")
+    say(console, "\nplan")
     for name, fact in {**plan.facts, "run folder": str(plan.folder)}.items():
-        console.print(f"  {name:<16} {fact}")
+        say(console, f"  {name:<16} {fact}")
     for note in plan.notes:
-        console.print(f"  {'note':<16} {printable(note)}")
+        say(console, f"  {'note':<16} {printable(note)}")
     print_previews(console, plan.previews)
 
 
@@ -40,9 +36,9 @@ def print_previews(console: Console, previews: Iterable[Sequence[tuple[str, bool
     """The first examples: what is trained on is green and, where there is no color, stands in ⟦⟧."""
     has_color = console.color_system is not None
     for pieces in previews:
-        console.print("\nan example, trained on what is " + ("green" if has_color else "in ⟦⟧"))
+        say(console, "\nan example, trained on what is " + ("green" if has_color else "in ⟦⟧"))
         shown = list(_first_characters(_without_middles(pieces)))
-        console.print(preview_rich(shown) if has_color else preview_plain(shown))
+        say(console, preview_rich(shown) if has_color else preview_plain(shown))
 
 
 class PreviewSink:
@@ -85,35 +81,38 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     done = "done"
     if summary.is_interrupted:
         done = "interrupted and saved" if summary.state_path else "interrupted"
-    console.print(
+    say(
+        console,
         f"\n{summary.recipe} of {summary.model_name}: {done} after {summary.num_steps} of {summary.total_steps} steps, "
-        f"{summary.seconds:.0f} s"
+        f"{summary.seconds:.0f} s",
     )
     measured = [figure for figure in summary.figures if (figure.before, figure.after) != (None, None)]
+    width = max(12, min(_LABEL_CELLS, console.width - 21)) if console.is_terminal else _LABEL_CELLS
     if measured:
-        console.print(f"\n{'':<32}{'before':>10}{'after':>10}", style="dim")
+        say(console, f"\n{'':<{width}}{'before':>10}{'after':>10}", style="dim")
     for figure in measured:
         before, after = (_amount(value, is_share=figure.is_share) for value in (figure.before, figure.after))
-        console.print(f"{figure.label:<32}{before:>10}{after:>10}", style="bold")
+        *above, last = [line.plain.rstrip() for line in wrapped(Text(figure.label), width)]
+        say(console, "\n".join([*above, f"{last:<{width}}{before:>10}{after:>10}"]), style="bold")
     for sample in summary.samples:
         _print_sample(console, sample)
-    console.print(f"\nrun folder   {summary.folder}")
+    say(console, f"\nrun folder   {summary.folder}")
     if summary.report is not None:
-        console.print(f"report       {summary.report}")
+        say(console, f"report       {summary.report}")
     if summary.sampler_path is not None:
-        console.print(f"weights      {summary.sampler_path}")
-    next_command = summary.next_command.removeprefix("cookhouse ")
-    console.print(f"{'to continue' if summary.is_interrupted else 'next':<12} {program} {next_command}")
+        say(console, f"weights      {summary.sampler_path}")
+    command = f"{program} {summary.next_command.removeprefix('cookhouse ')}"
+    say_command(console, f"{'to continue' if summary.is_interrupted else 'next':<12}", command)
 
 
 def _print_sample(console: Console, sample: AnswerSample) -> None:
-    console.print(f"\nasked     {_one_line(sample.prompt)}")
-    console.print(f"expected  {_one_line(sample.expected)}")
+    say(console, f"\nasked     {_one_line(sample.prompt)}")
+    say(console, f"expected  {_one_line(sample.expected)}")
     for label, answer in (("before", sample.before), ("after", sample.after)):
         if answer is not None:
             is_right = answer.strip() == sample.expected.strip()
             style = "green" if is_right else "red"
-            console.print(Text(f"{label:<9} ").append(_one_line(answer), style=style).append(" ✓" if is_right else ""))
+            say(console, Text(f"{label:<9} ").append(_one_line(answer), style=style).append(" ✓" if is_right else ""))
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,6 @@
 """`cookhouse run RECIPE`: from settings to a trained model, on whichever service is configured."""
 
 import asyncio
-import os
 import shlex
 import shutil
 import signal
@@ -9,22 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from cookhouse import recipes
 from cookhouse.cli.options import recipe_command
-from cookhouse.cli.service import ServiceAddress, check_reachable, configured_service
 from cookhouse.errors import InputError
 from cookhouse.recipes import RECIPES, Recipe, find_recipe, parse_config
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from cookhouse.training import Service
-    from cookhouse.workflows import RunResult
 
 EXIT_INTERRUPTED = 130
 
@@ -69,62 +61,22 @@ def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> No
     config = parse_config(recipe, assignments)
     config = recipe.resolve(config)
     from cookhouse.cli import report  # loads the SDK: two seconds, not for a misspelled setting
+    from cookhouse.telemetry import Sink, TerminalSink, make_console, tell
 
-    console = report.make_console()
+    console = make_console()
     if dry_run:
         report.print_plan(console, recipes.dry_run(recipe, config))
         return
+    sinks: list[Sink] = [TerminalSink(console), report.PreviewSink(console)]
+    ask = _ask if _has_user() else None
     try:
-        result = asyncio.run(_execute(recipe, config, console))
-    except InputError:
-        raise
-    except KeyboardInterrupt:
-        typer.echo("\n".join(["stopped", *_how_to_resume(recipe, Path(config.log_path))]), err=True)
-        raise
-    except Exception as error:
-        for note in _how_to_resume(recipe, Path(config.log_path)):
-            error.add_note(note)
+        result = asyncio.run(recipes.run(recipe, config, sinks=sinks, ask=ask, program=program()))
+    except KeyboardInterrupt as interrupt:
+        tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise
     report.print_summary(console, result.summary, program())
     if result.summary.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
-
-
-async def _execute(recipe: Recipe, config: Any, console: "Console") -> "RunResult":
-    from cookhouse.cli.report import PreviewSink
-    from cookhouse.local import EmbeddedService, local_server
-    from cookhouse.telemetry import TerminalSink
-
-    address = configured_service(os.environ, config.base_url)
-    embedded = EmbeddedService(lambda: local_server(Path(config.log_path) / "service", base_models=[config.model_name]))
-
-    async def connect() -> "Service":
-        return await _connect(address, embedded, console)
-
-    # What stops services and containers is to save as Ctrl-C does.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
-    async with embedded:
-        running = recipes.run(
-            recipe,
-            config,
-            connect=connect,
-            sinks=[TerminalSink(console), PreviewSink(console)],
-            ask=_ask if _has_user() else None,
-        )
-        return await embedded.guard(running)
-
-
-async def _connect(address: ServiceAddress | None, embedded: Any, console: "Console") -> "Service":
-    from cookhouse.training import connect_to
-
-    if address is None:
-        console.print("no TINKER_API_KEY or TINKER_BASE_URL: training on this machine, with the embedded engine")
-        server = await embedded.start()
-        address = ServiceAddress(base_url=server.url, api_key=server.api_key)
-    else:
-        console.print(f"training at {address.base_url or 'the hosted Tinker service'}")
-        await check_reachable(address)
-    return await connect_to(address.base_url, address.api_key)()
 
 
 def program() -> str:
@@ -137,15 +89,6 @@ def program() -> str:
         return "cookhouse"
     path = started.absolute()
     return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
-
-
-def _how_to_resume(recipe: Recipe, folder: Path) -> list[str]:
-    """The command that continues a run that broke, if it has saved anything."""
-    checkpoints = folder / "checkpoints.jsonl"
-    if not checkpoints.exists() or not checkpoints.stat().st_size:
-        return []
-    settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
-    return [f"its last checkpoint is kept; continue with:\n  {program()} run {recipe.name} {settings}"]
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.cli.service import ServiceAddress, check_reachable, configured_service
+from cookhouse.connection import ServiceAddress, check_reachable, configured_service
 from cookhouse.errors import InputError
+from cookhouse.local import service_folder
 from cookhouse.printable import printable
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class _Target:
     sampler_path: str | None
     renderer_name: str | None
     state_dir: Path | None
-    """State of the embedded service that trained it; None: it has none of its own."""
+    """State of the embedded service that trained it; None: none is known on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ def sample(
         str | None, typer.Argument(help="What to ask; without it, standard input or, on a terminal, a conversation.")
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder: samples from its last checkpoint.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(help="tinker:// path of weights.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Weights: a tinker:// path, or a run folder.")] = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Base model; default: that of the run or checkpoint, else cookhouse/tiny."),
@@ -72,20 +73,28 @@ def sample(
 
 
 def _find_target(run: Path | None, checkpoint: str | None, model: str | None, renderer: str | None) -> _Target:
-    if checkpoint is not None and not checkpoint.startswith("tinker://"):
-        raise InputError(f"{checkpoint!r} is not the path of a checkpoint; it starts with tinker://")
     if run is not None:
         target = _target_of_run(run)
-    elif checkpoint is not None:
-        target = _Target(model_name=None, sampler_path=None, renderer_name=None, state_dir=None)
-    else:
+    elif checkpoint is None:
         target = _Target(model_name=TINY_MODEL, sampler_path=None, renderer_name=None, state_dir=None)
+    else:
+        target = _Target(model_name=None, sampler_path=None, renderer_name=None, state_dir=None)
+    if checkpoint is not None:
+        target = _target_of_checkpoint(checkpoint, target)
     return replace(
         target,
         model_name=model or target.model_name,
-        sampler_path=checkpoint or target.sampler_path,
         renderer_name=renderer or target.renderer_name,
     )
+
+
+def _target_of_checkpoint(name: str, otherwise: _Target) -> _Target:
+    """The named weights, on the service of the run that saved them if it is on this machine."""
+    from cookhouse.training import run_that_saved, weights_path
+
+    path = weights_path(name, purpose="sampling")
+    saved_by = run_that_saved(name, among=(Path("runs"),)) if otherwise.state_dir is None else None
+    return replace(otherwise if saved_by is None else _target_of_run(saved_by), sampler_path=path)
 
 
 def _target_of_run(folder: Path) -> _Target:
@@ -111,7 +120,7 @@ def _target_of_run(folder: Path) -> _Target:
         model_name=model_name,
         sampler_path=saved[-1],
         renderer_name=renderer_name,
-        state_dir=folder / "service",
+        state_dir=service_folder(folder),
     )
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from cookhouse.cli.serve import default_state_dir
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.local import service_folder
 
 if TYPE_CHECKING:
     from cookhouse.server.store import CheckpointRow
 
 TINKER = "tinker://"
 _RECORD = "checkpoints.jsonl"
-_SERVICE = "service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def _of_run(folder: Path) -> list[Saved]:
     from cookhouse.server.offline import is_state_dir
     from cookhouse.training import CheckpointFile
 
-    kept = _of_state_dir(folder / _SERVICE) if is_state_dir(folder / _SERVICE) else []
+    kept = _of_state_dir(service_folder(folder)) if is_state_dir(service_folder(folder)) else []
     by_path = {saved.path: saved for saved in kept}
     return [
         replace(by_path.get(path, Saved(path=path, folder=None)), step=point.step)

@@ -53,7 +53,8 @@ class ReinforcementConfig(TrainingConfig):
     kl_coef: float = chz.field(default=0.0, doc="Penalty for leaving the reference; 0: none.")
     kl_gamma: float = chz.field(default=0.0, doc="Discount of later tokens' penalties; 0: each token has its own.")
     kl_reference: str | None = chz.field(
-        default=None, doc="Reference of the penalty: a base model or tinker:// path; default: the base model."
+        default=None,
+        doc="Reference of the penalty: a base model, a tinker:// path or a run folder; default: the base model.",
     )
     compute_post_kl: bool = chz.field(
         default=False, doc="Report how far each step moved the weights from its sampler; costs a pass over the batch."

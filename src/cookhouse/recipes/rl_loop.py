@@ -49,6 +49,7 @@ class Config:
     seed: int = chz.field(default=0, doc="Seed of the order, of the adapter and of sampling.")
     log_path: str | None = chz.field(default=None, doc="Folder of the run; default: a new one under runs/.")
     base_url: str | None = chz.field(default=None, doc="Address of the service; default: see the README.")
+    service_patience_seconds: float = chz.field(default=300.0, doc="Seconds without an answer of it that end a run.")
 
 
 def resolve(config: Config) -> Config:

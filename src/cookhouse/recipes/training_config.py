@@ -17,6 +17,10 @@ from cookhouse.schedules import SCHEDULES
 if TYPE_CHECKING:
     from cookhouse.workflows import FolderSpec
 
+SERVICE_PATIENCE_SECONDS = 300.0
+WEIGHTS_FIELDS = ("load_checkpoint_path", "kl_reference", "answerer_model")
+"""Fields of configs that may name weights."""
+
 
 @chz.chz
 class TrainingConfig:
@@ -44,13 +48,16 @@ class TrainingConfig:
     num_samples: int = chz.field(default=3, doc="Answers shown before and after.")
     log_path: str | None = chz.field(default=None, doc="Run folder; default: a new one under runs/.")
     load_checkpoint_path: str | None = chz.field(
-        default=None, doc="tinker:// path of weights to start from, with a fresh optimizer."
+        default=None, doc="Weights to start from, with a fresh optimizer: a tinker:// path, or a run folder."
     )
     behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
         default="ask", doc="What to do when the run folder exists: ask, delete, raise or resume."
     )
     base_url: str | None = chz.field(
         default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
+    )
+    service_patience_seconds: float = chz.field(
+        default=SERVICE_PATIENCE_SECONDS, doc="Seconds without an answer of the service after which a run ends."
     )
     ttl_seconds: int | None = chz.field(
         default=None, doc="Seconds after which the service may delete periodic checkpoints; default: never."
@@ -67,6 +74,7 @@ FREE_ON_RESUME = frozenset(
         "log_path",
         "num_samples",
         "save_every",
+        "service_patience_seconds",
         "ttl_seconds",
     }
 )
@@ -102,10 +110,14 @@ def decide(config: C, recipe: str, **otherwise: Any) -> C:
         raise InputError(f"learning_rate is {rate}; it must be a positive number, such as 2e-4")
     if decided.lr_schedule not in SCHEDULES:
         raise UnknownNameError("lr_schedule", decided.lr_schedule, SCHEDULES)
-    start = decided.load_checkpoint_path
-    if start is not None and not start.startswith("tinker://"):
-        raise InputError(f"load_checkpoint_path is {start!r}; the path of a checkpoint starts with tinker://")
+    check_patience(decided.service_patience_seconds)
     return decided
+
+
+def check_patience(seconds: float) -> None:
+    """Refuse a `service_patience_seconds` that is no time."""
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise InputError(f"service_patience_seconds is {seconds}; it must be a positive number, such as 300")
 
 
 def check_at_least(config: TrainingConfig, least_by_name: Mapping[str, int]) -> None:
@@ -120,11 +132,13 @@ def common_plan(
     config: TrainingConfig, recipe: str, ask: Callable[[str], str] | None, data: Mapping[str, str | Path | None]
 ) -> dict[str, Any]:
     """The fields of a `TrainingPlan` from a decided config; `data` has the files that it reads, by what for."""
-    from cookhouse.training import Cadence
+    from cookhouse.training import Cadence, weights_path
 
+    start = config.load_checkpoint_path
     return {
         "folder": _folder_spec(config, recipe, ask, {name: Path(path) for name, path in data.items() if path}),
         "cadence": Cadence(save_every=config.save_every, eval_every=config.eval_every),
+        "load_checkpoint_path": None if start is None else weights_path(start, purpose="training"),
         **{
             name: getattr(config, name)
             for name in (
@@ -138,7 +152,6 @@ def common_plan(
                 "warmup_steps",
                 "lora_rank",
                 "seed",
-                "load_checkpoint_path",
                 "ttl_seconds",
             )
         },

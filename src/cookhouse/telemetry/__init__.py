@@ -1,5 +1,6 @@
 """Telemetry: what a run reports about itself, and where that goes."""
 
+from cookhouse.telemetry.console import make_console, say, say_command, tell, wrapped
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
 from cookhouse.telemetry.logs import LogSink, log_file
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span
@@ -20,5 +21,10 @@ __all__ = [
     "TraceSink",
     "cut_metrics",
     "log_file",
+    "make_console",
     "read_metrics",
+    "say",
+    "say_command",
+    "tell",
+    "wrapped",
 ]

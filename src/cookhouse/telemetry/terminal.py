@@ -2,12 +2,15 @@
 
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
 from cookhouse.printable import printable
+from cookhouse.telemetry.console import say
 from cookhouse.telemetry.keys import (
     STEP_SECONDS,
     TEST_COUNT,
@@ -23,6 +26,7 @@ from cookhouse.telemetry.record import Event, Record
 
 _RECENT_STEPS = 20
 _QUIET_SECONDS = 2.0
+_SPINNER_CELLS = 4  # with the spaces between the columns, and one of the bar
 
 
 class TerminalSink:
@@ -52,6 +56,8 @@ class TerminalSink:
         match record.name:
             case "run.start":
                 self._start(record)
+            case "run.service":
+                self._say(record.text["service"])
             case "stage.start":
                 self._stage(record.text["stage"])
             case "data.note":
@@ -97,14 +103,15 @@ class TerminalSink:
         line = "  ".join(parts)
         if self._progress is not None:
             assert self._task is not None
-            self._progress.update(self._task, description=line, completed=record.step, total=total_steps)
+            fitting = _fitting(parts, self._console.width - _SPINNER_CELLS)
+            self._progress.update(self._task, description=fitting, completed=record.step, total=total_steps)
         is_due = self._progress is None and now - self._printed_at >= _QUIET_SECONDS
         if is_due or record.step == total_steps:
             self._printed_at = now
             self._say(line)
 
     def _say(self, line: str) -> None:
-        self._console.print(printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True)
+        say(self._console, Text(printable(line)))
 
 
 class _Pace:
@@ -122,6 +129,13 @@ class _Pace:
 
     def time_left(self, num_steps: int) -> str:
         return _clock(sum(seconds for _, seconds in self._steps) / len(self._steps) * num_steps)
+
+
+def _fitting(parts: Sequence[str], cells: int) -> str:
+    """The parts in one line, without those that have no room: the pace goes first, then the time left."""
+    *least, _pace, left = parts
+    choices = (parts, [*least, left], least)
+    return next((line for choice in choices if len(line := "  ".join(choice)) <= cells), least[0])
 
 
 def _clock(seconds: float) -> str:

@@ -24,6 +24,8 @@ from cookhouse.training.rollout_source import RolloutSource, StepPlan
 from cookhouse.training.session import Session, SessionSpec, SessionStatus, open_session, service_errors
 from cookhouse.training.source import Batches, Source, SupervisedSource
 from cookhouse.training.step_log import StepLog
+from cookhouse.training.watch import Watch
+from cookhouse.training.weights import names_weights, run_that_saved, weights_path
 from cookhouse.training.work import Cursor, Work
 
 __all__ = [
@@ -75,10 +77,14 @@ __all__ = [
     "TinkerService",
     "TrainingClient",
     "TrainingLoop",
+    "Watch",
     "Work",
     "connect_to",
+    "names_weights",
     "open_session",
     "post_step_divergence",
+    "run_that_saved",
     "service_errors",
     "submit_checkpoint",
+    "weights_path",
 ]

@@ -1,9 +1,11 @@
-"""Ctrl-C: the first asks the loop to stop after what is in flight, the second stops at once."""
+"""Ctrl-C and SIGTERM: the first asks the loop to stop after what is in flight, the second stops at once."""
 
 import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # what stops services and containers is to save as Ctrl-C does
 
 
 class Interrupt:
@@ -45,17 +47,19 @@ class Interrupt:
             self._is_deferred = False
 
     @contextmanager
-    def on_sigint(self) -> Iterator[None]:
-        """Take SIGINT while the body, run by the present task, runs; outside the main thread signals stay as they are.
+    def on_signals(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM while the body, run by the present task, runs; once it was stopped at once, they end
+        the process as if nobody took them. Outside the main thread signals stay as they are.
 
         Raises:
             KeyboardInterrupt: the body was stopped at once.
         """
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        previous = signal.getsignal(signal.SIGINT)
+        previous = {number: signal.getsignal(number) for number in _SIGNALS}
         try:
-            loop.add_signal_handler(signal.SIGINT, self.request)
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, self._take)
         except (NotImplementedError, RuntimeError, ValueError):
             yield
             return
@@ -66,6 +70,13 @@ class Interrupt:
                 raise
             raise KeyboardInterrupt from None
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, previous)
+            for number, handler in previous.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
             self._task = None
+
+    def _take(self) -> None:
+        self.request()
+        if self.is_forced:
+            for number in _SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(number)

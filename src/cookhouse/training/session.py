@@ -5,10 +5,13 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Awaitable, Iterator
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future as ConcurrentFuture
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 import tinker
 
@@ -18,7 +21,10 @@ from cookhouse.training.client import Connect, Service, TrainingClient
 logger = logging.getLogger(__name__)
 
 _CLOSE_PATIENCE_SECONDS = 5.0
+BROKEN_PATIENCE_SECONDS = 1.0
+"""For the end of a session of a run that broke: maybe nobody is there to hear of it."""
 
+_T = TypeVar("_T")
 SessionStatus = Literal["success", "errored", "interrupted"]
 
 
@@ -44,9 +50,9 @@ class Session:
     context_tokens: int | None
     """Tokens that the service's model takes at most, prompt and answer together; None if it does not say."""
 
-    async def close(self, status: SessionStatus) -> None:
-        """Tell the service how it ended; one that does not answer within a few seconds is left alone."""
-        await close_service(self.service, status)
+    async def close(self, status: SessionStatus, patience_seconds: float = _CLOSE_PATIENCE_SECONDS) -> None:
+        """Tell the service how it ended; one that does not answer in time is left alone."""
+        await close_service(self.service, status, patience_seconds)
 
 
 async def open_session(connect: Connect, spec: SessionSpec) -> Session:
@@ -60,11 +66,11 @@ async def open_session(connect: Connect, spec: SessionSpec) -> Session:
         service = await connect()
         try:
             # The SDK opens its session inside the first of these calls and blocks meanwhile: not on the event loop.
-            pending = await asyncio.to_thread(_submit_client, service, spec)
+            pending = await _in_thread(partial(_submit_client, service, spec))
             context_tokens = await service.context_tokens(spec.model_name)
             return Session(service=service, client=await pending, context_tokens=context_tokens)
         except BaseException:
-            await close_service(service, "errored")
+            await close_service(service, "errored", BROKEN_PATIENCE_SECONDS)
             raise
 
 
@@ -76,11 +82,30 @@ def _submit_client(service: Service, spec: SessionSpec) -> Awaitable[TrainingCli
     return service.create_lora_training_client(spec.model_name, rank=spec.lora_rank, seed=spec.seed)
 
 
-async def close_service(service: Service, status: SessionStatus) -> None:
-    """End a service's session; one that does not answer within a few seconds is left alone, with a warning."""
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    """The result of a blocking call, in a thread that nobody waits for: Python ends none of `asyncio.to_thread`, and
+    the SDK may block for as long as it tries to reach a service that is gone.
+    """
+    future: ConcurrentFuture[_T] = ConcurrentFuture()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="training service", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+async def close_service(
+    service: Service, status: SessionStatus, patience_seconds: float = _CLOSE_PATIENCE_SECONDS
+) -> None:
+    """End a service's session; one that does not answer in time is left alone, with a warning."""
     try:
-        async with asyncio.timeout(_CLOSE_PATIENCE_SECONDS):
-            await service.close(status)
+        async with asyncio.timeout(patience_seconds):
+            await (await _in_thread(partial(service.close, status)))
     except (TimeoutError, tinker.TinkerError) as error:
         logger.warning("the training service did not close the session: %s", str(error) or type(error).__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import tinker
 
-from cookhouse.training import SamplingClient, Service, service_errors
+from cookhouse.training import SamplingClient, Service, names_weights, service_errors, weights_path
 
 
 class SecondModel:
@@ -36,8 +36,9 @@ class SecondModel:
 
 
 async def open_sampler(service: Service, name: str) -> SamplingClient:
-    """A sampling client of a base model, or of the weights at a `tinker://` path. Raises as `SecondModel.open`."""
-    place = {"model_path": name} if name.startswith("tinker://") else {"base_model": name}
+    """A sampling client of a base model, or of weights that a run saved. Raises as `SecondModel.open`."""
+    is_saved = names_weights(name)
+    place = {"model_path": weights_path(name, purpose="sampling")} if is_saved else {"base_model": name}
     with service_errors(f"opening a sampler of {name}"):
         create: Callable[..., Awaitable[SamplingClient]] = service.create_sampling_client
         return await create(**place)

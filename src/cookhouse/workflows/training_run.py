@@ -22,6 +22,7 @@ from cookhouse.training import (
     submit_checkpoint,
 )
 from cookhouse.training.files import file_errors
+from cookhouse.training.session import BROKEN_PATIENCE_SECONDS
 from cookhouse.workflows.folder import FolderChoice, FolderSpec, RunFolder, open_folder
 from cookhouse.workflows.report_page import write_report
 from cookhouse.workflows.runner import RunState
@@ -171,7 +172,10 @@ async def _write_report(folder: RunFolder) -> None:
 async def cleanup(state: TrainingState) -> None:
     """End the session and stop logging; a folder in which nothing was trained yet goes, unless its logs may help."""
     if hasattr(state, "session"):
-        await state.session.close(state.status)
+        if state.error is None:
+            await state.session.close(state.status)
+        else:
+            await state.session.close(state.status, BROKEN_PATIENCE_SECONDS)
     if hasattr(state, "folder"):
         state.telemetry.event("run.end", status=state.status)
         await _write_report(state.folder)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cookhouse.cli.service import ServiceAddress, check_reachable, configured_service
+from cookhouse.connection import ServiceAddress, check_reachable, configured_service
 from cookhouse.errors import InputError, ServiceError
 
 

@@ -1,0 +1,186 @@
+"""The training service of a run: one that the user configured, or the embedded one, started when it is first needed.
+
+    Connection                 connect()                                guard(work) ends the work when
+      configured service       checks that something answers            it has been silent for too long (`Watch`)
+      embedded service         starts its process (`EmbeddedService`)   its process has died
+
+The command line and Python both come through here.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.local import EmbeddedService, guarded, local_server
+
+if TYPE_CHECKING:
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Interrupt, Service
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAddress:
+    """Where a training service answers. `api_key` None leaves finding one to the SDK."""
+
+    base_url: str | None
+    """None: the SDK's default, the hosted service."""
+    api_key: str | None
+
+
+class Connection(Protocol):
+    """The service of one run, not yet connected to."""
+
+    async def connect(self) -> "Service":
+        """Open a connection. Fits `cookhouse.training.Connect`.
+
+        Raises:
+            InputError: the service refused what it was given.
+            ServiceError: it could not be reached, or did not start.
+        """
+
+    async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Await `work`, and cancel it if the service is gone meanwhile.
+
+        Raises:
+            ServiceError: it is gone; the message says how.
+        """
+
+
+@asynccontextmanager
+async def open_connection(
+    address: ServiceAddress | None,
+    *,
+    model_name: str,
+    state_dir: Path,
+    read_state_dirs: Sequence[Path] = (),
+    patience_seconds: float,
+    interrupt: "Interrupt",
+    telemetry: "Telemetry",
+) -> AsyncIterator[Connection]:
+    """The connection of a run to `address`, or to an embedded service with its state in `state_dir` if that is None.
+
+    `read_state_dirs` are folders of other embedded services, whose checkpoints it may load.
+    """
+    if address is not None:
+        yield _Configured(address, patience_seconds=patience_seconds, interrupt=interrupt, telemetry=telemetry)
+        return
+    service = EmbeddedService(lambda: local_server(state_dir, base_models=[model_name], read_state_dirs=read_state_dirs))
+    async with service:
+        yield _Embedded(service, telemetry)
+
+
+class _Embedded:
+    def __init__(self, service: EmbeddedService, telemetry: "Telemetry") -> None:
+        self._service = service
+        self._telemetry = telemetry
+
+    async def connect(self) -> "Service":
+        from cookhouse.training import connect_to
+
+        text = "no TINKER_API_KEY or TINKER_BASE_URL: training on this machine, with the embedded engine"
+        self._telemetry.event("run.service", service=text)
+        server = await self._service.start()
+        return await connect_to(server.url, server.api_key)()
+
+    async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return await self._service.guard(work)
+
+
+class _Configured:
+    def __init__(
+        self, address: ServiceAddress, *, patience_seconds: float, interrupt: "Interrupt", telemetry: "Telemetry"
+    ) -> None:
+        self._address = address
+        self._patience_seconds = patience_seconds
+        self._interrupt = interrupt
+        self._telemetry = telemetry
+        self._is_connected = asyncio.Event()
+
+    async def connect(self) -> "Service":
+        from cookhouse.training import connect_to
+
+        place = self._address.base_url or "the hosted Tinker service"
+        self._telemetry.event("run.service", service=f"training at {place}")
+        await check_reachable(self._address)
+        self._is_connected.set()
+        return await connect_to(self._address.base_url, self._address.api_key)()
+
+    async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            return await guarded(work, watching)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        await self._is_connected.wait()
+        from cookhouse.training import Watch
+
+        watch = Watch(
+            self._address.base_url,
+            patience_seconds=self._patience_seconds,
+            interrupt=self._interrupt,
+            telemetry=self._telemetry,
+        )
+        await watch.until_gone()
+
+
+def configured_service(environ: Mapping[str, str], base_url: str | None = None) -> ServiceAddress | None:
+    """The service that `base_url` or the environment names, or None when neither does: then the embedded one is meant.
+
+    Raises:
+        InputError: the key or the address cannot be one, or an address came without a key.
+    """
+    url = base_url or environ.get("TINKER_BASE_URL") or None
+    key = environ.get("TINKER_API_KEY") or None
+    if key is not None and not key.startswith(("tml-", "eyJ")):
+        raise InputError(
+            f"TINKER_API_KEY starts with {key[:4]!r}; a key starts with 'tml-' (or 'eyJ' for a token): "
+            "set the one that the service gave you, or unset it to train on this machine"
+        )
+    if url is None and key is None and not environ.get("TINKER_CREDENTIAL_CMD"):
+        return None
+    if url is not None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"{url!r} is not the address of a service; give one such as http://127.0.0.1:8000")
+        if key is None and not environ.get("TINKER_CREDENTIAL_CMD"):
+            raise InputError(f"no key for the service at {url}; set TINKER_API_KEY to one that it accepts")
+    return ServiceAddress(base_url=url, api_key=key)
+
+
+async def check_reachable(address: ServiceAddress, patience_seconds: float = 5.0) -> None:
+    """Open and close a connection to a service at a given address: the SDK itself would retry for minutes.
+
+    Skipped for the hosted service and where a proxy stands between.
+
+    Raises:
+        ServiceError: nothing answers there.
+    """
+    if address.base_url is None:
+        return
+    parts = urlsplit(address.base_url)
+    assert parts.hostname is not None
+    if parts.scheme in getproxies() and not proxy_bypass(parts.hostname):
+        return
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(patience_seconds):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except TimeoutError as error:
+        raise ServiceError(f"no service answers at {address.base_url} in {patience_seconds:.0f} s") from error
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        raise ServiceError(f"no service answers at {address.base_url}: {reason}; see that it runs") from error
+    writer.close()
+    await writer.wait_closed()

@@ -1,0 +1,70 @@
+"""One run after another on the embedded engine, each with a server of its own: the second begins where the first ended.
+
+Run from Python, where the embedded engine starts as it does for the command line.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import SETTINGS, Cookhouse, Reference
+
+from cookhouse.telemetry import read_metrics
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import asyncio, sys
+from cookhouse import recipes
+
+recipe = recipes.find_recipe(sys.argv[1])
+config = recipes.parse_config(recipe, dict(word.split("=", 1) for word in sys.argv[2:]))
+result = asyncio.run(recipes.run(recipe, config))
+print("result:", result.summary.num_steps)
+"""
+
+
+def last_metrics(run_folder: Path) -> dict[str, float]:
+    return read_metrics(run_folder / "metrics.jsonl")[-1]
+
+
+@pytest.mark.parametrize("by", ["folder", "path"])
+def test_supervised_goes_on_from_the_weights_of_a_run(by: str, cookhouse: Cookhouse, reference: Reference) -> None:
+    """The held-out loss before its first step is, to the bit, the one that the first run ended with."""
+    saved = json.loads((reference.folder / "checkpoints.jsonl").read_text().splitlines()[-1])
+    name = str(reference.folder) if by == "folder" else saved["state_path"]
+    second = reference.folder.parent / f"second-{by}"  # beside the first: there a path is looked for
+    done = cookhouse.python(
+        PROGRAM, "supervised", *SETTINGS[:1], "max_steps=1", *SETTINGS[2:], f"load_checkpoint_path={name}",
+        f"log_path={second}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "no TINKER_API_KEY or TINKER_BASE_URL: training on this machine, with the embedded engine" in lines
+    assert any(line.startswith("step 1/1  loss") for line in lines), "Python sees less progress than a terminal"
+    assert lines[-1] == "result: 1"
+    assert read_metrics(second / "metrics.jsonl")[0]["test/nll"] == last_metrics(reference.folder)["test/nll"]
+
+
+def test_reinforcement_goes_on_from_it_and_stays_near_it(cookhouse: Cookhouse, reference: Reference) -> None:
+    """The divergence of its first rollouts from that run, as its reference, is the rounding of two computations.
+
+    In bfloat16 they differ by about 0.01 a token; from the base model the run is nats away.
+    """
+    settings = ("batch_size=2", "group_size=2", "max_steps=1", "num_eval=0", "lora_rank=4", "kl_coef=0.1")
+    name = reference.folder
+    done = cookhouse.python(
+        PROGRAM, "rl_basic", *settings, f"load_checkpoint_path={name}", f"kl_reference={name}", "log_path=rl",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert read_metrics(cookhouse.folder / "rl" / "metrics.jsonl")[0]["optim/kl_reference"] == pytest.approx(
+        0.0, abs=0.05
+    )
+
+
+def test_sampling_finds_a_path_among_the_runs_here(cookhouse: Cookhouse, reference: Reference) -> None:
+    (cookhouse.folder / "runs").symlink_to(reference.folder.parent)
+    saved = json.loads((reference.folder / "checkpoints.jsonl").read_text().splitlines()[-1])
+    done = cookhouse.run("sample", "What is 2 plus 2?", "--max-tokens", "4", "--checkpoint", saved["sampler_path"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

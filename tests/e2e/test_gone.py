@@ -1,0 +1,80 @@
+"""A service on another machine that is gone, or that never answers: the run ends, and says how."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+
+import pytest
+from tests.e2e.conftest import PATIENCE_SECONDS, SETTINGS, Cookhouse, exported_by, losses, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def exports(cookhouse: Cookhouse) -> Iterator[Mapping[str, str]]:
+    """A service of its own for each test, which ends with it however the test left it."""
+    serving = cookhouse.start("serve", "--port", "0", "--state-dir", "state")
+    yield exported_by(serving)
+    for server in cookhouse.servers():
+        os.kill(server, signal.SIGKILL)
+    serving.communicate(timeout=PATIENCE_SECONDS)
+
+
+def start_run(cookhouse: Cookhouse, exports: Mapping[str, str], *settings: str) -> subprocess.Popen[str]:
+    """A run that is under way, and longer than any test."""
+    words = ("run", "supervised", *SETTINGS, "max_steps=100", "num_epochs=9", "log_path=run", *settings)
+    running = cookhouse.start(*(word for word in words if word != "max_steps=24"), env=exports)
+    wait_until(lambda: len(losses(cookhouse.folder / "run")) >= 6 or running.poll() is not None)
+    return running
+
+
+def end_of(running: subprocess.Popen[str]) -> str:
+    output, _ = running.communicate(timeout=PATIENCE_SECONDS)
+    return output
+
+
+def test_it_ends_with_the_reason_and_the_command_that_continues(
+    cookhouse: Cookhouse, exports: Mapping[str, str]
+) -> None:
+    running = start_run(cookhouse, exports, "service_patience_seconds=3")
+    os.kill(cookhouse.servers()[0], signal.SIGKILL)
+    output = end_of(running)
+    assert running.returncode == 1, output
+    assert f"error: the training service at {exports['TINKER_BASE_URL']} has not answered for" in output
+    assert "run supervised log_path=run behavior_if_log_dir_exists=resume" in output
+    assert "Traceback" not in output
+    assert (cookhouse.folder / "run" / "report.html").exists(), "what can be kept is kept"
+
+
+def test_asked_to_stop_it_does_so_without_the_service(cookhouse: Cookhouse, exports: Mapping[str, str]) -> None:
+    """Its patience is longer than the test's: would catch a run that waits for answers to what is in flight."""
+    running = start_run(cookhouse, exports)
+    os.kill(cookhouse.servers()[0], signal.SIGSTOP)
+    running.send_signal(signal.SIGTERM)
+    output = end_of(running)
+    assert running.returncode == 1, output
+    assert "has not answered for" in output
+    assert "run supervised log_path=run behavior_if_log_dir_exists=resume" in output
+
+
+def test_a_second_signal_ends_it_at_once(cookhouse: Cookhouse, exports: Mapping[str, str]) -> None:
+    running = start_run(cookhouse, exports)
+    os.kill(cookhouse.servers()[0], signal.SIGSTOP)
+    running.send_signal(signal.SIGTERM)
+    assert running.stdout is not None
+    assert any("interrupted: finishing" in line for line in iter(running.stdout.readline, ""))
+    running.send_signal(signal.SIGTERM)
+    output = end_of(running)
+    assert running.returncode == 130, output
+    assert "stopped\nits last checkpoint is kept; continue with:\n" in output
+
+
+def test_a_session_that_never_opens_ends_the_run(cookhouse: Cookhouse) -> None:
+    """Would catch a process that waits, at its end, for a thread in which the SDK goes on trying."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        nobody = {"TINKER_BASE_URL": f"http://127.0.0.1:{deaf.getsockname()[1]}", "TINKER_API_KEY": "tml-any"}
+        done = cookhouse.run("run", "supervised", "service_patience_seconds=2", "log_path=run", env=nobody)
+    assert done.returncode == 1
+    assert "has not answered for" in done.stderr
