@@ -6,9 +6,9 @@ import pytest
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.checkpoints import KeptCheckpoint, Checkpoints, NewCheckpoint
+from cookhouse.server.checkpoints import Checkpoints, KeptCheckpoint, NewCheckpoint
 from cookhouse.server.refusals import NotFoundError
-from cookhouse.server.store import Store
+from cookhouse.server.store import CheckpointRow, Store
 
 NEW = NewCheckpoint(
     model_id="s:train:0",
