@@ -13,7 +13,7 @@ from cookhouse.envs import self_play as module
 from cookhouse.envs.race import perfect_bot, random_bot
 from cookhouse.envs.self_play import Race, Table
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.rl import do_group_rollout
+from cookhouse.rl import RolloutStrategy, do_group_rollout, minimum_viable, retry
 from cookhouse.rl.fake import FakeSampler
 
 pytestmark = pytest.mark.anyio
@@ -116,15 +116,21 @@ async def test_nobody_waits_for_ever(prompting: Prompting, monkeypatch: pytest.M
         await answer_with(env, prompting, "12")
 
 
-async def test_a_group_plays_to_the_end_with_any_sampler() -> None:
-    """Catches a deadlock between rollouts that run as they do in training; the builder is pickled on the way."""
-    prompting = Prompting(model_name=TINY, renderer_name="human_ai")
+def offering(prompting: Prompting) -> Any:
+    """Answers with any number that the prompt offers."""
     tokens = {number: tokens_of(prompting.renderer, str(number)) for number in range(10, 32)}
 
     def answer(prompt: Any, rng: Any) -> list[int]:
         offered = [n for n in tokens if f" {n}" in prompting.renderer.encoder.decode(prompt)]
         return tokens[int(rng.choice(offered))]
 
+    return answer
+
+
+async def test_a_group_plays_to_the_end_with_any_sampler() -> None:
+    """Catches a deadlock between rollouts that run as they do in training; the builder is pickled on the way."""
+    prompting = Prompting(model_name=TINY, renderer_name="human_ai")
+    answer = offering(prompting)
     race = Race(start=10, target=31, max_add=3)
     builder = pickle.loads(pickle.dumps(RaceGroupBuilder(race=race, prompting=prompting, group_size=8)))
     sampler = FakeSampler(answer)
@@ -135,6 +141,25 @@ async def test_a_group_plays_to_the_end_with_any_sampler() -> None:
     assert sampler.requests[0].num_samples == 8
     assert group.get_total_rewards() == again.get_total_rewards()
     assert all(transition.metrics["allowed"] == 1.0 for t in group.trajectories_G for transition in t.transitions)
+
+
+@pytest.mark.parametrize(("strategy", "num_players"), [(retry(2), 8), (minimum_viable(4), 6)])
+async def test_a_rollout_that_fails_takes_its_table_with_it(
+    prompting: Prompting, strategy: RolloutStrategy, num_players: int
+) -> None:
+    """Catches a second attempt at a table where nobody else sits, and a partner who waits for ten minutes."""
+
+    async def gate(number: int) -> None:
+        if number == 3:  # of some player's second move: the first one is asked for all at once
+            raise ConnectionError("reset")
+
+    race = Race(start=10, target=31, max_add=3)
+    builder = RaceGroupBuilder(race=race, prompting=prompting, group_size=8)
+    async with asyncio.timeout(20):
+        group = await do_group_rollout(builder, FakeSampler(offering(prompting), gate=gate), seed=1, strategy=strategy)
+    assert len(group.trajectories_G) == num_players
+    assert sum(group.get_total_rewards()) == 0.0, "both players of a table, or none"
+    assert sorted(failure.origin for failure in group.failures) == ["partner", "sampling"]
 
 
 async def test_the_evaluation_is_against_a_scripted_player() -> None:

@@ -44,6 +44,13 @@ class ScriptedBuilder:
             await self.fail(where, member, attempt)
 
 
+class CoupledScriptedBuilder(ScriptedBuilder):
+    """Members 0 and 1 play with each other, and so do 2 and 3; the others play alone."""
+
+    def coupled_members(self) -> Sequence[Sequence[int]]:
+        return [(0, 1), (2, 3)]
+
+
 class ScriptedEnv:
     def __init__(self, builder: ScriptedBuilder, member: int, attempt: int) -> None:
         self.builder = builder

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.rl.scripted import ANSWER, PROMPT, ScriptedBuilder, ScriptedEnv
+from tests.rl.scripted import ANSWER, PROMPT, CoupledScriptedBuilder, ScriptedBuilder, ScriptedEnv
 
 from cookhouse.errors import InputError
 from cookhouse.rl import (
@@ -22,8 +22,10 @@ from cookhouse.rl import (
     RolloutStrategy,
     StepResult,
     TrajectoryGroup,
+    closing,
     derive_seed,
     do_group_rollout,
+    failure_metrics,
     minimum_viable,
     retry,
 )
@@ -302,6 +304,120 @@ async def test_cancellation_leaves_no_task_and_no_open_environment(where: str) -
         await running
     assert asyncio.all_tasks() == before
     assert len(builder.closed) == (0 if where == "make_envs" else 4)
+
+
+@pytest.mark.parametrize("num_cancellations", [1, 3])
+async def test_cancellation_while_environments_close_leaves_none_open(num_cancellations: int) -> None:
+    # Catches a list that is emptied before what was in it is closed: a sandbox or a container would stay for ever.
+    is_closing, release = asyncio.Event(), asyncio.Event()
+
+    async def wait(at: str, _member: int, _attempt: int) -> None:
+        if at == "close":
+            is_closing.set()
+            await release.wait()
+
+    builder = ScriptedBuilder(fail=wait)
+    before = asyncio.all_tasks()
+    running = asyncio.create_task(do_group_rollout(builder, FakeSampler(), seed=0))
+    await is_closing.wait()
+    for _ in range(num_cancellations):
+        running.cancel()
+        await asyncio.sleep(0)
+    assert not running.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert sorted(builder.closed) == [(member, 0) for member in range(4)]
+    assert asyncio.all_tasks() == before
+
+
+async def test_an_environment_that_never_closes_does_not_hold_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a Ctrl-C that waits for ever behind a container that does not answer.
+    monkeypatch.setattr(closing, "CLOSE_SECONDS", 0.01)
+
+    async def hang(at: str, member: int, _attempt: int) -> None:
+        if (at, member) == ("close", 1):
+            await asyncio.Event().wait()
+
+    builder = ScriptedBuilder(fail=hang)
+    group = await do_group_rollout(builder, FakeSampler(), seed=0)
+    assert [(f.member, f.outcome) for f in group.failures] == [(1, "kept")]
+    assert "0.01 seconds" in group.failures[0].reason
+    assert sorted(builder.closed) == [(0, 0), (2, 0), (3, 0)]
+
+
+# ---------------------------------------------------------------------- members that play with each other
+
+
+def failing_beside_a_waiting_partner(where: str, *, attempts: int = 1) -> Fail:
+    """Member 2 fails at one place in its first attempts; until then member 3 waits for it, and would do so for ever."""
+
+    async def fail(at: str, member: int, attempt: int) -> None:
+        if at == where and attempt < attempts:
+            if member == 2:
+                await asyncio.sleep(0)
+                raise ValueError("broken")
+            if member == 3:
+                await asyncio.Event().wait()
+
+    return fail
+
+
+@pytest.mark.parametrize("where", ["initial_observation", "step", "last_step"])
+async def test_players_of_one_game_are_attempted_again_together(where: str) -> None:
+    # Catches a retry at a table whose other player never moves, and one who waits for a player that has failed.
+    builder = CoupledScriptedBuilder(group_size=5, num_turns=2, fail=failing_beside_a_waiting_partner(where))
+    async with asyncio.timeout(10):
+        group = await do_group_rollout(builder, FakeSampler(), seed=0, strategy=retry(2))
+    assert [m["member"] for m in group.group_metrics_G] == [0, 1, 2, 3, 4]
+    assert [(f.member, f.attempt, f.origin, f.outcome) for f in group.failures] == [
+        (2, 0, "env", "retried"),
+        (3, 0, "partner", "retried"),
+    ]
+    assert builder.num_made == 2, "both are of one `make_envs`"
+    assert failure_metrics([group])["rollouts/failures/env"] == 1
+
+
+@pytest.mark.parametrize("where", ["initial_observation", "step"])
+async def test_players_of_one_game_are_dropped_together_at_once(where: str) -> None:
+    # Catches a partner that waits out its patience, and a game of one player that is trained on.
+    def builder() -> ScriptedBuilder:
+        return CoupledScriptedBuilder(group_size=5, fail=failing_beside_a_waiting_partner(where))
+
+    async with asyncio.timeout(10):
+        group = await do_group_rollout(builder(), FakeSampler(), seed=0, strategy=minimum_viable(3))
+    assert [m["member"] for m in group.group_metrics_G] == [0, 1, 4]
+    assert failure_metrics([group])["rollouts/dropped"] == 2
+    with pytest.raises(GroupFailedError, match=r"env, member 2, attempt 1: ValueError: broken$"):
+        await do_group_rollout(builder(), FakeSampler(), seed=0, strategy=minimum_viable(4))
+
+
+async def test_what_a_player_finished_goes_with_its_game() -> None:
+    # Catches a trajectory of the first attempt beside one of the second: they are of different games.
+    async def fail(at: str, member: int, attempt: int) -> None:
+        if (at, member, attempt) == ("last_step", 1, 0):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            raise ValueError("broken")
+
+    builder = CoupledScriptedBuilder(fail=fail)
+    sampler = FakeSampler()
+    group = await do_group_rollout(builder, sampler, seed=0, strategy=retry(2))
+    assert [(r.num_samples, r.seed) for r in sampler.requests] == [
+        (4, derive_seed(0, 0, 0)),
+        (2, derive_seed(0, 0, 0, 1)),
+    ]
+    assert len(group.trajectories_G) == 4
+    assert [f.member for f in group.failures] == [0, 1]
+
+
+@pytest.mark.parametrize("parts", [[(0, 1), (1, 2)], [(0, 9)]])
+async def test_a_builder_that_couples_wrongly_is_told(
+    monkeypatch: pytest.MonkeyPatch, parts: Sequence[Sequence[int]]
+) -> None:
+    monkeypatch.setattr(CoupledScriptedBuilder, "coupled_members", lambda _: parts)
+    with pytest.raises(GroupFailedError, match="of 4 members; each may be named once"):
+        await do_group_rollout(CoupledScriptedBuilder(), FakeSampler(), seed=0)
 
 
 # ---------------------------------------------------------------------- size

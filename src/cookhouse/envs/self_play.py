@@ -6,7 +6,8 @@ that every player of a group starts with the same prompt. A player moves in the 
     player 0   moves in game 0 ── waits for game 1 ─► moves in game 1 ── waits for game 0 ─► …
     player 1   moves in game 1 ── waits for game 0 ─► moves in game 0 ── waits for game 1 ─► …
 
-A move wakes the other player. Nobody waits for a game that is over, nor longer than `PATIENCE_SECONDS`.
+A move wakes the other player. Nobody waits for a game that is over, nor longer than `PATIENCE_SECONDS`. If the rollout
+of one player fails, the table is given up, and both may be attempted again at a new one.
 """
 
 import asyncio
@@ -156,6 +157,10 @@ class RaceGroupBuilder:
         return [
             RacePlayerEnv(Table(self.race, bot, f"{self.race} {i}"), 0, self.prompting) for i in range(self.group_size)
         ]
+
+    def coupled_members(self) -> Sequence[Sequence[int]]:
+        """The two players of each table."""
+        return [] if self.bot is not None else [(player, player + 1) for player in range(0, self.group_size, 2)]
 
     async def compute_group_rewards(
         self,

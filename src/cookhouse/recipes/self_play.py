@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.errors import InputError
 from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
 
 if TYPE_CHECKING:
@@ -41,12 +40,6 @@ def _defaults(config: Config) -> Mapping[str, Any]:
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     del open_sampler
     from cookhouse.envs import SelfPlayConfig
-
-    if config.rollout_attempts > 1 or config.min_group_members is not None:
-        raise InputError(
-            "a player who left is not replaced at the table: leave rollout_attempts at 1 and min_group_members unset; "
-            "on_failed_group=skip goes on without such a group"
-        )
 
     settings = {
         **config.env_settings,

@@ -12,6 +12,7 @@ from cookhouse.rl.advantages import (
     remove_constant_reward_groups,
 )
 from cookhouse.rl.assembly import assemble_group, assemble_trajectory, for_loss
+from cookhouse.rl.closing import Closable
 from cookhouse.rl.completers import (
     ClientTokenCompleter,
     MessageCompleter,
@@ -19,14 +20,23 @@ from cookhouse.rl.completers import (
     SamplingClient,
     TokenCompleter,
 )
-from cookhouse.rl.env import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, StepResult, StopCondition
+from cookhouse.rl.env import (
+    CoupledBuilder,
+    Env,
+    EnvGroupBuilder,
+    Metrics,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+    StopCondition,
+)
 from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy, minimum_viable, retry
 from cookhouse.rl.kl import clip_metrics, kl_metrics, kl_penalty, sampling_metrics
 from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
 from cookhouse.rl.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from cookhouse.rl.metrics import failure_metrics, group_metrics
 from cookhouse.rl.page import groups_to_html
-from cookhouse.rl.rollouts import Closable, do_group_rollout
+from cookhouse.rl.rollouts import do_group_rollout
 from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
 from cookhouse.rl.seeds import derive_seed
 from cookhouse.rl.tool_env import RewardFunction, ToolEnv
@@ -41,6 +51,7 @@ __all__ = [
     "AdvantageMethod",
     "ClientTokenCompleter",
     "Closable",
+    "CoupledBuilder",
     "Env",
     "EnvFromMessageEnv",
     "EnvGroupBuilder",

@@ -6,7 +6,7 @@ RLDatasetBuilder ──build──► RLDataset ──get_batch──► EnvGrou
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import tinker
 
@@ -60,6 +60,16 @@ class EnvGroupBuilder(Protocol):
 
     def logging_tags(self) -> Sequence[str]:
         """Names, such as of the data set, by which metrics are also reported apart."""
+
+
+@runtime_checkable
+class CoupledBuilder(Protocol):
+    """A group builder of whose members some play with each other, so that none of them can go on without the others."""
+
+    def coupled_members(self) -> Sequence[Sequence[int]]:
+        """Indices of the members that share a game, one sequence for each game; who is not named plays alone. When one
+        fails, all of its game are attempted again with environments of one `make_envs`, or dropped together.
+        """
 
 
 class RLDataset(Protocol):

@@ -11,6 +11,8 @@ from cookhouse.rl.trajectory import RolloutFailure
 class RolloutStrategy:
     """How often a member is attempted, and how many members a group cannot do without.
 
+    Members that play with each other (`CoupledBuilder`) are attempted again, and dropped, together.
+
     What fails for the whole group (`make_envs` at first, `compute_group_rewards`) fails it at once.
 
     Raises:
@@ -49,7 +51,8 @@ class GroupFailedError(CookhouseError):
     def __init__(self, failures: Sequence[RolloutFailure]) -> None:
         last = failures[-1]
         who = "the group" if last.member < 0 else f"member {last.member}, attempt {last.attempt + 1}"
-        earlier = f" (after {len(failures) - 1} earlier failures)" if len(failures) > 1 else ""
+        num_earlier = sum(failure.origin != "partner" for failure in failures) - 1
+        earlier = f" (after {num_earlier} earlier failures)" if num_earlier > 0 else ""
         super().__init__(f"a group of rollouts failed in {last.origin}, {who}: {last.reason}{earlier}")
         self.failures = tuple(failures)
 

@@ -8,8 +8,8 @@ import tinker
 
 from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_messages
 from cookhouse.errors import InputError
+from cookhouse.rl.closing import Closable
 from cookhouse.rl.env import Metrics, StepResult, StopCondition
-from cookhouse.rl.rollouts import Closable
 
 
 @dataclass(frozen=True, kw_only=True)

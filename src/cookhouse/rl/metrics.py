@@ -40,8 +40,8 @@ def failure_metrics(groups_P: Sequence[TrajectoryGroup], lost: Sequence[GroupFai
     """Counts of what went wrong in groups that came back and groups that were lost.
 
     rollouts/failures/env, rollouts/failures/sampling     failed attempts
-    rollouts/retried       members that failed an attempt and gave a trajectory after all
-    rollouts/dropped       members given up in groups that went on without them
+    rollouts/retried       members that failed an attempt, or whose partner did, and gave a trajectory after all
+    rollouts/dropped       members given up in groups that went on without them, those of whom a partner failed included
     rollouts/groups_failed
     """
     counts: Counter[str] = Counter()

@@ -4,23 +4,24 @@
         ▲                  │ failed                  │ failed                             │ failed
         └──────────────────┴── next attempt, if any ◄┴────────────────────────────────────┘
 
-Every task belongs to one task group, so that whatever ends a group leaves none behind.
+A member is attempted again, or dropped, with those that play with it (`CoupledBuilder`): a game goes on with all its
+players or with none. Every task belongs to one task group, so that whatever ends a group leaves none behind.
 
 Legend: G members.
 """
 
 import asyncio
-import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import tinker
 
 from cookhouse.errors import InputError
-from cookhouse.rl.env import Env, EnvGroupBuilder, Metrics, StopCondition
+from cookhouse.rl.closing import OpenEnvs
+from cookhouse.rl.env import CoupledBuilder, Env, EnvGroupBuilder, Metrics, StopCondition
 from cookhouse.rl.episode import AttemptFailedError, attributed_to, finite, first_tokens_left, play, sample_actions
 from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy
 from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
@@ -28,16 +29,7 @@ from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
 from cookhouse.rl.seeds import derive_seed
 from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup
 
-logger = logging.getLogger(__name__)
-
 _WHOLE_GROUP = -1
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """An environment that holds something; closed once the group is rewarded, failed or cancelled."""
-
-    async def close(self) -> None: ...
 
 
 async def do_group_rollout(
@@ -75,7 +67,10 @@ class _Start:
 
 
 class _GroupRollout:
-    """State of one group; used once. `_open` holds what was made and not closed yet, with its member and attempt."""
+    """State of one group; used once.
+
+    `_attempt_of` counts the attempts at each member that have failed: what is heard of an earlier one comes too late.
+    """
 
     def __init__(
         self,
@@ -92,18 +87,24 @@ class _GroupRollout:
         self._limits = limits
         self._strategy = strategy
         self._tasks = asyncio.TaskGroup()
-        self._open: list[tuple[int, int, Closable]] = []
+        self._open = OpenEnvs()
         self._failures: list[RolloutFailure] = []
         self._finished: dict[int, tuple[Env, Trajectory]] = {}
         self._size = 0
+        self._coupled: Mapping[int, frozenset[int]] = {}
+        self._attempt_of: dict[int, int] = {}
+        self._at_work: dict[int, asyncio.Task[Any]] = {}
         self._started_seconds = 0.0
 
     async def run(self) -> TrajectoryGroup:
         try:
             envs_G = await self._make_envs(0)
+            with attributed_to("env"):
+                self._coupled = _coupled(self._builder, len(envs_G))
         except AttemptFailedError as error:
             raise self._group_failed(error) from error.__cause__
         self._size = len(envs_G)
+        self._attempt_of = dict.fromkeys(range(self._size), 0)
         try:
             async with self._tasks:
                 await self._attempt(list(enumerate(envs_G)), 0)
@@ -127,28 +128,15 @@ class _GroupRollout:
         )
 
     async def close(self) -> None:
-        """Close what is open. What fails to close is reported, and costs nothing else."""
-        to_close, self._open = self._open, []
-        async with asyncio.TaskGroup() as tasks:
-            for member, attempt, env in to_close:
-                tasks.create_task(self._close(member, attempt, env))
-
-    async def _close(self, member: int, attempt: int, env: Closable) -> None:
-        try:
-            await env.close()
-        except Exception as error:
-            logger.warning("the environment of member %d failed to close", member, exc_info=True)
-            reason = f"close: {type(error).__name__}: {error}"
-            self._failures.append(
-                RolloutFailure(member=member, attempt=attempt, origin="env", reason=reason, outcome="kept")
-            )
+        """Close what is open, to the end even where cancellation arrives meanwhile."""
+        self._failures += await self._open.close()
 
     # ------------------------------------------------------------------ attempts
 
     async def _make_envs(self, attempt: int) -> Sequence[Env]:
         with attributed_to("env"):
             envs_G = await self._builder.make_envs()
-            self._open += [(i, attempt, env) for i, env in enumerate(envs_G) if isinstance(env, Closable)]
+            self._open.add(envs_G, attempt)
             if not envs_G or (self._size and len(envs_G) != self._size):
                 raise InputError(f"make_envs gave {len(envs_G)} environments; it must give {self._size or 'some'}")
         return envs_G
@@ -156,10 +144,12 @@ class _GroupRollout:
     async def _attempt(self, envs: Sequence[tuple[int, Env]], attempt: int) -> None:
         """First observations of some members, then their cohorts."""
         async with asyncio.TaskGroup() as tasks:
-            starts = [tasks.create_task(self._first_observation(member, env, attempt)) for member, env in envs]
+            for member, env in envs:
+                self._at_work[member] = tasks.create_task(self._first_observation(member, env, attempt))
+            observing = [(member, self._at_work[member]) for member, _ in envs]
         if not self._started_seconds:
             self._started_seconds = time.perf_counter()
-        for cohort in _cohorts([start for task in starts if (start := task.result()) is not None]):
+        for cohort in _cohorts([task.result() for member, task in observing if self._is_current(member, attempt)]):
             self._tasks.create_task(self._play_cohort(cohort, attempt))
 
     async def _attempt_again(self, members: Sequence[int], attempt: int) -> None:
@@ -196,7 +186,8 @@ class _GroupRollout:
             self._fail([start.member for start in cohort], attempt, error)
             return
         for start, action in zip(cohort, actions, strict=True):
-            self._tasks.create_task(self._play(start, action, attempt))
+            if self._is_current(start.member, attempt):
+                self._at_work[start.member] = self._tasks.create_task(self._play(start, action, attempt))
 
     async def _play(self, start: _Start, action: TokensWithLogprobs, attempt: int) -> None:
         seed_of_turn = partial(derive_seed, self._seed, member=start.member, attempt=attempt)
@@ -211,16 +202,26 @@ class _GroupRollout:
 
     # ------------------------------------------------------------------ failures
 
+    def _is_current(self, member: int, attempt: int) -> bool:
+        return self._attempt_of[member] == attempt
+
     def _fail(self, members: Sequence[int], attempt: int, error: AttemptFailedError) -> None:
-        """Record a failed attempt of some members; attempt them again, drop them, or give up the group."""
+        """Record a failed attempt of some members, which ends that of those coupled to them too; attempt them again,
+        drop them, or give up the group.
+        """
+        failed = [member for member in members if self._is_current(member, attempt)]
+        if not failed:
+            return
+        together = sorted({partner for member in failed for partner in self._coupled[member]})
         is_final = attempt + 1 >= self._strategy.attempts
-        outcome = "given_up" if is_final else "retried"
-        self._failures += [
-            RolloutFailure(member=m, attempt=attempt, origin=error.origin, reason=str(error), outcome=outcome)
-            for m in members
-        ]
+        for member in together:
+            self._attempt_of[member] = attempt + 1
+            self._finished.pop(member, None)
+            if member not in failed:
+                self._at_work[member].cancel()
+        self._failures += _failures(failed, together, attempt, error, "given_up" if is_final else "retried")
         if not is_final:
-            self._tasks.create_task(self._attempt_again(members, attempt + 1))
+            self._tasks.create_task(self._attempt_again(together, attempt + 1))
             return
         num_left = self._size - len({failure.member for failure in self._failures if failure.outcome == "given_up"})
         needed = self._size if self._strategy.min_members is None else self._strategy.min_members
@@ -245,6 +246,34 @@ class _GroupRollout:
                 return [(finite(reward), {name: float(value) for name, value in m.items()}) for reward, m in rewards_G]
         except AttemptFailedError as error:
             raise self._group_failed(error) from error.__cause__
+
+
+def _coupled(builder: EnvGroupBuilder, size: int) -> dict[int, frozenset[int]]:
+    """Of each member, those that play with it, itself included."""
+    coupled = {member: frozenset((member,)) for member in range(size)}
+    if isinstance(builder, CoupledBuilder):
+        parts = [frozenset(part) for part in builder.coupled_members()]
+        named = [member for part in parts for member in part]
+        if len(set(named)) < len(named) or not coupled.keys() >= set(named):
+            raise InputError(f"coupled_members gave {parts} of {size} members; each may be named once")
+        coupled |= {member: part for part in parts for member in part}
+    return coupled
+
+
+def _failures(
+    failed: Sequence[int], together: Sequence[int], attempt: int, error: AttemptFailedError, outcome: str
+) -> list[RolloutFailure]:
+    """Those of the partners first: the last one is to say what went wrong."""
+    reason = f"member {failed[0]} failed, with whom it plays"
+    left = [
+        RolloutFailure(member=member, attempt=attempt, origin="partner", reason=reason, outcome=outcome)
+        for member in together
+        if member not in failed
+    ]
+    return left + [
+        RolloutFailure(member=member, attempt=attempt, origin=error.origin, reason=str(error), outcome=outcome)
+        for member in failed
+    ]
 
 
 def _cohorts(starts: Sequence[_Start]) -> list[list[_Start]]:

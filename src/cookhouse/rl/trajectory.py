@@ -44,9 +44,9 @@ class RolloutFailure:
     attempt: int
     """Counts the attempts at this member from 0."""
     origin: str
-    """`env` or `sampling`."""
+    """`env`, `sampling`, or `partner` where a member failed with whom this one plays."""
     reason: str
-    """Class and message of the exception."""
+    """Class and message of the exception; of a partner's failure, whose it was."""
     outcome: str = "given_up"
     """What became of the member: `given_up`, `retried`, or `kept` where its environment only failed to close."""
 
