@@ -13,6 +13,7 @@ from cookhouse.catalog import (
     family_of,
     hidden_size,
     renderer_names,
+    renderer_without_thinking,
 )
 from cookhouse.chat import supported_renderers
 from cookhouse.errors import InputError
@@ -38,6 +39,20 @@ from cookhouse.errors import InputError
 def test_known_models(model: str, family: str, renderer: str) -> None:
     assert (family_of(model), default_renderer(model)) == (family, renderer)
     check_renderer(model, renderer)
+
+
+@pytest.mark.parametrize(
+    ("model", "renderer"),
+    [
+        ("Qwen/Qwen3-8B", "qwen3_disable_thinking"),
+        ("Qwen/Qwen3-8B-Base", "role_colon"),
+        ("Qwen/Qwen3-4B-Instruct-2507", "qwen3_instruct"),
+        ("meta-llama/Llama-3.1-8B", "role_colon"),
+    ],
+)
+def test_thinking_is_off_where_there_is_a_way(model: str, renderer: str) -> None:
+    # Catches a base model that is given a chat format because the family has one without thinking.
+    assert renderer_without_thinking(model) == renderer
 
 
 def test_the_table_names_only_renderers_that_exist() -> None:

@@ -116,6 +116,13 @@ def default_renderer(model: str) -> str:
     return names[0]
 
 
+def renderer_without_thinking(model: str) -> str:
+    """As `default_renderer`, in the variant that has the model answer at once, if its family has one."""
+    name = default_renderer(model)
+    quiet = f"{name}_disable_thinking"
+    return quiet if quiet in renderer_names(model) else name
+
+
 def check_renderer(model: str, renderer: str, *, force: bool = False) -> None:
     """Refuse a renderer that does not fit a model: the answers of a mismatched pair are mostly noise.
 

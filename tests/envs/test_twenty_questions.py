@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,11 @@ import pytest
 import tinker
 from tests.envs.answers import TINY, answer_with, configured
 
-from cookhouse.chat import Message
+from cookhouse.chat import Message, Renderer
 from cookhouse.envs import GroupDataset, Prompting, Secret, TwentyQuestionsConfig, TwentyQuestionsEnv, TwoModelBuilder
 from cookhouse.envs.answerer import ModelAnswerer, NumberAnswerer
 from cookhouse.errors import InputError
+from cookhouse.rl import StopCondition, TokensWithLogprobs
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ def test_a_guess_is_the_word_alone(text: str, is_right: bool) -> None:
 )
 async def test_rules_answer_truly(question: str, answer: str) -> None:
     """Catches a comparison the wrong way around, and output that raises."""
-    assert await NumberAnswerer()("47", question) == answer
+    assert (await NumberAnswerer()("47", question)).text == answer
 
 
 async def test_a_game_names_what_is_left_and_ends_with_the_right_guess(prompting: Prompting) -> None:
@@ -89,24 +89,41 @@ async def test_the_last_turn_ends_the_game(prompting: Prompting) -> None:
 class Scripted:
     """A second model that says the same whatever it is asked."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.asked: list[str] = []
+    def __init__(self, renderer: Renderer, text: str) -> None:
+        self._renderer = renderer
+        self._text = text
+        self.asked = ""
 
-    async def __call__(self, messages: Sequence[Message]) -> Message:
-        self.asked.append(str(messages[-1]["content"]))
-        return say(self.text)
+    async def __call__(self, prompt: tinker.ModelInput, stop: StopCondition) -> TokensWithLogprobs:
+        assert stop == self._renderer.get_stop_sequences()
+        self.asked = self._renderer.encoder.decode(prompt.to_ints())
+        tokens = self._renderer.encoder.encode_with_specials(self._text)
+        return TokensWithLogprobs(tokens=tokens, maybe_logprobs=None)
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"), [("Yes, it does.", "Yes."), ("Well, no", "No."), ("maybe", "I cannot answer that.")]
+    ("text", "answer", "empty", "cut"),
+    [
+        ("Yes, it does.<|im_end|>", "Yes.", 0, 0),
+        ("Well, no<|im_end|>", "No.", 0, 0),
+        ("maybe<|im_end|>", "I cannot answer that.", 0, 0),
+        ("<think>\nNo owl is a bear, but\n</think>\n\nYes.<|im_end|>", "Yes.", 0, 0),
+        ("<think>\nThe owl flies, so yes", "I cannot answer that.", 1, 1),
+        ("<think>\nyes\n</think>\n\n<|im_end|>", "I cannot answer that.", 1, 0),
+        ("Yes, because owls", "Yes.", 0, 1),
+        ("<|im_end|>", "I cannot answer that.", 1, 0),
+    ],
 )
-async def test_a_model_answers_no_more_than_yes_or_no(text: str, answer: str) -> None:
-    """Catches an answerer that tells the secret, and one that is not told it."""
-    completer = Scripted(text)
-    assert await ModelAnswerer(completer=completer)("owl", "Does it fly?") == answer
-    assert "owl" in completer.asked[0]
-    assert "Does it fly?" in completer.asked[0]
+async def test_a_model_answers_no_more_than_yes_or_no(text: str, answer: str, empty: int, cut: int) -> None:
+    """Catches an answerer that tells the secret or is not told it, and a thought that is taken for the answer."""
+    renderer = Prompting(model_name=TINY, renderer_name="qwen3").renderer
+    completer = Scripted(renderer, text)
+    reply = await ModelAnswerer(completer=completer, renderer=renderer)("owl", "Does it fly?")
+    assert reply.text == answer
+    undecided = float(answer == "I cannot answer that.")
+    assert reply.metrics == {"answerer/empty": empty, "answerer/cut": cut, "answerer/undecided": undecided}
+    assert "owl" in completer.asked
+    assert "Does it fly?" in completer.asked
 
 
 async def test_games_of_numbers_are_groups_that_can_be_pickled() -> None:
@@ -124,14 +141,20 @@ async def test_games_of_numbers_are_groups_that_can_be_pickled() -> None:
     assert (cut.reward, cut.episode_done) == (0.0, True)
 
 
-class YesClient:
-    """Samples the word `Yes` and an end mark."""
+class Client:
+    """Samples what it is told, up to the limit."""
+
+    def __init__(self, text: str = " Yes\n") -> None:
+        self._tokens = Prompting(model_name=TINY).renderer.encoder.encode_with_specials(text)
+        self.max_tokens = 0
 
     async def sample(
         self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
     ) -> tinker.SampleResponse:
-        tokens = Prompting(model_name=TINY, renderer_name="human_ai").renderer.encoder.encode([" Yes\n"])
         assert (num_samples, sampling_params.temperature, prompt.length > 0) == (1, 0.0, True)
+        assert sampling_params.max_tokens is not None
+        self.max_tokens = sampling_params.max_tokens
+        tokens = self._tokens[: self.max_tokens]
         sequence = tinker.SampledSequence(stop_reason="stop", sequence_id="0", tokens_np=np.array(tokens))
         return tinker.SampleResponse(sequences=[sequence])
 
@@ -142,7 +165,7 @@ async def test_a_second_model_answers_about_words(tmp_path: Path) -> None:
 
     async def open_sampler(model: str) -> Any:
         opened.append(model)
-        return YesClient()
+        return Client()
 
     path = tmp_path / "words.jsonl"
     path.write_text("\n".join(json.dumps({"word": word}) for word in ("a", "b", "c", "d", "e", "f")))
@@ -161,6 +184,37 @@ async def test_a_second_model_answers_about_words(tmp_path: Path) -> None:
     assert prompting.renderer.encoder.decode(result.next_observation.to_ints()).endswith("Human: Yes.\nAI:")
     with pytest.raises(InputError, match="there is no service to sample from it"):
         await config.build()
+
+
+_THOUGHTS = "<think>\n" + "An owl is a bird. " * 100 + "\n</think>\n\nYes.<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    ("settings", "max_tokens", "answer", "metrics"),
+    [
+        ({"answerer_renderer": "qwen3"}, 2112, "Yes.", (0.0, 0.0)),
+        ({"answerer_renderer": "qwen3", "answerer_max_tokens": 64}, 64, "I cannot answer that.", (1.0, 1.0)),
+        ({"answerer_renderer": "qwen3_disable_thinking"}, 64, "I cannot answer that.", (1.0, 1.0)),
+        ({}, 64, "I cannot answer that.", (0.0, 1.0)),
+    ],
+)
+async def test_an_answerer_that_thinks_has_room_to(
+    settings: dict[str, Any], max_tokens: int, answer: str, metrics: tuple[float, float]
+) -> None:
+    """Catches a game in which every question gets no answer, and nobody learns why."""
+    client = Client(_THOUGHTS)
+
+    async def open_sampler(_: str) -> Any:
+        return client
+
+    config = configured(TwentyQuestionsConfig, renderer_name="human_ai", answerer_model=TINY, batch_size=1, **settings)
+    _, test = await TwoModelBuilder(config=config, open_sampler=open_sampler).build()
+    [env] = await test.get_batch(0)[0].make_envs()
+    await env.initial_observation()
+    result = await answer_with(env, Prompting(model_name=TINY, renderer_name="human_ai"), "Does it fly?")
+    assert client.max_tokens == max_tokens
+    assert result.logs["answer"] == answer
+    assert (result.metrics["answerer/empty"], result.metrics["answerer/cut"]) == metrics
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ class Renderer(ABC):
 
     has_extension_property: bool = True
     """Whether the prompt of each turn starts with the whole sequence of the turn before."""
+    thinks: bool = False
+    """Whether a response may open with reasoning, which takes many tokens and is no part of the answer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.encoder = Encoder(tokenizer)

@@ -4,10 +4,47 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from cookhouse.rl import RLDataset, SamplingClient
+from cookhouse.catalog import renderer_without_thinking
+from cookhouse.chat import Renderer
+from cookhouse.data import build_renderer
+from cookhouse.errors import InputError
+from cookhouse.rl import ClientTokenCompleter, RLDataset, SamplingClient
+
+_THINKING_TOKENS = 2048
+"""Room for what a model thinks before it answers, where it cannot be told not to."""
 
 OpenSampler: TypeAlias = Callable[[str], Awaitable[SamplingClient]]
 """A client that samples from the model of that name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondModelSpec:
+    """Another model in an environment, and how it is asked."""
+
+    model_name: str
+    renderer_name: str | None = None
+    """None: the model's own, with thinking off where its family has a way."""
+    force_renderer: bool = False
+    max_tokens: int | None = None
+    """Of what it says; None: `answer_tokens`, and room to think where it does."""
+    answer_tokens: int
+    """What its answers take."""
+    temperature: float = 1.0
+
+    async def open(self, open_sampler: OpenSampler) -> tuple[ClientTokenCompleter, Renderer]:
+        """What samples from it, and its chat format.
+
+        Raises:
+            InputError: the renderer is unknown or does not fit the model, or `max_tokens` is below 1.
+        """
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InputError(f"max_tokens of {self.model_name} is {self.max_tokens}; it must be at least 1")
+        name = self.renderer_name or renderer_without_thinking(self.model_name)
+        renderer = build_renderer(self.model_name, name, force=self.force_renderer)
+        room = _THINKING_TOKENS if renderer.thinks else 0
+        max_tokens = self.answer_tokens + room if self.max_tokens is None else self.max_tokens
+        client = await open_sampler(self.model_name)
+        return ClientTokenCompleter(client, max_tokens=max_tokens, temperature=self.temperature), renderer
 
 
 class TwoModelConfig(Protocol):

@@ -8,14 +8,12 @@ from typing import Any
 import chz
 
 from cookhouse.chat import Message, text_of
-from cookhouse.data import build_renderer
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problem import no_group_rewards
 from cookhouse.envs.prompting import Prompting
-from cookhouse.envs.second_model import OpenSampler
+from cookhouse.envs.second_model import OpenSampler, SecondModelSpec
 from cookhouse.errors import InputError
 from cookhouse.rl import (
-    ClientTokenCompleter,
     Env,
     EnvFromMessageEnv,
     MessageCompleter,
@@ -168,7 +166,12 @@ class TextArenaConfig(EnvConfig):
     env_id: str = chz.field(default="GuessTheNumber-v0", doc="The game, as textarena names it.")
     num_players: int = chz.field(default=1, doc="Seats; the model takes one.")
     opponent_model: str | None = chz.field(default=None, doc="Model that takes the other seats, if there are any.")
-    opponent_renderer: str | None = chz.field(default=None, doc="Its chat format; default: the model's own.")
+    opponent_renderer: str | None = chz.field(
+        default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
+    )
+    opponent_max_tokens: int | None = chz.field(
+        default=None, doc="Tokens of its moves; default: 512, and 2048 more where it thinks."
+    )
     num_games: int = chz.field(default=1024, doc="Games in an epoch.")
     num_test_games: int = chz.field(default=64, doc="Games to evaluate on.")
 
@@ -205,5 +208,11 @@ class TextArenaConfig(EnvConfig):
                 f"{self.env_id} has {self.num_players} seats, and opponent_model is {self.opponent_model!r}: name a "
                 "model that takes the others, and run with a service to sample from it"
             )
-        completer = ClientTokenCompleter(await open_sampler(self.opponent_model), max_tokens=_OPPONENT_TOKENS)
-        return RenderedMessageCompleter(completer, build_renderer(self.opponent_model, self.opponent_renderer))
+        spec = SecondModelSpec(
+            model_name=self.opponent_model,
+            renderer_name=self.opponent_renderer,
+            force_renderer=self.force_renderer,
+            max_tokens=self.opponent_max_tokens,
+            answer_tokens=_OPPONENT_TOKENS,
+        )
+        return RenderedMessageCompleter(*await spec.open(open_sampler))

@@ -14,21 +14,15 @@ from functools import partial
 import chz
 
 from cookhouse.chat import Message, text_of
-from cookhouse.data import build_renderer
 from cookhouse.envs.answerer import Answerer, ModelAnswerer, NumberAnswerer
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.rows import read_problems, text_field
-from cookhouse.envs.second_model import OpenSampler
+from cookhouse.envs.second_model import OpenSampler, SecondModelSpec
 from cookhouse.envs.words import WORDS
 from cookhouse.errors import InputError
-from cookhouse.rl import (
-    ClientTokenCompleter,
-    EnvFromMessageEnv,
-    MessageStepResult,
-    RenderedMessageCompleter,
-)
+from cookhouse.rl import EnvFromMessageEnv, MessageStepResult
 
 MAX_TURNS = 20
 _ANSWER_TOKENS = 64
@@ -95,16 +89,22 @@ class TwentyQuestionsEnv:
                 episode_done=True,
                 logs={"said": said, "expected": self.secret.word},
             )
-        answer = await self._answerer(self.secret.word, said)
+        reply = await self._answerer(self.secret.word, said)
+        answer = reply.text
         self._candidates = [word for word in self._candidates if await self._is_possible(word, said, answer)]
-        reply = f"{answer} {_which(self._candidates)}" if self._candidates else answer
-        self._messages = [*self._messages, message, {"role": "user", "content": reply}]
-        logs = {"said": said, "answer": answer}
-        return MessageStepResult(reward=0.0, episode_done=False, next_messages=self._messages, logs=logs)
+        told = f"{answer} {_which(self._candidates)}" if self._candidates else answer
+        self._messages = [*self._messages, message, {"role": "user", "content": told}]
+        return MessageStepResult(
+            reward=0.0,
+            episode_done=False,
+            next_messages=self._messages,
+            metrics=reply.metrics,
+            logs={"said": said, "answer": answer},
+        )
 
     async def _is_possible(self, word: str, said: str, answer: str) -> bool:
         """Whether the same would have been answered if `word` were the secret."""
-        return not Secret(word=word).is_named_by(said) and await self._answerer(word, said) == answer
+        return not Secret(word=word).is_named_by(said) and (await self._answerer(word, said)).text == answer
 
 
 @chz.chz
@@ -112,7 +112,12 @@ class TwentyQuestionsConfig(EnvConfig):
     """Games about words that a second model answers, or, with `num_candidates`, about numbers that rules answer."""
 
     answerer_model: str | None = chz.field(default=None, doc="Model that answers; None: numbers, answered by rules.")
-    answerer_renderer: str | None = chz.field(default=None, doc="Its chat format; default: the model's own.")
+    answerer_renderer: str | None = chz.field(
+        default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
+    )
+    answerer_max_tokens: int | None = chz.field(
+        default=None, doc="Tokens of its answers; default: 64, and 2048 more where it thinks."
+    )
     words_path: str | None = chz.field(default=None, doc='JSONL of {"word": ...}; default: a list of things.')
     num_candidates: int = chz.field(default=4, doc="Numbers that the secret is one of, where rules answer.")
     max_turns: int = chz.field(default=MAX_TURNS, doc="Turns to find the secret in.")
@@ -153,9 +158,16 @@ class TwentyQuestionsConfig(EnvConfig):
     async def _model_answerer(self, model: str, open_sampler: OpenSampler | None) -> ModelAnswerer:
         if open_sampler is None:
             raise InputError(f"answerer_model is {model!r}, and there is no service to sample from it")
-        completer = ClientTokenCompleter(await open_sampler(model), max_tokens=_ANSWER_TOKENS, temperature=0.0)
-        renderer = build_renderer(model, self.answerer_renderer)
-        return ModelAnswerer(completer=RenderedMessageCompleter(completer, renderer))
+        spec = SecondModelSpec(
+            model_name=model,
+            renderer_name=self.answerer_renderer,
+            force_renderer=self.force_renderer,
+            max_tokens=self.answerer_max_tokens,
+            answer_tokens=_ANSWER_TOKENS,
+            temperature=0.0,
+        )
+        completer, renderer = await spec.open(open_sampler)
+        return ModelAnswerer(completer=completer, renderer=renderer)
 
 
 def number_games(num_candidates: int, seed: int) -> tuple[list[Secret], list[Secret]]:

@@ -21,6 +21,12 @@ class Config(ReinforcementConfig):
     env_id: str = chz.field(default="GuessTheNumber-v0", doc="The game, as textarena names it.")
     num_players: int = chz.field(default=1, doc="Seats at the game; the trained model takes one.")
     opponent_model: str | None = chz.field(default=None, doc="Model in the other seats, if there are any.")
+    opponent_renderer: str | None = chz.field(
+        default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
+    )
+    opponent_max_tokens: int | None = chz.field(
+        default=None, doc="Tokens of its moves; default: 512, and 2048 more where it thinks."
+    )
 
 
 def _defaults(config: Config) -> Mapping[str, Any]:
@@ -36,6 +42,8 @@ def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuil
         "env_id": config.env_id,
         "num_players": config.num_players,
         "opponent_model": config.opponent_model,
+        "opponent_renderer": config.opponent_renderer,
+        "opponent_max_tokens": config.opponent_max_tokens,
     }
     return TwoModelBuilder(config=TextArenaConfig(**settings), open_sampler=open_sampler)
 

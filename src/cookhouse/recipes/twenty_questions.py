@@ -22,6 +22,12 @@ class Config(ReinforcementConfig):
     answerer_model: str | None = chz.field(
         default=None, doc="Model that answers; default: rules for cookhouse/tiny, which guesses numbers, else the base."
     )
+    answerer_renderer: str | None = chz.field(
+        default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
+    )
+    answerer_max_tokens: int | None = chz.field(
+        default=None, doc="Tokens of its answers; default: 64, and 2048 more where it thinks."
+    )
     words_path: str | None = chz.field(default=None, doc='JSONL of {"word": ...}, the secrets; default: a list.')
     num_candidates: int = chz.field(default=4, doc="Numbers that the secret is one of, where rules answer.")
     num_turns: int | None = chz.field(default=None, doc="Turns to find the secret in; default: the recipe's.")
@@ -54,6 +60,8 @@ def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuil
     settings = {
         **config.env_settings,
         "answerer_model": config.answerer_model,
+        "answerer_renderer": config.answerer_renderer,
+        "answerer_max_tokens": config.answerer_max_tokens,
         "words_path": config.words_path,
         "num_candidates": config.num_candidates,
         "max_turns": config.num_turns,

@@ -126,6 +126,7 @@ class Qwen3Renderer(Qwen3InstructRenderer):
     the template, and the property holds.
     """
 
+    thinks = True
     _empty_block_in_prompt = False
 
     def __init__(self, tokenizer: Tokenizer, *, keep_thinking: bool = False) -> None:
@@ -177,6 +178,7 @@ class Qwen3DisableThinkingRenderer(Qwen3Renderer):
     is no extension property.
     """
 
+    thinks = False
     _empty_block_in_prompt = True
 
     def __init__(self, tokenizer: Tokenizer) -> None:
