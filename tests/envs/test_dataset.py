@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import chz
 import pytest
 from tests.envs.answers import configured
 
@@ -37,6 +38,14 @@ def test_without_a_seed_the_order_is_that_of_the_problems() -> None:
     """Catches an evaluation whose problems move between rounds."""
     dataset = numbers(batch_size=10, seed=None)
     assert batches(dataset) == batches(dataset, start=1) == [[str(i) for i in range(10)]]
+
+
+async def test_fewer_problems_to_test_on_are_spread_over_all() -> None:
+    """Catches a test on the first problems of a file that is sorted by difficulty."""
+    config = configured(ArithmeticConfig, batch_size=1, n_test_samples=4)
+    everything = (await chz.replace(config, n_test_samples=None).build())[1].problems
+    some = (await config.build())[1].problems
+    assert list(some) == [everything[index * len(everything) // 4] for index in range(4)]
 
 
 def test_a_data_set_can_be_shrunk() -> None:

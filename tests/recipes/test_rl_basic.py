@@ -91,6 +91,33 @@ async def test_a_run_reports_and_keeps_what_happened(make_rl_config: MakeRLConfi
     assert all(name in spans for name in ("do_rollout", "compute_advantages", "assemble_rl_batch", "ppo_update"))
 
 
+async def test_an_evaluation_is_spread_over_the_held_out_problems(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
+    # Catches an evaluation on the first problems of a set, which may be the easy ones.
+    asked = [{"question": f"Compute {number} + 1.", "answer": str(number + 1)} for number in range(10, 20)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    result = await run("rl_basic", make_rl_config(num_eval=4, max_steps=1), connect=FakeService(answer=pupil).connect)
+    assert [
+        sample["prompt"] for sample in json.loads((result.summary.folder / "samples" / "000000.json").read_text())
+    ] == [f"Compute {number} + 1." for number in (10, 12, 15, 17)]
+    row = read_metrics(result.summary.folder / "metrics.jsonl")[0]
+    assert row["test/env/all/total_groups"] == 4
+    assert row["test/env/all/correct_n"] == 4
+    assert 0 < row["test/env/all/correct_stderr"] < 0.5
+
+
+async def test_another_temperature_is_warned_of_once(
+    make_rl_config: MakeRLConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Catches ratios and a divergence that are silently those of two distributions.
+    for temperature in (1.0, 0.7):
+        config = make_rl_config(temperature=temperature, max_steps=3, behavior_if_log_dir_exists="delete")
+        result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+        said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert len(said) == (temperature != 1.0)
+    assert said[0].startswith("temperature is 0.7: tokens are drawn from another distribution than the one")
+    assert "temperature is 0.7" in (result.summary.folder / "logs.log").read_text()
+
+
 async def test_ctrl_c_saves_and_resuming_repeats_the_run_to_the_bit(
     make_rl_config: MakeRLConfig, tmp_path: Path
 ) -> None:

@@ -1,5 +1,7 @@
 """Figures of groups and of failures, by hand."""
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -64,6 +66,9 @@ def test_figures_by_hand() -> None:
     metrics = group_metrics([mixed, bad])
     assert metrics == {
         "env/all/reward/total": 1.5 / 3,
+        # Sums of what deviates from 0.5: 0.5 in the first group, −0.5 in the second.
+        "env/all/reward/total_stderr": math.sqrt(2 * (0.25 + 0.25)) / 3,
+        "env/all/total_groups": 2,
         "env/all/total_episodes": 3,
         "env/all/total_turns": 4,
         "env/all/total_ac_tokens": 12,
@@ -76,9 +81,32 @@ def test_figures_by_hand() -> None:
         "env/all/stop/done": 2 / 3,
         "env/all/stop/max_turns": 1 / 3,
         "env/all/correct": 1.0,  # over the one step that reported it
+        "env/all/correct_n": 1,
         "env/all/format": 2 / 3,
+        "env/all/format_n": 3,
         "env/all/won": 0.5,
+        "env/all/won_n": 2,
     }
+
+
+def test_the_standard_error_is_that_of_independent_problems() -> None:
+    # Catches rollouts of one problem counted as if each were another problem: four times as many would look sure.
+    rewards = [1.0, 0.0, 0.0, 1.0, 1.0]
+    single = group_metrics([group([[turn(1, 1, reward=reward)]]) for reward in rewards])
+    assert single["env/all/reward/total_stderr"] == pytest.approx(statistics.stdev(rewards) / math.sqrt(5), rel=1e-12)
+    repeated = group_metrics([group([[turn(1, 1, reward=reward)]] * 4) for reward in rewards])
+    assert repeated["env/all/reward/total_stderr"] == pytest.approx(single["env/all/reward/total_stderr"], rel=1e-12)
+    assert (repeated["env/all/total_groups"], repeated["env/all/total_episodes"]) == (5, 20)
+
+
+def test_an_own_metric_has_its_error_and_its_number_of_reports() -> None:
+    metrics = group_metrics([group([[turn(1, 1, metrics={"correct": value})]]) for value in (1.0, 0.0, 1.0, 1.0)])
+    assert metrics["env/all/correct_n"] == 4
+    assert metrics["env/all/correct_stderr"] == pytest.approx(0.25, rel=1e-12)
+
+
+def test_one_problem_has_no_standard_error() -> None:
+    assert not [name for name in group_metrics([group([[turn(1, 1)]] * 9)]) if name.endswith("_stderr")]
 
 
 @pytest.mark.parametrize(("reward", "kind"), [(0.49, "all_bad"), (0.5, "all_good"), (1.0, "all_good")])

@@ -104,6 +104,16 @@ def test_the_best_is_the_lowest_loss_and_the_highest_match(tmp_path: Path) -> No
     assert "test/exact_match\n0 (step 0)\n0.5 (step 1)\n0.25 (step 2)" in text
 
 
+def test_an_error_of_a_metric_is_in_the_table_and_has_no_best_and_no_chart(tmp_path: Path) -> None:
+    # Catches the largest uncertainty praised as the best, and a page that is half charts of counts.
+    name = "test/env/all/reward/total"
+    rows = [{"step": step, name: step, f"{name}_stderr": 1 / (step + 1), "env/all/correct_n": 9} for step in range(2)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = report(tmp_path).text
+    assert f"{name}_stderr\n1 (step 0)\n-\n0.5 (step 1)" in text
+    assert [chart.attrib["aria-label"] for chart in charts(tmp_path)] == [f"{name} over steps"]
+
+
 def test_no_text_of_a_run_is_obeyed(tmp_path: Path) -> None:
     # Model output, settings and names of metrics come from elsewhere; a page with a script in it would run that.
     page = report(run_folder(tmp_path / "run", said=HOSTILE))

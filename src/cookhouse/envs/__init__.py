@@ -2,7 +2,7 @@
 
 from cookhouse.envs.arithmetic import ArithmeticConfig, ArithmeticEnv, ArithmeticProblem
 from cookhouse.envs.code import CodeEnv, CodeGrading, CodeProblem
-from cookhouse.envs.dataset import EnvConfig, GroupDataset
+from cookhouse.envs.dataset import EnvConfig, GroupDataset, evenly_spaced
 from cookhouse.envs.deepcoder import DeepCoderConfig
 from cookhouse.envs.math import MathConfig, MathEnv, MathProblem
 from cookhouse.envs.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
@@ -46,5 +46,6 @@ __all__ = [
     "TwentyQuestionsEnv",
     "TwoModelBuilder",
     "VerifiersConfig",
+    "evenly_spaced",
     "read_problems",
 ]

@@ -98,16 +98,30 @@ class EnvConfig:
         )
 
     def test_set(self, problems: Sequence[P], make_group: Callable[[P], EnvGroupBuilder]) -> "GroupDataset[P]":
-        """The first `n_test_samples` problems in their order, all in one batch."""
-        chosen = first(problems, self.n_test_samples, "n_test_samples")
+        """`n_test_samples` problems, evenly spaced and in their order, all in one batch."""
+        chosen = problems
+        if self.n_test_samples is not None:
+            _check_count(self.n_test_samples, "n_test_samples")
+            chosen = evenly_spaced(problems, self.n_test_samples)
         return GroupDataset(chosen, make_group, batch_size=len(chosen), seed=None)
 
 
 def first(problems: Sequence[P], count: int | None, name: str) -> Sequence[P]:
     """The first `count` problems, or all. Raises `InputError` if `count` is below 1."""
-    if count is not None and count < 1:
-        raise InputError(f"{name} is {count}; it must be at least 1")
+    if count is not None:
+        _check_count(count, name)
     return problems[:count]
+
+
+def evenly_spaced(items: Sequence[P], count: int) -> list[P]:
+    """At most `count` of the items, in their order, from the first on with equal gaps."""
+    kept = min(count, len(items))
+    return [items[index * len(items) // kept] for index in range(kept)]
+
+
+def _check_count(count: int, name: str) -> None:
+    if count < 1:
+        raise InputError(f"{name} is {count}; it must be at least 1")
 
 
 def _check_group_size(group_size: int) -> None:

@@ -3,6 +3,7 @@
 Legend: P groups, one for each problem.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,15 +19,17 @@ _GOOD_REWARD = 0.5
 def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
     """`env/all/…`, and `env/<tag>/…` for each tag that some of the groups lack. Under each:
 
-    reward/total          mean total reward per trajectory
+    reward/total          mean total reward per trajectory, over total_episodes
     ac_tokens_per_turn    sampled tokens per turn
     ob_tokens_per_turn    tokens of the whole observation per turn
     turns_per_episode     turns per trajectory
-    total_episodes, total_turns, total_ac_tokens
+    total_groups, total_episodes, total_turns, total_ac_tokens
     by_group/frac_mixed, frac_all_good, frac_all_bad     shares of groups: rewards differ, or all equal from 0.5 on,
                                                          or all equal below
     stop/<reason>         share of trajectories that ended so
     <name>                mean of an environment's own metric over the steps and groups that reported it
+    <name>_n              number of such reports
+    <mean>_stderr         standard error of reward/total or <name>, of independent groups; not of a single one
     """
     scopes = {"all": list(groups_P)}
     for tag in sorted({tag for group in groups_P for tag in group.tags}):
@@ -67,7 +70,8 @@ def _scope(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
     if not trajectories:
         return {}
     return {
-        "reward/total": float(np.mean([reward for group in groups_P for reward in group.get_total_rewards()])),
+        **_mean("reward/total", [group.get_total_rewards() for group in groups_P]),
+        "total_groups": float(len(groups_P)),
         **_lengths(trajectories),
         **_by_group(groups_P),
         **_stop_reasons(trajectories),
@@ -111,9 +115,29 @@ def _stop_reasons(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _own_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
-    reports: list[Mapping[str, float]] = []
-    for group in groups_P:
-        reports += group.group_metrics_G
-        reports += [turn.metrics for trajectory in group.trajectories_G for turn in trajectory.transitions]
-    names = sorted({name for report in reports for name in report})
-    return {name: float(np.mean([report[name] for report in reports if name in report])) for name in names}
+    reports_P = [_reports(group) for group in groups_P]
+    metrics: dict[str, float] = {}
+    for name in sorted({name for reports in reports_P for report in reports for name in report}):
+        values_P = [[report[name] for report in reports if name in report] for reports in reports_P]
+        metrics |= {**_mean(name, values_P), f"{name}_n": float(sum(map(len, values_P)))}
+    return metrics
+
+
+def _reports(group: TrajectoryGroup) -> list[Mapping[str, float]]:
+    turns = [turn.metrics for trajectory in group.trajectories_G for turn in trajectory.transitions]
+    return [*group.group_metrics_G, *turns]
+
+
+def _mean(name: str, values_P: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Mean over the values of all groups, and its standard error, clustered by group since the values of one depend on
+    each other: √(P/(P − 1) · Σ_p (Σ_i (x_pi − mean))²) / n, over the P groups that have any
+    (https://arxiv.org/abs/2411.00640, section 2.2).
+    """
+    clusters = [np.asarray(values, dtype=np.float64) for values in values_P if values]
+    values = np.concatenate(clusters)
+    mean = float(np.mean(values))
+    if len(clusters) < 2:
+        return {name: mean}
+    spread = sum(float(np.sum(cluster - mean)) ** 2 for cluster in clusters)
+    stderr = math.sqrt(len(clusters) / (len(clusters) - 1) * spread) / values.size
+    return {name: mean, f"{name}_stderr": stderr}

@@ -18,6 +18,7 @@ from cookhouse.telemetry.keys import (
     TEST_EXACT_MATCH,
     TEST_NLL,
     TEST_REWARD,
+    TEST_REWARD_STDERR,
     TRAIN_LOSS,
     TRAIN_REWARD,
     TRAIN_TOKENS,
@@ -160,5 +161,7 @@ def _evaluation_line(record: Event) -> str:
         parts.append(f"exact match {record.metrics[TEST_EXACT_MATCH]:.1%} of {count}")
     if TEST_REWARD in record.metrics:
         count = int(record.metrics[TEST_EPISODES])
-        parts.append(f"mean reward {record.metrics[TEST_REWARD]:.3f} of {count} held-out attempts")
+        stderr = record.metrics.get(TEST_REWARD_STDERR)
+        error = "" if stderr is None else f" ± {stderr:.3f}"
+        parts.append(f"mean reward {record.metrics[TEST_REWARD]:.3f}{error} of {count} held-out attempts")
     return f"evaluation after step {record.step}: {', '.join(parts)}"

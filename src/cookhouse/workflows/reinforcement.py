@@ -1,6 +1,7 @@
 """The reinforcement workflow: environments in, an adapter that earns more in them out."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import build_renderer
+from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.rl import (
     EnvGroupBuilder,
@@ -51,6 +53,8 @@ from cookhouse.workflows.training_run import (
     set_steps,
 )
 from cookhouse.workflows.workflow import LoopStages, Workflow
+
+logger = logging.getLogger(__name__)
 
 OpenSampler = Callable[[str], Awaitable[SamplingClient]]
 """A sampling client of a base model, or of a `tinker://` path; it answers once the session is open."""
@@ -115,7 +119,7 @@ async def build_env_group(state: ReinforcementState) -> None:
     if not len(train):
         raise InputError("there are no groups to train on; see batch_size and what the data holds")
     state.train = train
-    state.test = [] if test is None else _first_groups(test, state.plan.num_eval)
+    state.test = [] if test is None else _held_out(test, state.plan.num_eval)
     state.context_tokens = await asyncio.to_thread(context_tokens, state.plan.model_name)
     state.notes += [*_batch_notes(train), *_length_notes(state)]
     set_steps(state, len(train))
@@ -138,13 +142,9 @@ def _length_notes(state: ReinforcementState) -> list[str]:
     ]
 
 
-def _first_groups(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
-    groups: list[EnvGroupBuilder] = []
-    for index in range(len(dataset)):
-        if len(groups) >= count:
-            break
-        groups += dataset.get_batch(index)
-    return groups[:count]
+def _held_out(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
+    every = [group for index in range(len(dataset)) for group in dataset.get_batch(index)] if count else []
+    return evenly_spaced(every, count)
 
 
 async def _name_second_model(state: ReinforcementState, name: str) -> SamplingClient:
@@ -159,8 +159,14 @@ async def _name_second_model(state: ReinforcementState, name: str) -> SamplingCl
 )
 async def init_session(state: ReinforcementState) -> None:
     """Open the run folder and then the session, and the other models that rollouts and a KL penalty need."""
-    await open_run(state)
     plan = state.plan
+    await open_run(state)
+    if plan.sampling.temperature != 1.0:
+        logger.warning(
+            "temperature is %g: tokens are drawn from another distribution than the one that is trained; the ratios, "
+            "clipping, KL and entropy of this run compare the two; with temperature=1 they are the same",
+            plan.sampling.temperature,
+        )
     state.policy = Policy(plan.sampling)
     state.reference = None
     if plan.reference_model is not None:

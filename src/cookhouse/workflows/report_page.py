@@ -35,6 +35,8 @@ _GROUPS = ("train", "env", "test", "optim", "rollouts", "time")
 _LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss"}
 _MORE_IS_BETTER = {"exact_match", "reward", "correct", "format", "accuracy"}
 """Parts of a metric's name that tell which of its values is the best."""
+_COMPANIONS = ("_stderr", "_n")
+"""Ends of the names of figures about another metric, which no chart is needed of."""
 _MAX_ANSWERS = 40
 _MAX_CHARACTERS = 2000
 _MAX_LINKS = 200
@@ -171,6 +173,8 @@ def _at(point: Point | None) -> str:
 
 def _best(curve: Curve) -> Point | None:
     """The best value of a metric whose name tells which way is better."""
+    if curve.name.endswith(_COMPANIONS):
+        return None
     parts = set(curve.name.split("/"))
     if parts & _LESS_IS_BETTER:
         return curve.lowest
@@ -181,6 +185,8 @@ def _charts(found: _Found) -> Iterator[str]:
     """The most telling ones, then the others by prefix; what counts the progress is hidden at first."""
     groups: dict[str, list[Curve]] = {name: [] for name in ("", *_GROUPS)}
     for curve in found.curves:
+        if curve.name.endswith(_COMPANIONS):
+            continue
         group = "" if curve.name in _FIRST else curve.name.split("/")[0]
         groups.setdefault(group, []).append(curve)
     groups[""].sort(key=lambda curve: _FIRST.index(curve.name))
