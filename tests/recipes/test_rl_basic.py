@@ -10,6 +10,7 @@ from typing import Any
 
 import chz
 import pytest
+import tinker
 from tests.recipes.events import Events
 
 from cookhouse.errors import CookhouseError, InputError
@@ -17,7 +18,7 @@ from cookhouse.recipes import RECIPES, dry_run, run
 from cookhouse.recipes.rl_basic import Config, resolve
 from cookhouse.telemetry import Event, read_metrics
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import FakeSamplingClient, FakeService
+from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +157,47 @@ async def test_a_penalty_is_against_the_base_model(make_rl_config: MakeRLConfig)
     found = [row["optim/kl_reference"] for row in read_metrics(result.summary.folder / "metrics.jsonl")[:6]]
     assert len(set(found)) == 6
     assert [call.kind for call in service.calls].count("create_sampling_client") == 2  # submitted, and finished
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_minibatches": 3}, {"remove_constant_reward_groups": True}])
+async def test_the_advantages_recorded_and_shown_are_those_trained(
+    make_rl_config: MakeRLConfig, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    # Catches advantages that are computed again for the page, without the penalty that was added to them.
+    sent: list[float] = []
+    submit = FakeTrainingClient.forward_backward
+
+    def spy(client: FakeTrainingClient, data: list[tinker.Datum], *rest: Any) -> Any:
+        for datum in data:
+            inputs = {name: tensor.to_numpy() for name, tensor in datum.loss_fn_inputs.items()}
+            sent.extend(inputs["advantages"][inputs["logprobs"] != 0].tolist())
+        return submit(client, data, *rest)
+
+    monkeypatch.setattr(FakeTrainingClient, "forward_backward", spy)
+    config = make_rl_config(kl_coef=0.5, max_steps=1, num_eval=0, batch_size=6, **settings)
+    result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+    folder = result.summary.folder / "rollouts"
+    groups = {row["number"]: row["group"] for row in lines(folder / "000000.jsonl")}
+    recorded: list[float] = []
+    rows = lines(folder / "advantages-000000.jsonl")
+    for row in rows:
+        for trajectory, turns in zip(groups[row["number"]]["trajectories"], row["advantages"], strict=True):
+            [turn], [advantage] = trajectory["turns"], turns
+            tokens = advantage if isinstance(advantage, list) else [advantage] * len(turn["tokens"])
+            recorded += tokens
+    assert recorded == [float(f"{value:.9g}") for value in sent]
+    assert len(set(recorded)) > 12
+    first = rows[0]["advantages"][0][0]
+    page = (folder / "000000.html").read_text()
+    assert f"advantage {sum(first) / len(first):.4g} ({min(first):.4g} to {max(first):.4g})" in page
+    trained = len(rows)
+    assert page.count(", advantage ") == 4 * trained
+    constant = sum(len({t["turns"][0]["reward"] for t in group["trajectories"]}) == 1 for group in groups.values())
+    assert trained == 6 - (constant if "remove_constant_reward_groups" in settings else 0)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 async def test_the_divergence_after_a_step_is_of_the_weights_after_it(make_rl_config: MakeRLConfig) -> None:

@@ -77,11 +77,14 @@ def read(page: str) -> Reader:
 
 def test_a_conversation_is_shown_once_with_its_figures() -> None:
     page = read(
-        groups_to_html([group([turn([0], [1]), turn([0, 1, 2], [3])])], Words(), title="t", advantages_P_G=[[[0.5, 2]]])
+        groups_to_html(
+            [group([turn([0], [1]), turn([0, 1, 2], [3, 3])])], Words(), title="t", advantages_P=[[[[0.5], [2.0, 1.0]]]]
+        )
     )
-    for words in Words.words[:4]:
+    for words in Words.words[:3]:
         assert page.text.count(words) == 1
-    for expected in ("Group 0, sums, weights of step 7", "reward 1.5, advantage 0.5, 2, max_turns", "won", "format"):
+    figures = "reward 1.5, advantage 0.5, 1.5 (1 to 2), max_turns"
+    for expected in ("Group 0, sums, weights of step 7", figures, "YesYes", "won", "format"):
         assert expected in page.text
 
 
@@ -102,4 +105,7 @@ def test_hostile_text_stays_text() -> None:
 
 def test_advantages_that_do_not_match_are_refused() -> None:
     with pytest.raises(InputError, match="one sequence for each trajectory"):
-        groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P_G=[])
+        groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P=[])
+    with pytest.raises(InputError, match="one sequence for each trajectory"):
+        groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P=[[]])
+    assert "advantage" not in groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P=[None])

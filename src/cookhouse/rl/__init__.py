@@ -11,7 +11,13 @@ from cookhouse.rl.advantages import (
     normalized,
     remove_constant_reward_groups,
 )
-from cookhouse.rl.assembly import assemble_group, assemble_trajectory, for_loss
+from cookhouse.rl.assembly import (
+    GroupAdvantages,
+    assemble_group,
+    assemble_trajectory,
+    for_loss,
+    trained_advantages,
+)
 from cookhouse.rl.closing import Closable
 from cookhouse.rl.completers import (
     ClientTokenCompleter,
@@ -55,6 +61,7 @@ __all__ = [
     "Env",
     "EnvFromMessageEnv",
     "EnvGroupBuilder",
+    "GroupAdvantages",
     "GroupFailedError",
     "GroupSampler",
     "MessageCompleter",
@@ -103,4 +110,5 @@ __all__ = [
     "retry",
     "sampling_metrics",
     "tool",
+    "trained_advantages",
 ]

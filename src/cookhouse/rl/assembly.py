@@ -4,6 +4,8 @@ Legend: G members of a group, T positions of a datum (or turns of a trajectory),
 """
 
 from collections.abc import Sequence
+from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 import tinker
@@ -11,6 +13,9 @@ from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
 from cookhouse.rl.trajectory import Trajectory, TrajectoryGroup, Transition
+
+GroupAdvantages: TypeAlias = Sequence[Sequence[Sequence[float]]]
+"""Of each trajectory, of each turn, of each sampled token."""
 
 
 def assemble_group(
@@ -52,6 +57,21 @@ def assemble_trajectory(
     if sequence.tokens:
         datums.append(sequence.to_datum())
     return datums
+
+
+def trained_advantages(groups_P: Sequence[TrajectoryGroup], data_D: Sequence[tinker.Datum]) -> list[GroupAdvantages]:
+    """The advantages that the datums of all groups have, in the order of the groups."""
+    parts = [
+        datum.loss_fn_inputs["advantages"].to_numpy()[datum.loss_fn_inputs["mask"].to_numpy() > 0] for datum in data_D
+    ]
+    values = iter(np.concatenate(parts or [np.zeros(0)]).tolist())
+    return [
+        [
+            [list(islice(values, len(transition.action.tokens))) for transition in trajectory.transitions]
+            for trajectory in group.trajectories_G
+        ]
+        for group in groups_P
+    ]
 
 
 def for_loss(datum: tinker.Datum, loss_fn: str) -> tinker.Datum:

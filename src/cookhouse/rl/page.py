@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cookhouse.errors import InputError
 from cookhouse.printable import printable
+from cookhouse.rl.assembly import GroupAdvantages
 from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup, Transition
 
 _HEAD = """<!doctype html>
@@ -34,29 +35,34 @@ def groups_to_html(
     decoder: Decoder,
     *,
     title: str,
-    advantages_P_G: Sequence[Sequence[Sequence[float]]] | None = None,
+    advantages_P: Sequence[GroupAdvantages | None] | None = None,
 ) -> str:
     """One self-contained page; all text is escaped, control characters are spelled out, and no script can run.
 
-    `advantages_P_G` holds one advantage per turn (`compute_advantages`); without it the page shows none. An observation
-    that extends what came before it shows what is new.
+    `advantages_P` holds what each group was trained with (`trained_advantages`), or None for one that was not; without
+    it the page shows none. Of each turn it shows the mean over the tokens, and the range where they differ. An
+    observation that extends what came before it shows what is new.
 
     Raises:
         InputError: advantages that do not match the groups.
     """
-    if advantages_P_G is not None and [len(a) for a in advantages_P_G] != [len(g.trajectories_G) for g in groups_P]:
+    chosen_P = [None] * len(groups_P) if advantages_P is None else advantages_P
+    if len(chosen_P) != len(groups_P) or any(
+        advantages_G is not None and len(advantages_G) != len(group.trajectories_G)
+        for group, advantages_G in zip(groups_P, chosen_P, strict=True)
+    ):
         raise InputError("advantages must be one sequence for each trajectory of each group")
     sections = [
-        _group(index, group, decoder, None if advantages_P_G is None else advantages_P_G[index])
-        for index, group in enumerate(groups_P)
+        _group(index, group, decoder, advantages_G)
+        for index, (group, advantages_G) in enumerate(zip(groups_P, chosen_P, strict=True))
     ]
     return _HEAD.format(title=_text(title)) + "\n".join(sections) + "\n</body></html>\n"
 
 
-def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: Sequence[Sequence[float]] | None) -> str:
+def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: GroupAdvantages | None) -> str:
     tags = f", {_text(', '.join(group.tags))}" if group.tags else ""
     members = [
-        _member(member, group, total_reward, decoder, None if advantages_G is None else list(advantages_G[member]))
+        _member(member, group, total_reward, decoder, () if advantages_G is None else advantages_G[member])
         for member, total_reward in enumerate(group.get_total_rewards())
     ]
     failures = [_failure(failure) for failure in group.failures]
@@ -65,15 +71,26 @@ def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: S
 
 
 def _member(
-    member: int, group: TrajectoryGroup, total_reward: float, decoder: Decoder, advantages_T: Sequence[float] | None
+    member: int,
+    group: TrajectoryGroup,
+    total_reward: float,
+    decoder: Decoder,
+    advantages_T: Sequence[Sequence[float]],
 ) -> str:
     trajectory = group.trajectories_G[member]
     figures = f"reward {total_reward:.4g}"
     if advantages_T:
-        figures += f", advantage {', '.join(f'{advantage:.4g}' for advantage in advantages_T)}"
+        figures += f", advantage {', '.join(map(_advantage, advantages_T))}"
     head = f"<summary>Sample {member}: {figures}, {_text(trajectory.stop_reason)}</summary>"
     turns = _turns(trajectory, decoder)
     return "\n".join(["<details open>", head, *turns, _table(group.group_metrics_G[member]), "</details>"])
+
+
+def _advantage(tokens: Sequence[float]) -> str:
+    low, high = min(tokens), max(tokens)
+    if low == high:
+        return f"{low:.4g}"
+    return f"{sum(tokens) / len(tokens):.4g} ({low:.4g} to {high:.4g})"
 
 
 def _turns(trajectory: Trajectory, decoder: Decoder) -> Iterable[str]:

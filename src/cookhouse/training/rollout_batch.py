@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from cookhouse.rl import (
     AdvantageMethod,
+    GroupAdvantages,
     TrajectoryGroup,
     assemble_group,
     compute_advantages,
     kl_penalty,
     remove_constant_reward_groups,
+    trained_advantages,
 )
 from cookhouse.telemetry import Telemetry
 from cookhouse.training.session import service_errors
@@ -29,6 +31,8 @@ class Batch:
 
     data_D: Sequence[tinker.Datum]
     metrics: dict[str, float]
+    advantages_P: Sequence[GroupAdvantages | None]
+    """Of each group it was made of, as the datums have them; None for one that was left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +93,8 @@ class RolloutBatcher:
                 data_D, metrics = kl_penalty(data_D, logprobs_D_T, coef=spec.kl_coef, gamma=spec.kl_gamma)
             if self._observation_logprobs is not None:
                 data_D = _fill(data_D, await _target_logprobs(self._observation_logprobs, data_D))
-        return Batch(data_D=data_D, metrics=metrics)
+        by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D), strict=True))
+        return Batch(data_D=data_D, metrics=metrics, advantages_P=[by_group.get(id(group)) for group in groups_P])
 
 
 async def _target_logprobs(compute: ComputeLogprobs, data_D: Sequence[tinker.Datum]) -> list[NDArray[np.float32]]:

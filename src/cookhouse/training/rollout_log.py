@@ -1,7 +1,9 @@
 """The rollouts of a run on disk: transcripts to read, and what a resumed run need not sample again.
 
-rollouts/000012.jsonl   groups planned for step 12, one line each, written the moment they finish
-rollouts/steps.jsonl    for each step: the groups it was trained on, and those planned but left for later
+rollouts/000012.jsonl             groups planned for step 12, one line each, written the moment they finish
+rollouts/steps.jsonl              for each step: the groups it was trained on, and those planned but left for later
+rollouts/advantages-000012.jsonl  what step 12 trained its groups with: of each trajectory, of each turn, the advantage
+                                  of each sampled token, or one number where they are all equal
 """
 
 import json
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cookhouse.errors import InputError
-from cookhouse.rl import TrajectoryGroup, group_from_json, group_to_json
+from cookhouse.rl import GroupAdvantages, TrajectoryGroup, group_from_json, group_to_json
 from cookhouse.training.files import append_line, file_errors, whole_lines, write_whole
 
 
@@ -53,6 +55,19 @@ class RolloutLog:
         # Not forced to the disk: it is there when the process dies, and the run folder's checkpoints do not hang on it.
         with file_errors(path), path.open("a", encoding="utf-8") as file:
             file.write(line)
+
+    def keep_advantages(self, step: int, advantages: Mapping[GroupId, GroupAdvantages]) -> None:
+        """Record what a step trains its groups with."""
+        rows = [
+            {
+                "step": group_id.step,
+                "number": group_id.number,
+                "advantages": [list(map(_short, turns)) for turns in group],
+            }
+            for group_id, group in advantages.items()
+        ]
+        path = self._folder / f"advantages-{step:06d}.jsonl"
+        write_whole(path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
 
     def close_step(self, step: int, used: Sequence[GroupId], left: Sequence[GroupId], next_step: int) -> None:
         """Record what a step is trained on, and what is left for later ones."""
@@ -106,6 +121,12 @@ class RolloutLog:
 
     def _groups_path(self, step: int) -> Path:
         return self._folder / f"{step:06d}.jsonl"
+
+
+def _short(tokens: Sequence[float]) -> float | list[float]:
+    """Nine digits tell any float32 from every other."""
+    values = [float(f"{value:.9g}") for value in tokens]
+    return values[0] if len(set(values)) == 1 else values
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:

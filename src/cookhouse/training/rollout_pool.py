@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cookhouse.rl import EnvGroupBuilder, GroupFailedError, GroupSampler, RLDataset, TrajectoryGroup
+from cookhouse.rl import (
+    EnvGroupBuilder,
+    GroupAdvantages,
+    GroupFailedError,
+    GroupSampler,
+    RLDataset,
+    TrajectoryGroup,
+)
 from cookhouse.training.policy import Policy
 from cookhouse.training.rollout_log import GroupId, RolloutLog
 
@@ -30,6 +37,8 @@ class FinishedGroup:
     id: GroupId
     group: TrajectoryGroup | None
     error: GroupFailedError | None = None
+    advantages: GroupAdvantages | None = None
+    """What it is trained with; None before that is known, and if it is left out."""
 
 
 @dataclass(kw_only=True)
@@ -113,10 +122,12 @@ class RolloutPool:
             finally:
                 self._is_waited_for = False
 
-    def close_step(self, step: int, used: Sequence[GroupId]) -> None:
-        """Record that a step has all its groups; the next one is due."""
+    def close_step(self, step: int, used: Sequence[FinishedGroup]) -> None:
+        """Record that a step has all its groups, and what each is trained with; the next one is due."""
         self._due_step = step + 1
-        self.log.close_step(step, used, sorted(self._planned), self._next_step)
+        advantages = {finished.id: finished.advantages for finished in used if finished.advantages is not None}
+        self.log.keep_advantages(step, advantages)
+        self.log.close_step(step, [finished.id for finished in used], sorted(self._planned), self._next_step)
 
     async def aclose(self) -> None:
         """Stop every rollout, and wait until it has stopped."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import tinker
@@ -109,6 +109,7 @@ class RolloutSource:
         groups: list[FinishedGroup] = []
         if self.plan.num_minibatches == 1:
             groups = await self._take(cursor.step, self._num_groups)
+        trained: list[FinishedGroup] = []
         made: list[tuple[Sequence[tinker.Datum], bool]] = []
         has_gradient = False
         for index, (size, ends_update) in enumerate(pieces):
@@ -120,10 +121,11 @@ class RolloutSource:
             if is_last:
                 _refuse_failed(groups)
             batch = await self._assemble(piece)
+            trained += _with_advantages(piece, batch)
             metrics = dict(batch.metrics)
             if is_last:
-                self.pool.close_step(cursor.step, [finished.id for finished in groups])
-                metrics |= {**self.report(cursor.step, groups), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
+                self.pool.close_step(cursor.step, trained)
+                metrics |= {**self.report(cursor.step, trained), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
             has_gradient = has_gradient or len(batch.data_D) > 0
             closes_update = ends_update and has_gradient
             has_gradient = has_gradient and not closes_update
@@ -149,11 +151,19 @@ class RolloutSource:
     async def _assemble(self, piece: Sequence[FinishedGroup]) -> Batch:
         """Nothing where all groups of a piece failed: the step goes without them."""
         groups = [finished.group for finished in piece if finished.group is not None]
-        return await self.assemble(groups) if groups else Batch(data_D=[], metrics={})
+        return await self.assemble(groups) if groups else Batch(data_D=[], metrics={}, advantages_P=[])
 
     def _after(self, cursor: Cursor) -> Cursor:
         is_last = cursor.batch + 1 == self.batches_per_epoch
         return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
+
+
+def _with_advantages(piece: Sequence[FinishedGroup], batch: Batch) -> list[FinishedGroup]:
+    """The groups with what they are trained with; those that failed have no part in the batch."""
+    advantages = iter(batch.advantages_P)
+    return [
+        finished if finished.group is None else replace(finished, advantages=next(advantages)) for finished in piece
+    ]
 
 
 def _refuse_failed(groups: Sequence[FinishedGroup]) -> None:

@@ -177,7 +177,6 @@ async def init_session(state: ReinforcementState) -> None:
         folder=state.folder.rollouts,
         tokenizer=state.renderer.encoder.tokenizer,
         telemetry=state.telemetry,
-        advantages=plan.advantages,
     )
     state.evaluation = None
     if state.test:

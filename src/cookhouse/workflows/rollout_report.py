@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cookhouse.rl import TrajectoryGroup, Transition, compute_advantages, failure_metrics, group_metrics, groups_to_html
+from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics, groups_to_html
 from cookhouse.telemetry import Telemetry
-from cookhouse.training import AdvantageSpec, FinishedGroup, RolloutPool
+from cookhouse.training import FinishedGroup, RolloutPool
 from cookhouse.training.files import write_whole
 from cookhouse.workflows.folder import RecordedAnswer
 
@@ -14,11 +14,10 @@ from cookhouse.workflows.folder import RecordedAnswer
 class RolloutReport:
     """Reports the groups of each step. Their JSON is in the rollout log; here they become metrics and HTML."""
 
-    def __init__(self, *, folder: Path, tokenizer: Any, telemetry: Telemetry, advantages: AdvantageSpec) -> None:
+    def __init__(self, *, folder: Path, tokenizer: Any, telemetry: Telemetry) -> None:
         self._folder = folder
         self._tokenizer = tokenizer
         self._telemetry = telemetry
-        self._advantages = advantages
         self._num_resampled = 0
 
     def __call__(self, pool: RolloutPool, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:
@@ -43,7 +42,13 @@ class RolloutReport:
                 "time/group_seconds_max": max(group.seconds for group in groups),
             }
         self._num_resampled = pool.num_resampled
-        self._write_page(f"{step:06d}", f"Rollouts of step {step}", groups)
+        page = groups_to_html(
+            groups,
+            self._tokenizer,
+            title=f"Rollouts of step {step}",
+            advantages_P=[each.advantages for each in finished if each.group is not None],
+        )
+        write_whole(self._folder / f"{step:06d}.html", page)
         sample = self.answers(groups[:1])
         text = {"asked": sample[0].prompt, "answered": sample[0].answer} if sample else {}
         self._telemetry.event("rl.rollout_complete", step=step, metrics=metrics, **text)
@@ -51,7 +56,8 @@ class RolloutReport:
 
     def keep_evaluation(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
         """Keep the attempts at held-out problems."""
-        self._write_page(f"test-{step:06d}", f"Held-out rollouts after {step} steps", groups)
+        page = groups_to_html(groups, self._tokenizer, title=f"Held-out rollouts after {step} steps")
+        write_whole(self._folder / f"test-{step:06d}.html", page)
 
     def answers(self, groups: Sequence[TrajectoryGroup]) -> list[RecordedAnswer]:
         """The first attempt of each group, in words: as its environment logged it, else decoded."""
@@ -73,12 +79,3 @@ class RolloutReport:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(tokens)))
-
-    def _write_page(self, name: str, title: str, groups: Sequence[TrajectoryGroup]) -> None:
-        spec = self._advantages
-        advantages_P = [
-            [turns_T.tolist() for turns_T in compute_advantages(group, spec.method, gamma=spec.gamma, lam=spec.lam)]
-            for group in groups
-        ]
-        page = groups_to_html(groups, self._tokenizer, title=title, advantages_P_G=advantages_P)
-        write_whole(self._folder / f"{name}.html", page)
