@@ -203,13 +203,7 @@ async def _train(case: Case, precision: str) -> Measurement:
     from cookhouse.local import SERVER_COMMAND, local_server
     from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
     from cookhouse.telemetry import Telemetry
-    from cookhouse.training import Interrupt, Service, TinkerService
-
-    class WithoutUnembed(TinkerService):
-        """Adapts the layers that TRL is told to adapt."""
-
-        def create_lora_training_client(self, base_model: str, rank: int = 32, seed: int | None = None) -> Any:  # type: ignore[override]
-            return super().create_lora_training_client(base_model, rank=rank, seed=seed, train_unembed=False)
+    from cookhouse.training import Interrupt, connect_to
 
     marks = Marks()
     recipe = ReinforcementRecipe[ReinforcementConfig](
@@ -223,6 +217,7 @@ async def _train(case: Case, precision: str) -> Measurement:
             "group_size": case.group_size,
             "max_tokens": case.max_tokens,
             "lora_rank": case.rank,
+            "train_unembed": False,  # the layers that TRL is told to adapt
             "learning_rate": case.learning_rate,
             "lr_schedule": "constant",
             "advantage": "normalized",
@@ -233,10 +228,7 @@ async def _train(case: Case, precision: str) -> Measurement:
         config = recipe.resolve(ReinforcementConfig(**settings))
         command = (*SERVER_COMMAND, "--device", case.device, "--precision", precision)
         async with local_server(Path(folder) / "service", base_models=[case.model], command=command) as server:
-
-            async def connect() -> Service:
-                return WithoutUnembed(base_url=server.url, api_key=server.api_key)
-
+            connect = connect_to(server.url, server.api_key)
             spans = StepSpans([os.getpid(), server.process.pid])
             telemetry = Telemetry([spans])
             await recipe.execute(config, connect=connect, telemetry=telemetry, interrupt=Interrupt(), ask=None)

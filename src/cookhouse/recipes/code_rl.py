@@ -36,7 +36,19 @@ class Config(ReinforcementConfig):
 
 def _defaults(config: Config) -> Mapping[str, Any]:
     if config.model_name != TINY_MODEL:
-        return {"env": "deepcoder", "batch_size": 100, "group_size": 4, "max_tokens": 1024, "learning_rate": 1e-5}
+        is_ppo = config.loss_fn in (None, "ppo")
+        return {
+            "env": "deepcoder",
+            "batch_size": 100,
+            "group_size": 4,
+            "max_tokens": 1024,
+            "learning_rate": 1e-5,
+            "loss_fn": "ppo",
+            "clip_low": 0.8 if is_ppo else None,
+            "clip_high": 1.2 if is_ppo else None,
+            "ppo_epochs": 4 if is_ppo else 1,
+            "advantage": "gae",
+        }
     return {
         "env": "python_functions",
         "renderer_name": "human_ai",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import chz
 
 from cookhouse.errors import InputError
-from cookhouse.recipes.training_config import new_log_path
+from cookhouse.recipes.training_config import MAY_BE_0, check_update, new_log_path
 
 if TYPE_CHECKING:
     from cookhouse.training import Connect, Service
@@ -34,10 +34,11 @@ def settle(recipe: str, config: C, **chosen: Any) -> C:
     settings = chz.asdict(config)
     for name, value in settings.items():
         least = 0 if name in ("seed", "lora_rank") else 1  # rank 0 trains all weights
-        if isinstance(value, int) and value < least:
+        if isinstance(value, int) and not isinstance(value, bool) and value < least:
             raise InputError(f"{name} is {value}; it must be at least {least}")
-        if isinstance(value, float) and not 0 < value < math.inf:
+        if isinstance(value, float) and name not in MAY_BE_0 and not 0 < value < math.inf:
             raise InputError(f"{name} is {value}; it must be a positive number")
+    check_update(config)
     settled: C = chz.replace(config, **chosen, log_path=settings["log_path"] or new_log_path(recipe))
     return settled
 

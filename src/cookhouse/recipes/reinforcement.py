@@ -38,14 +38,14 @@ class ReinforcementConfig(TrainingConfig):
     n_batches: int | None = chz.field(default=None, doc="Batches in an epoch; default: as many as the data gives.")
     n_train_samples: int | None = chz.field(default=None, doc="Problems to train on; default: all.")
     format_coef: float = chz.field(default=0.1, doc="Reward lost by an answer without the right form.")
-    advantage: Literal["group_centered", "normalized", "leave_one_out", "gae"] = chz.field(
-        default="group_centered", doc="How rewards become advantages within a group."
+    advantage: Literal["group_centered", "normalized", "leave_one_out", "gae"] | None = chz.field(
+        default=None, doc="How rewards become advantages within a group; default: the recipe's, mostly group_centered."
     )
     gamma: float = chz.field(default=0.99, doc="Discount of later rewards, for gae.")
     gae_lambda: float = chz.field(default=0.95, doc="Weight of longer estimates, for gae.")
     remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
-    loss_fn: Literal["importance_sampling", "ppo", "cispo", "dro", "gspo"] = chz.field(
-        default="importance_sampling", doc="Loss of the service."
+    loss_fn: Literal["importance_sampling", "ppo", "cispo", "dro", "gspo"] | None = chz.field(
+        default=None, doc="Loss of the service; default: the recipe's, mostly importance_sampling."
     )
     clip_low: float | None = chz.field(default=None, doc="Lower bound of the ratio, for ppo, cispo and gspo.")
     clip_high: float | None = chz.field(default=None, doc="Upper bound of the ratio, for ppo, cispo and gspo.")
@@ -60,7 +60,9 @@ class ReinforcementConfig(TrainingConfig):
         default=False, doc="Report how far each step moved the weights from its sampler; costs a pass over the batch."
     )
     num_substeps: int = chz.field(default=1, doc="Optimizer steps that a batch is divided among.")
-    ppo_epochs: int = chz.field(default=1, doc="Times that a batch is trained on.")
+    ppo_epochs: int | None = chz.field(
+        default=None, doc="Times that a batch is trained on; default: the recipe's, mostly 1."
+    )
     num_minibatches: int = chz.field(
         default=1, doc="Pieces of a batch; above 1, training starts on the groups that are ready."
     )
@@ -103,6 +105,9 @@ class ReinforcementConfig(TrainingConfig):
 
 
 C = TypeVar("C", bound=ReinforcementConfig)
+
+_DEFAULTS: Mapping[str, Any] = {"advantage": "group_centered", "loss_fn": "importance_sampling", "ppo_epochs": 1}
+"""Of every recipe that does not say otherwise."""
 
 _AT_LEAST = {
     "batch_size": 1,
@@ -199,7 +204,7 @@ class ReinforcementRecipe(Generic[C]):
         Raises:
             InputError: a value is out of range, or does not go with the others.
         """
-        decided = decide(config, self.name, **self.defaults(config))
+        decided = decide(config, self.name, **{**_DEFAULTS, **self.defaults(config)})
         _check(decided)
         return decided
 
@@ -258,6 +263,8 @@ def _make_plan(
     from cookhouse.workflows import ReinforcementPlan
 
     assert config.max_tokens is not None
+    assert config.ppo_epochs is not None
+    assert config.advantage is not None
     return ReinforcementPlan(
         **common_plan(config, recipe, ask, config.data_files),
         make_data=make_data,
@@ -289,6 +296,7 @@ def _make_plan(
 def _loss(config: ReinforcementConfig) -> "PolicyLoss":
     from cookhouse.training import PolicyLoss
 
+    assert config.loss_fn is not None
     options: dict[str, Any] = {
         "clip_low_threshold": config.clip_low,
         "clip_high_threshold": config.clip_high,

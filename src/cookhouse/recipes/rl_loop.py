@@ -44,8 +44,13 @@ class Config:
     group_size: int = chz.field(default=16, doc="Answers sampled to each problem.")
     max_tokens: int = chz.field(default=8, doc="Tokens of an answer at most.")
     learning_rate: float = chz.field(default=2e-3, doc="Of the first step; from there linearly to 0.")
+    weight_decay: float = chz.field(default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.")
+    grad_clip_norm: float = chz.field(default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.")
     max_steps: int = chz.field(default=30, doc="Steps at most; there is one pass over the problems.")
     lora_rank: int = chz.field(default=32, doc="Rank of the LoRA adapter.")
+    train_mlp: bool = chz.field(default=True, doc="Adapt the MLPs, experts included.")
+    train_attn: bool = chz.field(default=True, doc="Adapt the attention.")
+    train_unembed: bool = chz.field(default=True, doc="Adapt the output layer.")
     seed: int = chz.field(default=0, doc="Seed of the order, of the adapter and of sampling.")
     log_path: str | None = chz.field(default=None, doc="Folder of the run; default: a new one under runs/.")
     base_url: str | None = chz.field(default=None, doc="Address of the service; default: see the README.")
@@ -108,7 +113,14 @@ async def train(config: Config, connect: "Connect") -> str:
     assert config.log_path is not None
     renderer, batches = load(config)
     service = await connect()  # a `tinker.ServiceClient`
-    trainer = await service.create_lora_training_client(config.model_name, rank=config.lora_rank, seed=config.seed)
+    trainer = await service.create_lora_training_client(
+        config.model_name,
+        rank=config.lora_rank,
+        seed=config.seed,
+        train_mlp=config.train_mlp,
+        train_attn=config.train_attn,
+        train_unembed=config.train_unembed,
+    )
     for step, batch in enumerate(batches):
         start = time.perf_counter()
 
@@ -137,7 +149,15 @@ async def train(config: Config, connect: "Connect") -> str:
         # One update: both requests are under way before either is answered.
         learning_rate = config.learning_rate * (1.0 - step / len(batches))
         forward_backward = trainer.forward_backward(data_D, "importance_sampling")
-        optim_step = trainer.optim_step(tinker.AdamParams(learning_rate=learning_rate, beta2=0.95, eps=1e-8))
+        adam = tinker.AdamParams(
+            learning_rate=learning_rate,
+            beta1=0.9,
+            beta2=0.95,
+            eps=1e-8,
+            weight_decay=config.weight_decay,
+            grad_clip_norm=config.grad_clip_norm,
+        )
+        optim_step = trainer.optim_step(adam)
         output, _ = await forward_backward, await optim_step
 
         metrics = {

@@ -36,11 +36,16 @@ class TrainingConfig:
         default="linear", doc="constant, linear, cosine, warmup_linear or warmup_cosine, over all steps."
     )
     warmup_steps: int = chz.field(default=0, doc="Steps of warm-up, for the two schedules that have it.")
+    weight_decay: float = chz.field(default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.")
+    grad_clip_norm: float = chz.field(default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.")
     num_epochs: int = chz.field(default=1, doc="Passes over the data, reshuffled each time.")
     max_steps: int | None = chz.field(default=None, doc="Stop after this many steps; default: all epochs.")
     lora_rank: int = chz.field(
         default=32, doc="Rank of the LoRA adapter; 0 trains all weights, on cookhouse's own engine."
     )
+    train_mlp: bool = chz.field(default=True, doc="Adapt the MLPs, experts included.")
+    train_attn: bool = chz.field(default=True, doc="Adapt the attention.")
+    train_unembed: bool = chz.field(default=True, doc="Adapt the output layer.")
     seed: int = chz.field(default=0, doc="Seed of the data order, of the adapter and of sampling.")
     save_every: int = chz.field(default=20, doc="Steps between checkpoints; 0: only the last.")
     eval_every: int = chz.field(default=0, doc="Steps between evaluations; 0: only before and after.")
@@ -108,6 +113,7 @@ def decide(config: C, recipe: str, **otherwise: Any) -> C:
     rate = decided.learning_rate
     if rate is None or not (math.isfinite(rate) and rate > 0):
         raise InputError(f"learning_rate is {rate}; it must be a positive number, such as 2e-4")
+    check_update(decided)
     if decided.lr_schedule not in SCHEDULES:
         raise UnknownNameError("lr_schedule", decided.lr_schedule, SCHEDULES)
     check_patience(decided.service_patience_seconds)
@@ -118,6 +124,26 @@ def check_patience(seconds: float) -> None:
     """Refuse a `service_patience_seconds` that is no time."""
     if not (math.isfinite(seconds) and seconds > 0):
         raise InputError(f"service_patience_seconds is {seconds}; it must be a positive number, such as 300")
+
+
+MAY_BE_0 = ("weight_decay", "grad_clip_norm")
+"""Numbers of every recipe that turn something off at 0."""
+
+
+def check_update(config: Any) -> None:
+    """Refuse a decay or a clipping that is out of range, nothing to train, and a part left out of all weights."""
+    for name in MAY_BE_0:
+        value = getattr(config, name)
+        if not 0 <= value < math.inf:
+            raise InputError(f"{name} is {value}; it must be a number and not negative")
+    adapted = (config.train_mlp, config.train_attn, config.train_unembed)
+    if not any(adapted):
+        raise InputError("train_mlp, train_attn and train_unembed are all false; at least one must be true")
+    if config.lora_rank == 0 and not all(adapted):
+        raise InputError(
+            "lora_rank=0 trains all weights, and one of train_mlp, train_attn and train_unembed is false; set a rank, "
+            "or leave them true"
+        )
 
 
 def check_at_least(config: TrainingConfig, least_by_name: Mapping[str, int]) -> None:
@@ -150,7 +176,12 @@ def common_plan(
                 "learning_rate",
                 "lr_schedule",
                 "warmup_steps",
+                "weight_decay",
+                "grad_clip_norm",
                 "lora_rank",
+                "train_mlp",
+                "train_attn",
+                "train_unembed",
                 "seed",
                 "ttl_seconds",
             )

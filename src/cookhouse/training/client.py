@@ -53,7 +53,13 @@ class Service(Protocol):
     """`tinker.ServiceClient`, which makes the other two and ends the session, and `context_tokens`: `TinkerService`."""
 
     def create_lora_training_client(
-        self, base_model: str, rank: int = 32, seed: int | None = None
+        self,
+        base_model: str,
+        rank: int = 32,
+        seed: int | None = None,
+        train_mlp: bool = True,
+        train_attn: bool = True,
+        train_unembed: bool = True,
     ) -> Awaitable[TrainingClient]: ...
 
     def create_training_client_from_state(self, path: str) -> Awaitable[TrainingClient]: ...

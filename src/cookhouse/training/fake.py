@@ -79,9 +79,15 @@ class FakeService:
         return self
 
     def create_lora_training_client(
-        self, base_model: str, rank: int = 32, seed: int | None = None
+        self,
+        base_model: str,
+        rank: int = 32,
+        seed: int | None = None,
+        train_mlp: bool = True,
+        train_attn: bool = True,
+        train_unembed: bool = True,
     ) -> "Awaitable[FakeTrainingClient]":
-        del base_model, rank
+        del base_model, rank, train_mlp, train_attn, train_unembed
         theta = np.random.default_rng(seed).normal(scale=0.1, size=_NUM_BUCKETS)
         return self.request("create_model", FakeTrainingClient(self, FakeState(theta=theta)))
 

@@ -34,6 +34,9 @@ class SessionSpec:
 
     model_name: str
     lora_rank: int
+    train_mlp: bool = True
+    train_attn: bool = True
+    train_unembed: bool = True
     seed: int
     resume_path: str | None = None
     """Checkpoint to continue from, optimizer state included."""
@@ -79,7 +82,14 @@ def _submit_client(service: Service, spec: SessionSpec) -> Awaitable[TrainingCli
         return service.create_training_client_from_state_with_optimizer(spec.resume_path)
     if spec.load_path is not None:
         return service.create_training_client_from_state(spec.load_path)
-    return service.create_lora_training_client(spec.model_name, rank=spec.lora_rank, seed=spec.seed)
+    return service.create_lora_training_client(
+        spec.model_name,
+        rank=spec.lora_rank,
+        seed=spec.seed,
+        train_mlp=spec.train_mlp,
+        train_attn=spec.train_attn,
+        train_unembed=spec.train_unembed,
+    )
 
 
 async def _in_thread(call: Callable[[], _T]) -> _T:

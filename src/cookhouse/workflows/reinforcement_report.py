@@ -59,6 +59,6 @@ def dry_run_reinforcement(plan: ReinforcementPlan) -> DryRunReport:
             "rollouts": lag,
             "loss": plan.loss.loss_fn,
             "steps": f"{state.total_steps:,} in all, {len(state.train):,} per epoch",
-            "adapter": adapter_size(plan.model_name, plan.lora_rank),
+            "adapter": adapter_size(plan),
         },
     )

@@ -125,12 +125,18 @@ def context_fact(context_tokens: int | None) -> str:
     return f"{context_tokens:,} tokens, prompt and answer together"
 
 
-def adapter_size(model_name: str, lora_rank: int) -> str:
+def adapter_size(plan: TrainingPlan) -> str:
     """Parameters of an adapter, and the memory that it takes at the service."""
-    if lora_rank == 0:
+    if plan.lora_rank == 0:
         return "none: all weights of the model are trained"
     try:
-        parameters = lora_parameter_count(model_name, lora_rank)
+        parameters = lora_parameter_count(
+            plan.model_name,
+            plan.lora_rank,
+            train_attn=plan.train_attn,
+            train_mlp=plan.train_mlp,
+            train_unembed=plan.train_unembed,
+        )
     except InputError:  # the weights are elsewhere, with the service
         return "size unknown: the model's config cannot be read here"
     num_bytes = parameters * _BYTES_PER_PARAMETER

@@ -75,5 +75,5 @@ def _facts(state: SupervisedState) -> dict[str, str]:
         "context": context_fact(state.context_tokens),
         "longest example": f"{found.longest_tokens:,} tokens",
         "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
-        "adapter": adapter_size(plan.model_name, plan.lora_rank),
+        "adapter": adapter_size(plan),
     }

@@ -44,7 +44,13 @@ class TrainingPlan:
     learning_rate: float
     lr_schedule: str
     warmup_steps: int
+    weight_decay: float
+    grad_clip_norm: float
+    """0: the gradient is not clipped."""
     lora_rank: int
+    train_mlp: bool
+    train_attn: bool
+    train_unembed: bool
     seed: int
     load_checkpoint_path: str | None
     cadence: Cadence
@@ -86,6 +92,8 @@ def set_steps(state: TrainingState, steps_per_epoch: int) -> None:
         schedule=plan.lr_schedule,
         total_steps=state.total_steps,
         warmup_steps=plan.warmup_steps,
+        weight_decay=plan.weight_decay,
+        grad_clip_norm=plan.grad_clip_norm,
     )
     state.adam.params(0)  # refuses before anything is opened
 
@@ -117,6 +125,9 @@ async def open_run(state: TrainingState) -> None:
     spec = SessionSpec(
         model_name=plan.model_name,
         lora_rank=plan.lora_rank,
+        train_mlp=plan.train_mlp,
+        train_attn=plan.train_attn,
+        train_unembed=plan.train_unembed,
         seed=plan.seed,
         resume_path=None if folder.resume is None else folder.resume.state_path,
         load_path=plan.load_checkpoint_path,
