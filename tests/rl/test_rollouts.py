@@ -82,6 +82,15 @@ async def test_later_turns_extend_what_came_before() -> None:
             assert after.observation.to_ints() == expected
 
 
+async def test_every_turn_of_every_member_has_a_seed_of_its_own() -> None:
+    # Catches a turn that draws what the turn before it drew, or what another member draws.
+    sampler = FakeSampler()
+    await do_group_rollout(ScriptedBuilder(num_turns=3), sampler, seed=5)
+    first, *later = [request.seed for request in sampler.requests]
+    assert first == derive_seed(5, 0, 0)
+    assert sorted(later) == sorted(derive_seed(5, turn, member) for turn in (1, 2) for member in range(4))
+
+
 async def test_the_order_in_which_answers_come_changes_nothing() -> None:
     # Seeds drawn from a shared generator, or trajectories in order of completion, would differ.
     def jitter(seed: int) -> Callable[[int], Awaitable[None]]:

@@ -1,6 +1,7 @@
 """A guessing game, and everything between it and the loop over the fake service."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +140,8 @@ class RLKit:
         self.interrupt = Interrupt()
         self.telemetry = Telemetry()
         self.trained: list[Trained] = []
+        self.reported: Mapping[int, asyncio.Event] = defaultdict(asyncio.Event)
+        """Of each step, set once its groups are complete."""
         self.pool: RolloutPool
         self.num_rollouts = 0
 
@@ -221,6 +224,7 @@ class RLKit:
                 ids=[(each.id.step, each.id.number) for each in finished],
             )
         )
+        self.reported[step].set()
         return {**group_metrics(groups), **failure_metrics(groups, errors)}
 
 

@@ -54,6 +54,26 @@ async def test_a_group_that_became_too_old_is_sampled_again(rl_kit: RLKit) -> No
     assert all(trained.step - version <= 1 for trained in rl_kit.trained for version in trained.versions)
 
 
+@pytest.mark.parametrize("lag", [1, 2])
+async def test_a_group_one_step_too_old_is_not_trained_on(rl_kit: RLKit, lag: int) -> None:
+    # Catches a bound that is off by one: group 1, of the first weights, is done when step `lag + 1` takes its groups.
+    async def delay(number: int) -> None:
+        if number == 1 or number > 4 * (lag + 1):  # those between are enough for the steps until then
+            await rl_kit.reported[lag].wait()
+        for _ in range(100 if number > 4 * (lag + 1) else 0):
+            await asyncio.sleep(0)
+
+    dataset = GuessDataset(num_batches=8, delay=delay)
+    await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_lag=lag, dataset=dataset)).run()
+    lags = {
+        id_: trained.step - v
+        for trained in rl_kit.trained
+        for id_, v in zip(trained.ids, trained.versions, strict=True)
+    }
+    assert max(lags.values()) == lag
+    assert (0, 1) in lags
+
+
 async def test_lag_makes_sampler_and_trainer_differ(rl_kit: RLKit) -> None:
     dataset = GuessDataset(num_batches=8)
     await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_lag=2, dataset=dataset)).run()
@@ -89,6 +109,25 @@ async def test_substeps_are_submitted_before_the_last_is_read(rl_kit: RLKit) -> 
     assert calls[:3] == ["submit optim_step 0", "submit optim_step 1", "finish optim_step 0"]
     assert len(calls) == 2 * 4
     assert len(rows(rl_kit)) == 1, "substeps and epochs are one step"
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (StepPlan(num_epochs=3), ["forward_backward", "optim_step"] * 3),
+        (StepPlan(num_substeps=2, num_epochs=2), ["forward_backward", "optim_step"] * 4),
+        (
+            StepPlan(num_minibatches=2, num_epochs=2),
+            ["forward_backward", "forward_backward", "optim_step"] * 2,
+        ),
+    ],
+)
+async def test_every_epoch_takes_its_steps(rl_kit: RLKit, plan: StepPlan, expected: list[str]) -> None:
+    # Catches epochs whose gradients pile up for one step at the end.
+    service = FakeService(answer=guess)
+    await (await rl_kit.loop(service, total_steps=1, plan=plan)).run()
+    asked = [call.kind for call in service.calls if call.phase == "submit"]
+    assert [kind for kind in asked if kind in ("forward_backward", "optim_step")] == expected
 
 
 async def test_all_minibatches_together_equal_the_whole_batch(new_rl_kit: Callable[[str], RLKit]) -> None:

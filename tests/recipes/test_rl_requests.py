@@ -1,0 +1,132 @@
+"""What a reinforcement run asks of the service, as its settings say: losses, references, evaluations."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinker
+
+from cookhouse.recipes import run
+from cookhouse.recipes.rl_basic import Config
+from cookhouse.telemetry import read_metrics
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
+
+pytestmark = pytest.mark.anyio
+
+MakeConfig = Callable[..., Config]
+HELD_OUT = ("Compute 90 + 0.", "Compute 91 + 0.", "Compute 92 + 0.")
+
+
+def digit(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+    """One of ten answers, the likelier the fake weights have it."""
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    answers: list[list[int]] = [tokenizer.encode(f" {n}\n", add_special_tokens=False) for n in range(10)]
+    del theta, prompt_T
+    return answers[int(chance.integers(10))]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> MakeConfig:
+    rows = {"train": [f"Compute {number} + 0." for number in range(6)], "test": HELD_OUT}
+    for name, questions in rows.items():
+        lines = [json.dumps({"question": question, "answer": "5"}) for question in questions]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+    def config(**changes: Any) -> Config:
+        paths = {"dataset_path": str(tmp_path / "train.jsonl"), "test_path": str(tmp_path / "test.jsonl")}
+        small = {"batch_size": 2, "group_size": 4, "max_steps": 3, "learning_rate": 0.3, "num_samples": 0}
+        return Config(**{**paths, **small, "log_path": str(tmp_path / "run"), **changes})
+
+    return config
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss", "options"),
+    [
+        ({}, "importance_sampling", None),
+        ({"loss_fn": "ppo"}, "ppo", None),
+        (
+            {"loss_fn": "ppo", "clip_low": 0.7, "clip_high": 1.3},
+            "ppo",
+            {"clip_low_threshold": 0.7, "clip_high_threshold": 1.3},
+        ),
+        ({"loss_fn": "gspo", "clip_high": 1.1}, "gspo", {"clip_high_threshold": 1.1}),
+        ({"loss_fn": "dro", "dro_beta": 0.25}, "dro", {"beta": 0.25}),
+    ],
+)
+async def test_the_loss_is_sent_with_its_options(
+    make: MakeConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    loss: str,
+    options: dict[str, float] | None,
+) -> None:
+    # Catches a clip range or a β that only the metrics know of, while the service trains with its own.
+    asked: list[tuple[str, Any]] = []
+    submit = FakeTrainingClient.forward_backward
+
+    def spy(client: FakeTrainingClient, data: list[tinker.Datum], loss_fn: str, config: Any = None) -> Any:
+        asked.append((loss_fn, config))
+        return submit(client, data, "importance_sampling")
+
+    monkeypatch.setattr(FakeTrainingClient, "forward_backward", spy)
+    await run("rl_basic", make(num_eval=0, **settings), connect=FakeService(answer=digit).connect)
+    assert asked == [(loss, options)] * 3
+
+
+@pytest.mark.parametrize(
+    ("reference", "opened"),
+    [
+        (None, {"base_model": "cookhouse/tiny"}),
+        ("some/other-model", {"base_model": "some/other-model"}),
+        ("tinker://run/weights/x", {"model_path": "tinker://run/weights/x"}),
+    ],
+)
+async def test_the_reference_is_the_one_that_is_named(
+    make: MakeConfig, monkeypatch: pytest.MonkeyPatch, reference: str | None, opened: dict[str, str]
+) -> None:
+    # Catches a penalty that is always against the base model, whatever `kl_reference` says.
+    asked: list[dict[str, str]] = []
+    states: dict[str, Any] = {}
+    saver: Any = await FakeService(states=states).create_lora_training_client("fake", seed=5)
+    states["tinker://run/weights/x"] = states[(await saver.save_state("x")).path]
+    create = FakeService.create_sampling_client
+
+    def spy(service: FakeService, **place: str) -> Any:
+        asked.append(place)
+        return create(service, **place)
+
+    monkeypatch.setattr(FakeService, "create_sampling_client", spy)
+    config = make(num_eval=0, kl_coef=0.1, kl_reference=reference, max_steps=1)
+    result = await run("rl_basic", config, connect=FakeService(states=states, answer=digit).connect)
+    assert asked == [opened]
+    assert abs(read_metrics(result.summary.folder / "metrics.jsonl")[0]["optim/kl_reference"]) > 1e-6
+
+
+async def test_evaluations_have_their_own_temperature_and_the_same_seeds_each_time(
+    make: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Catches an evaluation that samples as training does, and one whose luck differs from the one before it.
+    asked: list[tuple[str, tinker.SamplingParams]] = []
+    sample = FakeSamplingClient.sample
+    tokenizer = get_tokenizer("cookhouse/tiny")
+
+    def spy(client: FakeSamplingClient, prompt: tinker.ModelInput, num: int, params: tinker.SamplingParams) -> Any:
+        asked.append((str(tokenizer.decode(prompt.to_ints())), params))
+        return sample(client, prompt, num, params)
+
+    monkeypatch.setattr(FakeSamplingClient, "sample", spy)
+    config = make(temperature=0.9, eval_temperature=0.25, eval_every=1)
+    await run("rl_basic", config, connect=FakeService(answer=digit).connect)
+    held_out = {question: [p for prompt, p in asked if question in prompt] for question in HELD_OUT}
+    trained = [params for prompt, params in asked if not any(question in prompt for question in HELD_OUT)]
+    assert {params.temperature for params in trained} == {0.9}
+    assert {params.temperature for each in held_out.values() for params in each} == {0.25}
+    assert [len(each) for each in held_out.values()] == [4, 4, 4]  # before, twice between, after
+    seeds = [{params.seed for params in each} for each in held_out.values()]
+    assert [len(each) for each in seeds] == [1, 1, 1]
+    assert len(set.union(*seeds)) == 3, "each problem has a seed of its own"
+    assert len({params.seed for params in trained}) == len(trained) == 6
