@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 import tinker
 
+from cookhouse import workflows
+from cookhouse.errors import InputError
 from cookhouse.recipes import run
 from cookhouse.recipes.rl_basic import Config
+from cookhouse.rl import RolloutLimits, RolloutStrategy, do_group_rollout
 from cookhouse.telemetry import read_metrics
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
+from cookhouse.training import AdvantageSpec, FakeSamplingClient, FakeService, FakeTrainingClient, StepPlan
+from cookhouse.workflows import ReinforcementPlan, reinforcement
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +108,86 @@ async def test_the_reference_is_the_one_that_is_named(
     result = await run("rl_basic", config, connect=FakeService(states=states, answer=digit).connect)
     assert asked == [opened]
     assert abs(read_metrics(result.summary.folder / "metrics.jsonl")[0]["optim/kl_reference"]) > 1e-6
+
+
+async def test_every_setting_of_a_rollout_reaches_it(make: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches limits, retries and places at a time that a run records and does not heed.
+    seen: list[tuple[RolloutLimits, RolloutStrategy]] = []
+    running = most = 0
+
+    async def spy(builder: Any, sampler: Any, *, seed: int, limits: RolloutLimits, strategy: RolloutStrategy) -> Any:
+        nonlocal running, most
+        seen.append((limits, strategy))
+        running += 1
+        most = max(most, running)
+        try:
+            return await do_group_rollout(builder, sampler, seed=seed, limits=limits, strategy=strategy)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(reinforcement, "do_group_rollout", spy)
+    config = make(
+        max_turns=3,
+        max_sequence_tokens=99,
+        rollout_attempts=2,
+        min_group_members=3,
+        max_concurrent_groups=1,
+        max_steps_off_policy=1,
+        max_steps=2,
+    )
+    await run("rl_basic", config, connect=FakeService(answer=digit).connect)
+    assert set(seen) == {(RolloutLimits(max_turns=3, max_tokens=99), RolloutStrategy(attempts=2, min_members=3))}
+    assert len(seen) == 2 * 2 + 2 * 3, "two steps of two groups, and three held out, twice"
+    assert most <= 2, "one of training, and one of an evaluation beside it"
+
+
+async def test_every_setting_of_an_advantage_is_in_the_plan(make: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[ReinforcementPlan] = []
+
+    async def spy(_: Any, state: Any) -> None:
+        plans.append(state.plan)
+        raise InputError("seen enough")
+
+    monkeypatch.setattr(workflows, "run_workflow", spy)
+    config = make(
+        advantage="gae",
+        gamma=0.5,
+        gae_lambda=0.25,
+        kl_coef=0.125,
+        kl_gamma=0.75,
+        remove_constant_reward_groups=True,
+        num_substeps=2,
+        ppo_epochs=3,
+    )
+    with pytest.raises(InputError, match="seen enough"):
+        await run("rl_basic", config, connect=FakeService().connect)
+    [plan] = plans
+    assert plan.advantages == AdvantageSpec(
+        method="gae", gamma=0.5, lam=0.25, removes_constant_groups=True, kl_coef=0.125, kl_gamma=0.75
+    )
+    assert plan.step_plan == StepPlan(num_minibatches=1, num_substeps=2, num_epochs=3)
+
+
+async def test_periodic_checkpoints_may_be_deleted_and_the_last_may_not(
+    make: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Catches a disk that fills up although a life time was asked for, and a trained model that is gone after it.
+    asked: list[tuple[str, int | None]] = []
+    save = FakeTrainingClient.save_state
+
+    def spy(client: FakeTrainingClient, name: str, ttl_seconds: int | None = None) -> Any:
+        asked.append((name, ttl_seconds))
+        return save(client, name, ttl_seconds)
+
+    monkeypatch.setattr(FakeTrainingClient, "save_state", spy)
+    await run("rl_basic", make(num_eval=0, save_every=2, ttl_seconds=7200), connect=FakeService(answer=digit).connect)
+    assert asked == [("000002", 7200), ("final", None)]
+
+
+async def test_a_run_is_shrunk_to_its_batches(make: MakeConfig) -> None:
+    config = make(num_eval=0, n_batches=2, max_steps=None, num_epochs=2)
+    result = await run("rl_basic", config, connect=FakeService(answer=digit).connect)
+    assert result.summary.total_steps == 2 * 2
 
 
 async def test_evaluations_have_their_own_temperature_and_the_same_seeds_each_time(

@@ -66,6 +66,24 @@ async def test_a_penalty_is_against_the_logprob_of_the_same_token() -> None:
     )
 
 
+async def test_a_penalty_is_discounted_as_the_spec_says() -> None:
+    spec = AdvantageSpec(kl_coef=1.0, kl_gamma=0.5)
+    batch = await RolloutBatcher(spec, Telemetry(), reference=by_token)([TWO_TURNS])
+    # Terms at the five positions: 0, mean − 0.5, mean, 0 (an observation), mean.
+    mean = 0.5 / 3
+    at_2 = mean + 0.25 * mean
+    expected = [0.0, 0.5 + mean - 0.5 + 0.5 * at_2, 0.5 + at_2, 0.0, 0.5 + mean]
+    assert values(batch.data_D[0], "advantages") == pytest.approx(expected, rel=1e-6)
+
+
+async def test_gae_discounts_as_the_spec_says() -> None:
+    # Rewards 0, 1 and values 0.5: δ = γ/2 − 1/2 and 1/2 with γ 0.5, and γλ = 0.1.
+    spec = AdvantageSpec(method="gae", gamma=0.5, lam=0.2)
+    batch = await RolloutBatcher(spec, Telemetry())([TWO_TURNS])
+    expected = [0.0, -0.25 + 0.1 * 0.5, -0.25 + 0.1 * 0.5, 0.0, 0.5]
+    assert values(batch.data_D[0], "advantages") == pytest.approx(expected, rel=1e-6)
+
+
 async def test_observations_get_the_logprob_of_the_same_token() -> None:
     batch = await RolloutBatcher(AdvantageSpec(), Telemetry(), observation_logprobs=by_token)([TWO_TURNS])
     assert values(batch.data_D[0], "logprobs") == [-1.0, -1.0, -2.0, -2.5, -3.0]
