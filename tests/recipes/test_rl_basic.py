@@ -78,6 +78,7 @@ async def test_a_run_reports_and_keeps_what_happened(make_rl_config: MakeRLConfi
     assert after is not None
     metrics = read_metrics(folder / "metrics.jsonl")
     assert [row["step"] for row in metrics if "test/env/all/reward/total" in row] == [0, 3, 6]
+    assert [row[4:] for row in rows(folder)] == [[0, 0], [0, 1], [0, 2], [0, 3], [1, 0], [1, 1]], "epoch and batch"
     assert metrics[0]["env/all/total_episodes"] == 12
     assert metrics[0]["rollouts/lag_max"] == 0
     assert metrics[0]["time/rollout_wait_seconds"] > 0

@@ -89,6 +89,11 @@ async def test_every_turn_of_every_member_has_a_seed_of_its_own() -> None:
     first, *later = [request.seed for request in sampler.requests]
     assert first == derive_seed(5, 0, 0)
     assert sorted(later) == sorted(derive_seed(5, turn, member) for turn in (1, 2) for member in range(4))
+    again = FakeSampler()
+    builder = ScriptedBuilder(group_size=1, num_turns=2, fail=failing("last_step", 0))
+    await do_group_rollout(builder, again, seed=5, strategy=retry(2))
+    expected = [derive_seed(5, turn, 0, attempt) for attempt in (0, 1) for turn in (0, 1)]
+    assert [request.seed for request in again.requests] == expected
 
 
 async def test_the_order_in_which_answers_come_changes_nothing() -> None:
@@ -418,6 +423,34 @@ async def test_what_a_player_finished_goes_with_its_game() -> None:
     ]
     assert len(group.trajectories_G) == 4
     assert [f.member for f in group.failures] == [0, 1]
+    dropped = await do_group_rollout(
+        CoupledScriptedBuilder(fail=fail), FakeSampler(), seed=0, strategy=minimum_viable(2)
+    )
+    assert [m["member"] for m in dropped.group_metrics_G] == [2, 3]
+
+
+async def test_a_game_that_was_given_up_is_not_begun_by_an_answer_that_comes_late() -> None:
+    # Catches a player of the first attempt that starts, and waits, once its request is answered after all.
+    released = asyncio.Event()
+    steps: list[tuple[int, int]] = []
+
+    async def gate(number: int) -> None:
+        if number == 3:  # member 3, whose partner fails meanwhile
+            await released.wait()
+        if number == 5:  # the second attempt is under way
+            released.set()
+
+    async def fail(at: str, member: int, attempt: int) -> None:
+        if at == "step":
+            steps.append((member, attempt))
+            if (member, attempt) == (2, 0):
+                raise ValueError("broken")
+
+    builder = CoupledScriptedBuilder(fail=fail, prompt_of=lambda member: [member + 1])
+    async with asyncio.timeout(10):
+        group = await do_group_rollout(builder, FakeSampler(gate=gate), seed=0, strategy=retry(2))
+    assert len(group.trajectories_G) == 4
+    assert sorted(steps) == [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1)]
 
 
 @pytest.mark.parametrize("parts", [[(0, 1), (1, 2)], [(0, 9)]])
