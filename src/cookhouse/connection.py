@@ -73,7 +73,9 @@ async def open_connection(
     if address is not None:
         yield _Configured(address, patience_seconds=patience_seconds, interrupt=interrupt, telemetry=telemetry)
         return
-    service = EmbeddedService(lambda: local_server(state_dir, base_models=[model_name], read_state_dirs=read_state_dirs))
+    service = EmbeddedService(
+        lambda: local_server(state_dir, base_models=[model_name], read_state_dirs=read_state_dirs)
+    )
     async with service:
         yield _Embedded(service, telemetry)
 

@@ -170,7 +170,10 @@ def test_damage_is_the_services(
         file.unlink()
     else:
         folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(ServiceError, match="damaged on the service's side") as caught, checkpoints.opened(kept(row, checkpoints)):
+    with (
+        pytest.raises(ServiceError, match="damaged on the service's side") as caught,
+        checkpoints.opened(kept(row, checkpoints)),
+    ):
         pytest.fail("opened")
     assert row.path in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
@@ -179,9 +182,15 @@ def test_damage_is_the_services(
 
 def test_what_an_engine_says_of_a_folder_names_the_checkpoint(checkpoints: Checkpoints) -> None:
     row = checkpoints.write(NEW, fill)
-    with pytest.raises(InputError, match=f"^checkpoint {PATH} holds NaN$"), checkpoints.opened(kept(row, checkpoints)) as folder:
+    with (
+        pytest.raises(InputError, match=f"^checkpoint {PATH} holds NaN$"),
+        checkpoints.opened(kept(row, checkpoints)) as folder,
+    ):
         raise InputError(f"checkpoint {folder} holds NaN")
-    with pytest.raises(ServiceError, match="damaged on the service's side"), checkpoints.opened(kept(row, checkpoints)) as folder:
+    with (
+        pytest.raises(ServiceError, match="damaged on the service's side"),
+        checkpoints.opened(kept(row, checkpoints)) as folder,
+    ):
         raise DamagedError(f"checkpoint {folder} cannot be read")
 
 

@@ -82,9 +82,9 @@ def test_an_older_database_is_migrated_with_all_it_has(tmp_path: Path) -> None:
     assert is_outdated(file)
     checkpoints = Checkpoints(tmp_path / "checkpoints", Store(file))
     assert not is_outdated(file)
-    row = checkpoints.resolve("tinker://s:train:0/weights/first", "me")
-    assert row.sha256 is None
-    with checkpoints.opened(row) as folder:
+    kept = checkpoints.find("tinker://s:train:0/weights/first", "me")
+    assert kept.row.sha256 is None
+    with checkpoints.opened(kept) as folder:
         assert (folder / "adapter").read_text() == "weights"
     with closing(sqlite3.connect(file)) as connection:  # versions without migrations refuse what is not 1
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
