@@ -1,6 +1,5 @@
 """The engine in this process: runs over base models of `transformers`, on one device."""
 
-import gc
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -338,7 +337,6 @@ class TorchEngine:
             for key in [key for key, sampler in samplers.items() if not sampler.has_work]:
                 if self._spare_bytes(for_snapshot=for_snapshot) < num_bytes:
                     del samplers[key]
-                    gc.collect()  # a sampler and its blocks refer to each other
         check_free(self._spare_bytes(for_snapshot=for_snapshot), num_bytes, what, way_out)
 
     def _drop(self, base_models: Sequence[str]) -> None:

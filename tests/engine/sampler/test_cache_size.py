@@ -1,5 +1,7 @@
 """Catches a cache that stays small while memory is free, takes it before it is needed, or cuts what it cannot hold."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -122,9 +124,20 @@ def test_an_engines_cache_is_sized_by_its_setting_and_by_memory(
     assert most == (24 if max_bytes == 2**40 else 50)
 
 
+def test_a_dropped_sampler_frees_its_cache_at_once(limited: Callable[..., Sampler], engine: TorchEngine) -> None:
+    """Would catch a cycle: what asks for the memory of an idle cache would not find it."""
+    made = weakref.ref(limited(lambda _: 60 * BLOCK_BYTES))
+    gc.disable()
+    try:
+        engine._samplers.clear()
+        assert made() is None
+    finally:
+        gc.enable()
+
+
 def test_known_blocks_give_way_before_the_cache_grows() -> None:
     """Would catch a server that sits on all free memory, for prefixes that nobody will ask for again."""
-    manager = BlockManager(4, 4, max_blocks=100, room=lambda: 96)
+    manager = BlockManager(4, 4, max_blocks=100, limit=lambda held: held + 96)
     for root in range(20):
         blocks = manager.allocate(2)
         for index in range(2):
@@ -139,7 +152,7 @@ def test_known_blocks_give_way_before_the_cache_grows() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_random_sequences_end_however_memory_comes_and_goes(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    blocks = BlockManager(3, 4, max_blocks=int(rng.integers(6, 40)), room=lambda: int(rng.integers(0, 6)))
+    blocks = BlockManager(3, 4, max_blocks=int(rng.integers(6, 40)), limit=lambda held: held + int(rng.integers(0, 6)))
     scheduler = Scheduler(blocks, max_running=8, budget_tokens=16)
     num_left, num_submitted = 0, 0
     for _ in range(2000):

@@ -25,8 +25,8 @@ _GROWTH = 4
 class BlockManager:
     """Hands out blocks of `block_size` positions; a block shared by several sequences is freed by the last.
 
-    Where none of `num_blocks` is free, known or not, others are added: up to `num_promised`, and beyond that as many as
-    `room` says that memory has room for by then; never more than `max_blocks` in all.
+    Where none of `num_blocks` is free, known or not, others are added: up to `num_promised`, and beyond that up to as
+    many as `limit` says that there may be by then, of so many that are held; never more than `max_blocks`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class BlockManager:
         block_size: int,
         *,
         max_blocks: int | None = None,
-        room: Callable[[], int] = lambda: 0,
+        limit: Callable[[int], int] = lambda held: held,
     ) -> None:
         self.block_size = block_size
         self.num_blocks = 0
@@ -43,7 +43,7 @@ class BlockManager:
         """Blocks that there will be when they are needed: those of the longest sequence that has been accepted."""
         self._num_used = 0
         self._max_blocks = num_blocks if max_blocks is None else max(max_blocks, num_blocks)
-        self._room = room
+        self._limit = limit
         self._free: OrderedDict[int, None] = OrderedDict()
         self._num_users: list[int] = []
         self._prefixes: list[int] = []
@@ -71,7 +71,7 @@ class BlockManager:
     @property
     def num_reachable(self) -> int:
         """Blocks that a single sequence may count on."""
-        return max(min(self.num_held + self._room(), self._max_blocks), self.num_held)
+        return max(min(self._limit(self.num_held), self._max_blocks), self.num_held)
 
     def num_blocks_for(self, num_positions: int) -> int:
         """Blocks that hold a sequence of this many positions."""

@@ -80,11 +80,14 @@ class Sampler:
         self._base = base
         block_bytes = base.cache_shape.num_features * _BLOCK_SIZE * base.dtype.itemsize
         self._block_bytes = block_bytes
-        self._limit = limit
         num_blocks = max(cache_bytes // block_bytes, 1)
         first = num_blocks if limit is None else min(max(_FIRST_BYTES // block_bytes, 1), num_blocks)
+
+        def most_blocks(held: int) -> int:  # without the sampler: a cycle would keep the cache of one that is dropped
+            return held if limit is None else limit(held * block_bytes) // block_bytes
+
         self._scheduler = Scheduler(
-            BlockManager(first, _BLOCK_SIZE, max_blocks=num_blocks, room=self._num_more_blocks),
+            BlockManager(first, _BLOCK_SIZE, max_blocks=num_blocks, limit=most_blocks),
             max_running=_MAX_RUNNING,
             budget_tokens=_BUDGET_TOKENS[base.device.type],
         )
@@ -159,13 +162,6 @@ class Sampler:
                 "fewer, or give the cache more of the memory with --max-cache-bytes (COOKHOUSE_MAX_CACHE_BYTES)"
             )
         return max_total
-
-    def _num_more_blocks(self) -> int:
-        """Blocks that the cache may hold beyond the present ones."""
-        if self._limit is None:
-            return 0
-        held = self._scheduler.blocks.num_held * self._block_bytes
-        return max(self._limit(held) - held, 0) // self._block_bytes
 
     def cancel(self, request_id: str) -> None:
         """Drop a request; unknown ids are ignored."""
