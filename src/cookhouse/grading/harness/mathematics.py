@@ -1,4 +1,4 @@
-"""Comparison of two mathematical answers, in a process that may be killed when it takes too long.
+"""Algebra on two mathematical answers, in a process that may be killed when it takes too long.
 
 A worker imports this once. The pairs compared then let it build its LaTeX parser, and import the parts of sympy that
 most comparisons need, before it forks: 0.1 to 0.5 s that each comparison would take otherwise.
@@ -6,7 +6,10 @@ most comparisons need, before it forks: 0.1 to 0.5 s that each comparison would 
 
 import logging
 
-from math_verify import parse, verify
+from latex2sympy2_extended import NormalizationConfig
+from math_verify import LatexExtractionConfig, parse, verify
+
+from .answers import is_same_answer
 
 logging.disable()  # it warns that no timeout of its own is set; the sandbox has one
 
@@ -24,15 +27,28 @@ _WARM_UP = (
 )
 
 
+# Without the library's units, which take the `t` of `5t` for one, and its search for a number in what it cannot parse.
+_NOTATION = LatexExtractionConfig(
+    try_extract_without_anchor=False,
+    boxed_match_priority=0,
+    normalization_config=NormalizationConfig(
+        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="all", equations=False
+    ),
+)
+
+
 def compare(answer: str, expected: str) -> None:
     """Print whether the two are the same, as `true` or `false`."""
-    print("true" if _is_same(answer, expected) else "false")  # noqa: T201 - how a program answers
+    print("true" if is_same_answer(answer, expected, _is_equal) else "false")  # noqa: T201 - how a program answers
 
 
-def _is_same(answer: str, expected: str) -> bool:
-    parsed = [parse(f"\\boxed{{{text}}}", parsing_timeout=None) for text in (expected, answer)]
-    return bool(verify(parsed[0], parsed[1], timeout_seconds=None))
+def _is_equal(answer: str, expected: str) -> bool:
+    ours, theirs = (
+        parse(f"\\boxed{{{text}}}", [_NOTATION], fallback_mode="no_fallback", parsing_timeout=None)
+        for text in (answer, expected)
+    )
+    return bool(verify(theirs, ours, allow_set_relation_comp=True, timeout_seconds=None))
 
 
 for _answer, _expected in _WARM_UP:
-    _is_same(_answer, _expected)
+    _is_equal(_answer, _expected)

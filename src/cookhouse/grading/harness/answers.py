@@ -1,0 +1,234 @@
+r"""Whether two mathematical answers are the same: notation and structure here, algebra by what the caller passes.
+
+Answers are taken apart into tuples, intervals, sets, lists, unions and matrices, and their items compared as numbers, as
+words or by algebra. Where a plain number is expected the answer must be a number form (see `numerals`), not an expression
+with that value. Words are compared as words, never as products of their letters.
+"""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Sequence
+
+from .numerals import are_compatible, is_same_number, read_number, split_unit
+
+Algebra = Callable[[str, str], bool]
+
+_UNICODE = str.maketrans({"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "π": "\\pi ", "∞": "\\infty ", "∪": "\\cup "})
+_SYNTAX = (
+    (r"(?<=\d)(?:,? ?\\!|\{,\}|\\,)+ ?(?=\d{3}(?!\d))", ""),  # digit groups; a bare comma may separate items
+    (r"\\(?:left|right|displaystyle|big|Big|bigl|bigr)(?![a-zA-Z])", ""),
+    (r"(?<!\\)\\(?:!|limits)", ""),
+    (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![a-zA-Z])", " "),
+    (r"\\[dtc]frac", r"\\frac"),
+    (r"\\(?:textbf|textrm|textit|textnormal|mathrm|mathbf|mbox|operatorname)(?![a-zA-Z])", r"\\text"),
+    (r"\\%", "%"),
+    (r"\\(?:lbrace|\{)", r"\\{"),
+    (r"\\(?:rbrace|\})", r"\\}"),
+    (r"(?<!\\)\\[()\[\]]", " "),
+    (r"\s+", " "),
+)
+_SEPARATOR = re.compile(r"[,;]| and | or |\\text ?\{ ?,? ?(?:and|or) ?\}")
+_UNION = re.compile(r"\\cup(?![a-zA-Z])|(?<=[)\]]) ?U ?(?=[(\[])")
+_RATIO = re.compile(r":|\\colon(?![a-zA-Z])|\\text ?\{ ?to ?\}| to ")
+_TOKEN = re.compile(r"\\begin|\\end|\\[{}]|\\langle|\\rangle|[()\[\]{}]")
+_OPENING = ("(", "[", "{", "\\{", "\\langle", "\\begin")
+_MATRIX = re.compile(r"\\begin ?\{([pbB]?)(matrix|array)\}(?: ?\{[lcr| ]*\})?(.*)\\end ?\{\1\2\}")
+_NAME = (
+    r"(?:m ?\\angle|\\angle|\\overline|\\triangle)? ?(?:\\?[A-Za-z]+(?:_(?:\w|\{\w+\}))?'?(?: ?\([\w, ]*\))?"
+    r"|\{[A-Z]+\}|\([A-Za-z](?: ?, ?[A-Za-z])+ ?\)|\\text ?\{[A-Za-z ]+\})"
+)
+_ASSIGNMENT = re.compile(rf"({_NAME}) ?(?:=|\\in(?![a-z])) ?([^=<>]+)")
+_RELATION = re.compile(r"=|<|>|\\(?:leq?|geq?|neq?|lt|gt|approx|in)(?![a-zA-Z])")
+_TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
+_BARE_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ '-]+[A-Za-z]{2,})*")
+_LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
+_FUNCTIONS = frozenset("sin cos tan cot sec csc log exp sqrt arcsin arccos arctan min max gcd lcm det mod inf".split())
+_MAX_ITEMS = 100
+_MAX_DEPTH = 20  # of brackets
+
+
+@dataclasses.dataclass(frozen=True)
+class Collection:
+    """`kind` tells apart what cannot be equal: brackets, the shape of a matrix, how items are joined."""
+
+    kind: str
+    items: Sequence[str]
+    is_ordered: bool
+
+
+def is_same_answer(answer: str, expected: str, algebra: Algebra) -> bool:
+    """`algebra(ours, theirs)` decides on expressions, without units; it may raise to say that it will not."""
+    ours, theirs = _normal(answer), _normal(expected)
+    return max(_depth(ours), _depth(theirs)) <= _MAX_DEPTH and _is_same(ours, theirs, algebra)
+
+
+def _depth(text: str) -> int:
+    changes = (1 if mark[0] in _OPENING else -1 for mark in _TOKEN.finditer(text))
+    return max(itertools.accumulate(changes), default=0)
+
+
+def _normal(text: str) -> str:
+    """One spelling for what LaTeX spells in several; white space stays, as one blank."""
+    text = text.translate(_UNICODE).strip()
+    dollars = re.findall(r"(?<!\\)\$", text)
+    text = re.sub(r"(?<!\\)\$", "" if len(dollars) % 2 == 0 else r"\\$", text)
+    for pattern, replacement in _SYNTAX:
+        text = re.sub(pattern, replacement, text)
+    return text.strip().rstrip(".,;").strip()
+
+
+def _is_same(ours: str, theirs: str, algebra: Algebra) -> bool:
+    ours, theirs = _bare(ours), _bare(theirs)
+    if ours == theirs:
+        return bool(ours)
+    if not ours or not theirs:
+        return False
+    (our_body, our_unit), (their_body, their_unit) = split_unit(ours), split_unit(theirs)
+    our_number, their_number = read_number(our_body), read_number(their_body)
+    if our_number and their_number:
+        return is_same_number(our_number, our_unit, their_number, their_unit)
+    named = _without_names(ours, theirs)
+    if named is not None:
+        return named != ("", "") and _is_same(*named, algebra)
+    our_items, their_items = _collection(ours), _collection(theirs)
+    if our_items and their_items:
+        return _are_same_items(our_items, their_items, algebra)
+    if their_number or (our_number and their_items):
+        return False
+    if _is_text(ours) or _is_text(theirs) or (_is_word(ours) and _is_word(theirs)):
+        return _letters(ours) == _letters(theirs)
+    if sorted(_long_words(our_body)) != sorted(_long_words(their_body)):
+        return False
+    return are_compatible(our_unit, their_unit) and algebra(our_body, their_body)
+
+
+def _without_names(ours: str, theirs: str) -> tuple[str, str] | None:
+    """Both without `x =` before them; None where that changes nothing, or the names belong to the answer."""
+    left, right = _ASSIGNMENT.fullmatch(ours), _ASSIGNMENT.fullmatch(theirs)
+    if left and right:
+        if _letters(left[1]) == _letters(right[1]):
+            return left[2], right[2]
+        return ("", "") if read_number(left[2]) or read_number(right[2]) else None
+    if left and not _RELATION.search(theirs):
+        return left[2], theirs
+    if right and not _RELATION.search(ours):
+        return ours, right[2]
+    return None
+
+
+def _are_same_items(ours: Collection, theirs: Collection, algebra: Algebra) -> bool:
+    if ours.kind != theirs.kind or len(ours.items) != len(theirs.items) or len(ours.items) > _MAX_ITEMS:
+        return False
+    if ours.is_ordered:
+        return all(_is_same(left, right, algebra) for left, right in zip(ours.items, theirs.items, strict=True))
+    rest = list(theirs.items)
+    for left in ours.items:
+        found = next((index for index, right in enumerate(rest) if _is_same(left, right, algebra)), None)
+        if found is None:
+            return False
+        del rest[found]
+    return True
+
+
+def _collection(text: str) -> Collection | None:
+    if matrix := _MATRIX.fullmatch(text):
+        rows = [row.split("&") for row in re.split(r"\\\\", matrix[3].replace("\\hline", "")) if row.strip()]
+        shape = f"matrix of rows {[len(row) for row in rows]}"
+        return Collection(shape, [item.strip() for row in rows for item in row], is_ordered=True)
+    if len(parts := _split(text, _UNION)) > 1:
+        return Collection("union", parts, is_ordered=False)
+    opening = _enclosing(text)
+    if opening in ("(", "[", "\\langle") and not _MATRIX.search(text):
+        inner, closing = _inside(text)
+        items = _split(inner, re.compile(","))
+        return Collection(f"{opening} {closing}", items, is_ordered=True) if len(items) > 1 else None
+    if opening == "\\{":
+        return Collection("list", _both_signs(_split(_inside(text)[0], _SEPARATOR)), is_ordered=False)
+    if len(items := _both_signs(_split(text, _SEPARATOR))) > 1:
+        return Collection("list", items, is_ordered=False)
+    if len(items := _split(text, _RATIO)) > 1:
+        return Collection("ratio", items, is_ordered=True)
+    return None
+
+
+def _both_signs(items: list[str]) -> list[str]:
+    r"""Each item with one `\pm` as two."""
+    pairs = (
+        [re.sub(r"\\pm ?", sign, item) for sign in "+-"] if item.count("\\pm") == 1 else [item] for item in items
+    )
+    return [item for pair in pairs for item in pair]
+
+
+def _split(text: str, separator: re.Pattern[str]) -> list[str]:
+    """Parts between the separators that stand in no brackets."""
+    depth, last, parts = 0, 0, []
+    marks = sorted(
+        [*_TOKEN.finditer(text), *separator.finditer(text)], key=lambda mark: (mark.start(), -mark.end())
+    )
+    end = 0
+    for mark in marks:
+        if mark.start() < end:
+            continue
+        end = mark.end()
+        if _TOKEN.fullmatch(mark[0]):
+            depth += 1 if mark[0] in _OPENING else -1
+        elif depth == 0:
+            parts.append(text[last : mark.start()].strip())
+            last = mark.end()
+    parts.append(text[last:].strip())
+    return [part for part in parts if part]
+
+
+def _enclosing(text: str) -> str | None:
+    """The bracket that opens the text, if the one that closes it ends the text."""
+    depth = 0
+    for mark in _TOKEN.finditer(text):
+        if mark.start() == 0 and mark[0] not in _OPENING:
+            return None
+        depth += 1 if mark[0] in _OPENING else -1
+        if depth == 0:
+            first = _TOKEN.match(text)
+            return first[0] if first and mark.end() == len(text) else None
+    return None
+
+
+def _inside(text: str) -> tuple[str, str]:
+    """Without the enclosing brackets, and the closing one."""
+    marks = list(_TOKEN.finditer(text))
+    return text[marks[0].end() : marks[-1].start()].strip(), marks[-1][0]
+
+
+def _bare(text: str) -> str:
+    """Without parentheses or braces around a single item, and text that is a number without `text`."""
+    while (opening := _enclosing(text)) in ("(", "{"):
+        inner, closing = _inside(text)
+        if closing not in (")", "}") or (opening == "(" and len(_split(inner, _SEPARATOR)) > 1):
+            break
+        text = inner
+    match = _TEXT.fullmatch(text)
+    if match:
+        body, _ = split_unit(match[1].strip())
+        return match[1].strip() if read_number(body) else text
+    return text
+
+
+def _is_text(text: str) -> bool:
+    return _TEXT.fullmatch(text) is not None
+
+
+def _is_word(text: str) -> bool:
+    """Bare letters, which algebra would take for a product."""
+    return _BARE_WORDS.fullmatch(text) is not None and not _FUNCTIONS.intersection(text.lower().split())
+
+
+def _letters(text: str) -> str:
+    r"""What is left to compare of words: without case, blanks, `\text` and parentheses."""
+    text = re.sub(r"\\(?:text|overline|cdot|angle)(?![a-zA-Z])|[ (){}\\*.'-]", "", text)
+    return text.casefold()
+
+
+def _long_words(text: str) -> list[str]:
+    """Words in an expression, whose letters algebra would multiply in any order."""
+    plain = re.sub(r"\\(?:begin|end) ?\{\w+\}", "", text)
+    return [word.lower() for word in _LONG_WORD.findall(plain) if word.lower() not in _FUNCTIONS]
