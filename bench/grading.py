@@ -112,7 +112,7 @@ def _right_numbers(answer: str, value: Fraction) -> Iterator[Form]:
     yield "slash", f"{sign}{top}/{low}"
     yield "sign in the numerator", f"\\frac{{{sign}{top}}}{{{low}}}"
     yield "text", f"\\text{{{sign}{top}/{low}}}"
-    yield "parentheses", f"({answer})"
+    yield "parentheses", f"({_plain(answer)})"
     yield "braces", f"{{{answer}}}"
     yield "square unit", f"{answer}\\mbox{{ m}}^2"
     yield "currency", f"{sign}\\${answer.lstrip('-')}"
@@ -158,8 +158,9 @@ def wrong_forms(answer: str) -> Iterator[Form]:
         return
     if match := re.fullmatch(r"\\text\{([^{}\\]*)\}", answer):
         word = match[1]
-        yield "anagram", word[::-1]
-        yield "anagram in text", f"\\text{{{word[1:]}{word[:1]}}}" if len(set(word)) > 1 else "\\text{other}"
+        if len(set(word.strip("()"))) > 1:
+            yield "anagram", word[::-1]
+            yield "anagram in text", f"\\text{{{word[2:]}{word[:2]}}}"
         yield "not", f"\\text{{not {word}}}"
     if match := re.fullmatch(r"([a-z]) ?= ?([^=]+)", answer):
         other = "w" if match[1] != "w" else "v"
@@ -218,7 +219,8 @@ def _wrong_numbers(value: Fraction) -> Iterator[Form]:
         whole, rest = divmod(top, low)
         yield "inverted", f"{sign}\\frac{{{low}}}{{{top}}}"
         if whole:
-            yield "joined mixed", f"{sign}{whole}{rest}/{low}"
+            if f"{whole}{rest}" != str(top):
+                yield "joined mixed", f"{sign}{whole}{rest}/{low}"
             yield "sum of a mixed", f"{whole} + {rest}/{low}"
         yield "short decimal", f"{sign}{float(size):.1f}" if Fraction(f"{float(size):.1f}") != size else "7391"
 
@@ -248,7 +250,8 @@ def _terminates(denominator: int) -> bool:
 
 def _decimal(value: Fraction) -> str:
     """All places of a decimal that ends."""
-    return f"{value.numerator * 10**12 // value.denominator / 10**12:.12f}".rstrip("0").rstrip(".")
+    digits = f"{value.numerator * 10**12 // value.denominator:013d}"
+    return f"{digits[:-12]}.{digits[-12:]}".rstrip("0").rstrip(".")
 
 
 def draw(answers: list[str], count: int, generator: random.Random, *, right: bool) -> list[tuple[str, str, str]]:

@@ -118,9 +118,14 @@ def test_numbers_of_one_hash_take_no_time() -> None:
 
 @pytest.mark.parametrize(
     ("printed", "expected"),
-    [("8", "8\n"), ("1 2 \n3", "1 2\n3\n\n"), ("1.0 2", "1 2.0"), ("a  b", "a b"), ("", "\n"), ("1e3", "1000")],
+    [
+        *[("8", "8\n"), ("1 2 \n3", "1 2\n3\n\n"), ("1.0 2", "1 2.0"), ("a  b", "a b"), ("", "\n"), ("1e3", "1000")],
+        *[("0.30000000000000004", "0.3"), ("0.333333", "0.3333333333"), ("1000000.5", "1000000.0"), ("-0.0000005", "0.0")],
+        *[("1", "0.9999999"), ("2e-7", "1e-7"), ("nan", "nan"), ("inf", "inf")],
+    ],
 )
 def test_same_text(printed: str, expected: str) -> None:
+    """Catches a right float refused for its last digits."""
     assert is_same_text(printed, expected)
 
 
@@ -135,9 +140,19 @@ def test_same_text(printed: str, expected: str) -> None:
         ("A", "a"),
         ("", "0"),
         ("1e999999999999", "1"),
+        ("0.33333", "0.3333333333"),
+        ("1.00001", "1.0"),
+        ("10000000000000001", "10000000000000000"),
+        ("1000000.0000001", "1000000"),
+        ("0.9999999", "1"),
+        ("1e400", "2e400"),
+        ("1e400", "1.5"),
+        ("1_0", "10"),
+        ("x1.0000001", "x1.0"),
     ],
 )
 def test_different_text(printed: str, expected: str) -> None:
+    """Catches a tolerance that reaches integers and words."""
     assert not is_same_text(printed, expected)
 
 

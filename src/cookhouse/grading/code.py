@@ -13,6 +13,7 @@ any value. A solution can also read the arguments of a test, and guess.
 import dataclasses
 import enum
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -23,12 +24,17 @@ from cookhouse.grading.harness.plain import dumps
 from cookhouse.grading.sandbox import Execution, Limits, Outcome, PairingSandbox, Program, Sandbox, default_sandbox
 
 _PYTHON = {"", "py", "python", "python3"}
+_FENCE = re.compile(r"(?P<fence>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _DETAIL_CHARACTERS = 500
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StdinTest:
-    """The program reads `input` and must print `output`, up to white space at the ends of lines and of the whole."""
+    """The program reads `input` and must print `output`, up to white space at the ends of lines and of the whole.
+
+    Words of a line that are numbers are compared by value: those written as integers exactly, those written as floats
+    in `output` within 1e-6, absolute or relative.
+    """
 
     input: str
     output: str
@@ -130,22 +136,34 @@ async def grade_code(
 
 
 def extract_code(answer: str) -> str | None:
-    """The last closed fenced block of Python, or without a language, in a model's answer; None if there is none."""
+    """The last closed fenced block of Python, or without a language, in a model's answer; None if there is none.
+
+    Fences are those of CommonMark: three or more backticks or tildes, closed by as many or more of the same. The
+    language is the first word after the fence, with a file name or attributes behind it, or the ending of a file name.
+    """
     found: str | None = None
-    language: str | None = None
+    fence: str | None = None
+    is_python = False
     body: list[str] = []
     for line in answer.splitlines(keepends=True):
         mark = line.strip()
-        if language is None:
-            if mark.startswith("```"):
-                language, body = mark[3:].strip().lower(), []
-        elif mark == "```":
-            if language in _PYTHON:
+        if fence is None:
+            if opening := _FENCE.fullmatch(mark):
+                fence, is_python, body = opening["fence"], _is_python(opening["info"]), []
+        elif len(mark) >= len(fence) and set(mark) == {fence[0]}:
+            if is_python:
                 found = "".join(body)
-            language = None
+            fence = None
         else:
             body.append(line)
     return found
+
+
+def _is_python(info: str) -> bool:
+    """Whether what follows a fence names Python, or no language: `python main.py`, `python:main.py`, `{.python}`."""
+    words = info.lower().strip("{} ").split()
+    first = words[0] if words else ""
+    return first.endswith(".py") or "=" in first or re.split(r"[:,{]", first.removeprefix("."))[0] in _PYTHON
 
 
 def parse_code_test(row: Mapping[str, Any]) -> CodeTest:

@@ -6,13 +6,23 @@ numbers with the same hash would take minutes), and both take time in proportion
 
 import decimal
 import json
+import math
+import re
 from typing import Any
 
 from cookhouse.grading.harness.plain import dumps
 
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,6})?")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_TOLERANCE = 1e-6
+
 
 def is_same_text(printed: str, expected: str) -> bool:
-    """Line by line without white space at the ends; words that are numbers may be written differently (1.0 and 1)."""
+    """Line by line without white space at the ends; words that are numbers may be written differently (1.0 and 1).
+
+    An expected float, written with a point or an exponent, allows an error of 1e-6, absolute or relative, as judges of
+    programming contests do; an integer allows none.
+    """
     ours, theirs = (text.strip().splitlines() for text in (printed, expected))
     return len(ours) == len(theirs) and all(map(_is_same_line, ours, theirs))
 
@@ -33,10 +43,12 @@ def _is_same_line(ours: str, theirs: str) -> bool:
 def _is_same_word(ours: str, theirs: str) -> bool:
     if ours == theirs:
         return True
-    try:
-        return decimal.Decimal(ours) == decimal.Decimal(theirs)
-    except decimal.InvalidOperation:
+    if not _NUMBER.fullmatch(ours) or not _NUMBER.fullmatch(theirs):
         return False
+    if _INTEGER.fullmatch(theirs):
+        return decimal.Decimal(ours) == decimal.Decimal(theirs)
+    left, right = float(ours), float(theirs)
+    return math.isfinite(left) and math.isclose(left, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
 def _comparable(data: Any) -> Any:

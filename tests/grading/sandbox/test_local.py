@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,12 +14,15 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading.sandbox import Execution, Limits, LocalSandbox, Outcome, Program, Walls
+from cookhouse.grading.sandbox import isolation, local
 from cookhouse.grading.sandbox.isolation import describe, possible_walls
+from cookhouse.grading.sandbox.warm_worker import WarmWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +32,7 @@ _QUICK = Limits(wall_seconds=0.5)
 @pytest.fixture(scope="module", params=list(possible_walls()))
 def each(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
     """A sandbox of each kind that this system allows."""
-    sandbox = LocalSandbox(num_workers=1, walls=request.param)
+    sandbox = LocalSandbox(num_workers=1, walls=request.param, is_trusted=True)
     try:
         sandbox.isolation()
     except ServiceError as error:
@@ -332,13 +336,75 @@ def test_usable_from_several_event_loops(sandbox: LocalSandbox) -> None:
     assert outputs == [b"1\n"] * 4
 
 
-def test_weak_isolation_is_stated_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_weak_isolation_is_stated_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a sandbox that is weaker than its user believes."""
+    monkeypatch.setattr(isolation.os, "geteuid", lambda: 1000)
     sandbox = LocalSandbox(num_workers=2, walls=Walls.PROCESS)
     with caplog.at_level(logging.WARNING), contextlib.closing(sandbox):
         asyncio.run(_twice(sandbox))
         assert "NOT isolated: files of" in str(sandbox.isolation())
     assert sum("NOT isolated" in message for message in caplog.messages) == 1
+
+
+@pytest.fixture
+def _no_walls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without namespaces, whose worker fails as there, and without bubblewrap."""
+
+    def start(walls: Walls, *settings: Any) -> WarmWorker:
+        if walls is Walls.NAMESPACES:
+            raise ServiceError("a sandbox worker with namespaces walls did not start: Operation not permitted")
+        return WarmWorker(walls, *settings)
+
+    monkeypatch.setattr(local, "WarmWorker", start)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("COOKHOUSE_WEAK_SANDBOX", raising=False)
+
+
+def _be(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation.os, "geteuid", lambda: user)
+
+
+@pytest.mark.usefixtures("_no_walls")
+@pytest.mark.parametrize("value", [None, "", "0"])
+async def test_without_walls_nothing_runs(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches programs of a model that run with the rights of a user who has not said so."""
+    _be(1000, monkeypatch)
+    if value is not None:
+        monkeypatch.setenv("COOKHOUSE_WEAK_SANDBOX", value)
+    with contextlib.closing(LocalSandbox(num_workers=1)) as sandbox:
+        with pytest.raises(InputError, match=r"not permitted.*install bubblewrap.*COOKHOUSE_WEAK_SANDBOX=1"):
+            await _run(sandbox, "print(1)")
+        with pytest.raises(InputError, match="no bwrap"):
+            sandbox.isolation()
+
+
+@pytest.mark.usefixtures("_no_walls")
+async def test_weak_walls_are_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a way out that the message names and that leads nowhere."""
+    _be(1000, monkeypatch)
+    monkeypatch.setenv("COOKHOUSE_WEAK_SANDBOX", "1")
+    with contextlib.closing(LocalSandbox(num_workers=1)) as sandbox:
+        assert (await _run(sandbox, "print(1)")).stdout == b"1\n"
+        assert sandbox.isolation().walls is Walls.PROCESS
+
+
+@pytest.mark.usefixtures("_no_walls")
+@pytest.mark.parametrize("walls", [None, Walls.PROCESS])
+async def test_root_has_no_weak_walls(walls: Walls | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a setting that lets a model's programs write the files of every user."""
+    _be(0, monkeypatch)
+    monkeypatch.setenv("COOKHOUSE_WEAK_SANDBOX", "1")
+    with contextlib.closing(LocalSandbox(num_workers=1, walls=walls)) as sandbox:
+        with pytest.raises(InputError, match="as root.*run as another user"):
+            await _run(sandbox, "print(1)")
+
+
+@pytest.mark.usefixtures("_no_walls")
+async def test_own_programs_need_no_walls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches grading of mathematics, which runs no model's code, refused on such a system."""
+    _be(0, monkeypatch)
+    with contextlib.closing(LocalSandbox(num_workers=1, is_trusted=True)) as sandbox:
+        assert (await _run(sandbox, "print(1)")).stdout == b"1\n"
 
 
 def test_good_isolation_has_nothing_to_excuse() -> None:

@@ -5,6 +5,11 @@ import enum
 import os
 import shutil
 import sys
+from collections.abc import Sequence
+
+from cookhouse.errors import InputError
+
+WEAK_VARIABLE = "COOKHOUSE_WEAK_SANDBOX"
 
 
 class Walls(enum.StrEnum):
@@ -33,11 +38,34 @@ class Isolation:
 
 
 def possible_walls() -> list[Walls]:
-    """Walls worth trying on this system, best first."""
+    """Walls worth trying on this system, best first; the last always stand."""
     if sys.platform != "linux":
         return [Walls.PROCESS]
     bubblewrap = [Walls.BUBBLEWRAP] if shutil.which("bwrap") else []
     return [Walls.NAMESPACES, *bubblewrap, Walls.PROCESS]
+
+
+def check_weak_walls(reasons: Sequence[str], *, is_chosen: bool) -> None:
+    """Whether programs that nobody trusts may run with no walls but a process's own.
+
+    Only where the caller has chosen so, or `COOKHOUSE_WEAK_SANDBOX=1` is set; never as root, whose programs nothing
+    would keep from the files of all users. Raises InputError otherwise; `reasons` say why better walls do not stand.
+    """
+    is_root = os.geteuid() == 0
+    is_allowed = is_chosen or os.environ.get(WEAK_VARIABLE) == "1"
+    if is_allowed and not is_root:
+        return
+    why = "; ".join(reasons) or "resource limits alone were asked for"
+    ways = "install bubblewrap, allow user namespaces, or give grade_code a hosted sandbox (SandboxFusion, ModalSandbox)"
+    if is_root:
+        raise InputError(
+            f"programs of a model are not run as root without walls ({why}), whatever {WEAK_VARIABLE} says: "
+            f"run as another user, {ways}"
+        )
+    raise InputError(
+        f"programs of a model would not be kept from the files of this user ({why}): {ways}; "
+        f"{WEAK_VARIABLE}=1 runs them with limits alone"
+    )
 
 
 def describe(walls: Walls, *, has_own_user: bool, has_filter: bool) -> Isolation:

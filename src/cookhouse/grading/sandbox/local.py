@@ -7,13 +7,14 @@ import functools
 import logging
 import os
 import queue
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox.isolation import Isolation, Walls, possible_walls
+from cookhouse.grading.sandbox.isolation import Isolation, Walls, check_weak_walls, possible_walls
 from cookhouse.grading.sandbox.limits import Limits
 from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
 from cookhouse.grading.sandbox.warm_worker import WarmWorker, WorkerEndedError
@@ -31,7 +32,9 @@ class LocalSandbox:
     again once it runs pairs. Workers start with the first run that needs them. Usable from any event loop and thread.
 
     `walls` other than None are used as they are; None takes the best that this system allows, and logs a warning where
-    those leave something unprotected. `preload` names modules that programs import often, such as numpy; `modules` are
+    those leave something unprotected. Where neither namespaces nor bubblewrap stand, the first run raises InputError
+    unless the environment has `COOKHOUSE_WEAK_SANDBOX=1`; as root it does even then, and for `walls=Walls.PROCESS`.
+    `is_trusted` says that programs are the caller's own, which need no walls. `preload` names modules that programs import often, such as numpy; `modules` are
     those of `Program.modules` that workers load when they start, not with the first program.
     """
 
@@ -40,6 +43,7 @@ class LocalSandbox:
         *,
         num_workers: int | None = None,
         walls: Walls | None = None,
+        is_trusted: bool = False,
         preload: Sequence[str] = (),
         modules: Mapping[str, str] | None = None,
         disk_bytes: int = Limits.disk_bytes,
@@ -48,6 +52,7 @@ class LocalSandbox:
         if count < 1:
             raise InputError(f"num_workers is {count}; a sandbox needs at least 1")
         self._walls = walls
+        self._is_trusted = is_trusted
         self._isolation: Isolation | None = None
         self._preload = tuple(preload)
         self._modules = dict(modules or {})
@@ -62,14 +67,14 @@ class LocalSandbox:
         atexit.register(self.close)
 
     def isolation(self) -> Isolation:
-        """What programs are kept from, and what not. Starts a worker if none has run yet."""
+        """What programs are kept from, and what not. Starts a worker if none has run yet; raises as `run`."""
         if self._isolation is None:
             self._start_worker().close()
         assert self._isolation is not None
         return self._isolation
 
     async def run(self, program: Program) -> Execution:
-        """Run to the end; cancellation kills the run. Raises ServiceError if no worker starts."""
+        """Run to the end; cancellation kills the run. Raises InputError without walls, ServiceError if none starts."""
         return await self._in_slot(lambda slot: slot.run(program))
 
     async def run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
@@ -112,18 +117,23 @@ class LocalSandbox:
 
     def _start_first(self) -> WarmWorker:
         """A worker with the best walls that stand; these are then used for all, and stated once."""
+        worker = self._start_best()
+        self._isolation = worker.isolation
+        is_worth_warning = worker.isolation.missing and not self._is_trusted
+        _logger.log(logging.WARNING if is_worth_warning else logging.INFO, "code sandbox: %s", worker.isolation)
+        return worker
+
+    def _start_best(self) -> WarmWorker:
+        reasons = [] if shutil.which("bwrap") else ["there is no bwrap"]
         *better, last = possible_walls() if self._walls is None else [self._walls]
         for walls in better:
             try:
-                worker = WarmWorker(walls, self._disk_bytes, self._preload, self._modules)
-                break
+                return WarmWorker(walls, self._disk_bytes, self._preload, self._modules)
             except ServiceError as error:
-                _logger.info("%s", error)
-        else:
-            worker = WarmWorker(last, self._disk_bytes, self._preload, self._modules)
-        self._isolation = worker.isolation
-        _logger.log(logging.WARNING if worker.isolation.missing else logging.INFO, "code sandbox: %s", worker.isolation)
-        return worker
+                reasons.append(str(error))
+        if last is Walls.PROCESS and not self._is_trusted:
+            check_weak_walls(reasons, is_chosen=self._walls is not None)
+        return WarmWorker(last, self._disk_bytes, self._preload, self._modules)
 
 
 class _Slot:
