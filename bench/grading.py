@@ -256,7 +256,9 @@ def _decimal(value: Fraction) -> str:
 
 def draw(answers: list[str], count: int, generator: random.Random, *, right: bool) -> list[tuple[str, str, str]]:
     """(what was done, form, expected), as evenly over the answers as their forms allow; fewer where there are fewer."""
-    forms = [[(kind, form, answer) for kind, form in (right_forms if right else wrong_forms)(answer)] for answer in answers]
+    forms = [
+        [(kind, form, answer) for kind, form in (right_forms if right else wrong_forms)(answer)] for answer in answers
+    ]
     generator.shuffle(forms)
     for of_one in forms:
         generator.shuffle(of_one)
@@ -283,7 +285,9 @@ async def measure_all(data: Path, count: int, seed: int) -> dict[str, float]:
         cases = draw(answers, count, random.Random(seed), right=right)
         failed = await measure(cases, right=right)
         figures |= {name: len(failed), f"{name}: of": len(cases)}
-        print(f"{name}: {len(failed)} of {len(cases)} ({len(failed) / len(cases):.2%}), {len(answers)} expected answers")
+        print(
+            f"{name}: {len(failed)} of {len(cases)} ({len(failed) / len(cases):.2%}), {len(answers)} expected answers"
+        )
         print("  by form:", dict(Counter(kind for kind, _, _ in failed).most_common()))
         for kind, form, expected in failed[:_SHOWN]:
             print(f"  {kind}: {form!r} for {expected!r}")

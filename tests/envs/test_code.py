@@ -122,3 +122,13 @@ async def test_humaneval_is_the_default_evaluation(shared: Path, tmp_path: Path)
         await configured(DeepCoderConfig, test_on="deepcoder", **settings).build()
     with pytest.raises(InputError, match="test_on is 'mbpp'; it must be humaneval or deepcoder"):
         await configured(DeepCoderConfig, test_on="mbpp", **settings).build()
+
+
+@pytest.mark.parametrize("config", [PythonFunctionsConfig, DeepCoderConfig])
+async def test_problems_need_walls_for_their_programs(config: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a run, or its dry run, that finds out only once it has sampled programs that it may not run them."""
+    sandbox = LocalSandbox(num_workers=1, walls=Walls.PROCESS)
+    monkeypatch.setattr("cookhouse.envs.code.default_sandbox", lambda: sandbox)
+    monkeypatch.setattr("cookhouse.grading.sandbox.isolation.os.geteuid", lambda: 0)
+    with contextlib.closing(sandbox), pytest.raises(InputError, match="not run as root without walls"):
+        await configured(config, batch_size=1).build()

@@ -135,7 +135,7 @@ async def test_assertions_need_a_sandbox_that_pairs() -> None:
         ("```python\n```", ""),
         ("~~~python\nx = 1\n~~~", "x = 1\n"),
         ("~~~\n```\nx = 1\n~~~", "```\nx = 1\n"),
-        ("````python\ns = \"\"\"\n```\n\"\"\"\n````", 's = """\n```\n"""\n'),
+        ('````python\ns = """\n```\n"""\n````', 's = """\n```\n"""\n'),
         ("```python\nx = 1\n`````", "x = 1\n"),
         ("````python\nx = 1\n```", None),
         ("```python\nx = 1\n~~~", None),

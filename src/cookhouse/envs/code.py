@@ -1,5 +1,6 @@
 """Programming problems: the answer is Python, and its reward is what its tests say when a sandbox runs it."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Literal
 
 from cookhouse.envs.problem import FORMAT_COEF, ProblemEnv
 from cookhouse.envs.prompting import Prompting
-from cookhouse.grading import CodeTest, extract_code, grade_code
+from cookhouse.grading import CodeTest, default_sandbox, extract_code, grade_code
 
 CodeReward = Literal["all", "fraction"]
 TIMEOUT_SECONDS = 6.0
@@ -35,6 +36,11 @@ class CodeGrading:
 
     reward: CodeReward = "all"
     timeout_seconds: float = TIMEOUT_SECONDS
+
+
+async def check_sandbox() -> None:
+    """Raises InputError if programs could not run here, before anything is sampled for them."""
+    await asyncio.to_thread(default_sandbox().isolation)
 
 
 class CodeEnv(ProblemEnv):

@@ -7,7 +7,7 @@ from typing import Any
 
 import chz
 
-from cookhouse.envs.code import TIMEOUT_SECONDS, CodeEnv, CodeGrading, CodeProblem, CodeReward
+from cookhouse.envs.code import TIMEOUT_SECONDS, CodeEnv, CodeGrading, CodeProblem, CodeReward, check_sandbox
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problem import FORMAT_COEF, ProblemGroupBuilder
 from cookhouse.envs.rows import HubSplit, read_problems, text_field
@@ -44,12 +44,13 @@ class DeepCoderConfig(EnvConfig):
         """Read both sets. Rows without a test that can be run are left out, with a warning.
 
         Raises:
-            InputError: a setting is unusable, or a source cannot be read.
+            InputError: a setting is unusable, a source cannot be read, or programs cannot run here.
         """
         if self.test_on not in ("humaneval", "deepcoder"):
             raise InputError(f"test_on is {self.test_on!r}; it must be humaneval or deepcoder")
         if self.max_tests < 1:
             raise InputError(f"max_tests is {self.max_tests}; it must be at least 1")
+        await check_sandbox()
         parse = partial(parse_deepcoder, max_tests=self.max_tests)
         train = read_problems(self.train_path or TRAIN, parse)
         if self.test_on == "humaneval":

@@ -11,7 +11,7 @@ from typing import Any
 import chz
 
 from cookhouse.assets import data_file
-from cookhouse.envs.code import TIMEOUT_SECONDS, CodeEnv, CodeGrading, CodeProblem, CodeReward
+from cookhouse.envs.code import TIMEOUT_SECONDS, CodeEnv, CodeGrading, CodeProblem, CodeReward, check_sandbox
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problem import FORMAT_COEF, ProblemGroupBuilder
 from cookhouse.envs.rows import read_problems, text_field
@@ -34,7 +34,8 @@ class PythonFunctionsConfig(EnvConfig):
     format_coef: float = chz.field(default=FORMAT_COEF, doc="What an answer loses that defines no function.")
 
     async def build(self) -> tuple[GroupDataset[CodeProblem], GroupDataset[CodeProblem]]:
-        """Read both files. Raises `InputError` for a bad row, by file and line."""
+        """Read both files. Raises `InputError` for a bad row, by file and line, or where programs cannot run."""
+        await check_sandbox()
         train = read_problems(self.train_path or data_file(f"{_NAME}/train.jsonl"), _parse)
         test = read_problems(self.test_path or data_file(f"{_NAME}/test.jsonl"), _parse)
         return self.train_set(train, partial(self._group, self.group_size)), self.test_set(

@@ -16,9 +16,11 @@ async def grade_math(answer: str, expected: str, *, timeout_seconds: float = 5.0
     r"""Whether an answer equals the expected one: as text, as a number, or by algebra (`\frac12` and 0.5, x+1 and 1+x).
 
     Where a plain number is expected, the answer must be one: a fraction, decimal, mixed number, percentage or power of
-    ten, with or without `x =`, a unit or a currency, but not an expression such as `4 + 1`. Where both sides name a unit
-    it must be the same; where one does, or one is a percentage and the other its number of percent, the number decides.
-    Tuples, intervals and matrices keep their order; sets and lists have none. Both may be whole texts with `\boxed{...}` or a last line `#### ...`, or the bare answer. What takes longer than
+    ten, with or without `x =`, a unit or a currency, but not an expression such as `4 + 1`. Where both sides name a
+    unit it must be the same; where one does, or one is a percentage and the other its number of percent, the number
+    decides. Tuples, intervals and matrices keep their order; sets and lists have none.
+
+    Both may be whole texts with `\boxed{...}` or a last line `#### ...`, or the bare answer. What takes longer than
     `timeout_seconds` to compare is not equal. Raises ServiceError if the worker processes cannot run.
     """
     ours, theirs = (extract_math_answer(text) or text.strip() for text in (answer, expected))
@@ -56,12 +58,12 @@ class _AlgebraNeeded(Exception):  # noqa: N818 - not an error
     """Notation and numbers do not settle it."""
 
 
-def _refer(answer: str, expected: str) -> bool:
+def _refer(*_: str) -> bool:
     raise _AlgebraNeeded
 
 
 @functools.cache
 def _sandbox() -> LocalSandbox:
-    """Workers with `math-verify` loaded; apart from those for code, which have no use for it. They run no model's code."""
+    """Workers with `math-verify` loaded, for no model's code; apart from those for code, which have no use for it."""
     modules = harness_modules(*_HARNESS)
     return LocalSandbox(num_workers=_NUM_WORKERS, is_trusted=True, preload=("math_verify",), modules=modules)

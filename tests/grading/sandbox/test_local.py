@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox import Execution, Limits, LocalSandbox, Outcome, Program, Walls
-from cookhouse.grading.sandbox import isolation, local
+from cookhouse.grading.sandbox import Execution, Limits, LocalSandbox, Outcome, Program, Walls, isolation, local
 from cookhouse.grading.sandbox.isolation import describe, possible_walls
 from cookhouse.grading.sandbox.warm_worker import WarmWorker
 
@@ -177,7 +176,7 @@ async def test_files_of_the_host_are_out_of_sight(sandbox: LocalSandbox, tmp_pat
     (tmp_path / "secret").write_text("secret")
     source = f"""
 import json, os
-for path in ({str(tmp_path / "secret")!r}, {str(Path.home() / ".ssh")!r}, {__file__!r}, "/etc/shadow", "/work"):
+for path in ({str(tmp_path / "secret")!r}, {str(Path.home() / ".ssh")!r}, {__file__!r}, "/etc/shadow", {str(Path(__file__).parents[3] / "pyproject.toml")!r}):
     print(os.path.exists(path))
 for path in ("/x", "/usr/x", "/etc/passwd", json.__file__):
     try:
@@ -356,7 +355,7 @@ def _no_walls(monkeypatch: pytest.MonkeyPatch) -> None:
         return WarmWorker(walls, *settings)
 
     monkeypatch.setattr(local, "WarmWorker", start)
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.delenv("COOKHOUSE_WEAK_SANDBOX", raising=False)
 
 
@@ -394,9 +393,11 @@ async def test_root_has_no_weak_walls(walls: Walls | None, monkeypatch: pytest.M
     """Catches a setting that lets a model's programs write the files of every user."""
     _be(0, monkeypatch)
     monkeypatch.setenv("COOKHOUSE_WEAK_SANDBOX", "1")
-    with contextlib.closing(LocalSandbox(num_workers=1, walls=walls)) as sandbox:
-        with pytest.raises(InputError, match="as root.*run as another user"):
-            await _run(sandbox, "print(1)")
+    with (
+        contextlib.closing(LocalSandbox(num_workers=1, walls=walls)) as sandbox,
+        pytest.raises(InputError, match=r"as root.*run as another user"),
+    ):
+        await _run(sandbox, "print(1)")
 
 
 @pytest.mark.usefixtures("_no_walls")

@@ -1,10 +1,12 @@
-"""Modules that run beside a solution in a sandbox, and nowhere else; only their texts are used here.
+"""Modules that run beside a solution in a sandbox; of most only the texts are used here.
 
 Members:
     plain        values as JSON, so that nothing but plain data leaves a solution's process
     solution     a solution's process: load it, call a function of it
     judge        a judge's process: tests whose calls go to a solution in another process
-    mathematics  comparison of mathematical answers
+    numerals     mathematical answers that are one number, and units
+    answers      comparison of mathematical answers by notation and structure; also used outside, as it is quick
+    mathematics  the same with algebra
 """
 
 import functools

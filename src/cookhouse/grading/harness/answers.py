@@ -1,8 +1,8 @@
 r"""Whether two mathematical answers are the same: notation and structure here, algebra by what the caller passes.
 
-Answers are taken apart into tuples, intervals, sets, lists, unions and matrices, and their items compared as numbers, as
-words or by algebra. Where a plain number is expected the answer must be a number form (see `numerals`), not an expression
-with that value. Words are compared as words, never as products of their letters.
+Answers are taken apart into tuples, intervals, sets, lists, unions and matrices, and their items compared as numbers,
+as words or by algebra. Where a plain number is expected the answer must be a number form (see `numerals`), not an
+expression with that value. Words are compared as words, never as products of their letters.
 """
 
 import dataclasses
@@ -14,7 +14,9 @@ from .numerals import are_compatible, is_same_number, read_number, split_unit
 
 Algebra = Callable[[str, str], bool]
 
-_UNICODE = str.maketrans({"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "π": "\\pi ", "∞": "\\infty ", "∪": "\\cup "})
+_UNICODE = str.maketrans(
+    {"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "π": "\\pi ", "∞": "\\infty ", "∪": "\\cup "}
+)
 _SYNTAX = (
     (r"(?<=\d)(?:,? ?\\!|\{,\}|\\,)+ ?(?=\d{3}(?!\d))", ""),  # digit groups; a bare comma may separate items
     (r"\\(?:left|right|displaystyle|big|Big|bigl|bigr)(?![a-zA-Z])", ""),
@@ -43,7 +45,12 @@ _RELATION = re.compile(r"=|<|>|\\(?:leq?|geq?|neq?|lt|gt|approx|in)(?![a-zA-Z])"
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
 _BARE_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ '-]+[A-Za-z]{2,})*")
 _LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
-_FUNCTIONS = frozenset("sin cos tan cot sec csc log exp sqrt arcsin arccos arctan min max gcd lcm det mod inf".split())
+_FUNCTIONS = frozenset(
+    (
+        *("sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "sqrt", "arcsin", "arccos"),
+        *("arctan", "min", "max", "gcd", "lcm", "det", "mod", "inf"),
+    )
+)
 _MAX_ITEMS = 100
 _MAX_DEPTH = 20  # of brackets
 
@@ -154,18 +161,14 @@ def _collection(text: str) -> Collection | None:
 
 def _both_signs(items: list[str]) -> list[str]:
     r"""Each item with one `\pm` as two."""
-    pairs = (
-        [re.sub(r"\\pm ?", sign, item) for sign in "+-"] if item.count("\\pm") == 1 else [item] for item in items
-    )
+    pairs = ([re.sub(r"\\pm ?", sign, item) for sign in "+-"] if item.count("\\pm") == 1 else [item] for item in items)
     return [item for pair in pairs for item in pair]
 
 
 def _split(text: str, separator: re.Pattern[str]) -> list[str]:
     """Parts between the separators that stand in no brackets."""
     depth, last, parts = 0, 0, []
-    marks = sorted(
-        [*_TOKEN.finditer(text), *separator.finditer(text)], key=lambda mark: (mark.start(), -mark.end())
-    )
+    marks = sorted([*_TOKEN.finditer(text), *separator.finditer(text)], key=lambda mark: (mark.start(), -mark.end()))
     end = 0
     for mark in marks:
         if mark.start() < end:

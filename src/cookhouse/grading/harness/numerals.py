@@ -23,24 +23,70 @@ _CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "ye
 _TEXT_UNIT = re.compile(r"(?P<body>.*\S) ?\\text ?\{(?P<unit>[^{}\\]*)\} ?(?P<power>\^ ?\{?[23]\}?)?")
 _SYMBOL_UNIT = re.compile(r"(?P<body>.*[\d}.)]) ?(?P<unit>%|\^ ?\{ ?\\circ ?\}|\^ ?\\circ|°)")
 _WORD_UNIT = re.compile(
-    r"(?P<body>.*?[\d}).])(?P<space> ?)(?P<unit>[A-Za-z]+\.?(?:(?: |-|/| / |\b)[A-Za-z]+\.?){0,4})(?P<power>\^ ?\{?[23]\}?)?"
+    r"(?P<body>.*?[\d}).])(?P<space> ?)(?P<unit>[A-Za-z]+\.?(?:(?: |-|/| / |\b)[A-Za-z]+\.?){0,4})"
+    r"(?P<power>\^ ?\{?[23]\}?)?"
 )
 _SYNONYMS = {
-    **{"mm": "millimeter", "cm": "centimeter", "km": "kilometer", "m": "meter", "metre": "meter"},
-    **{"in": "inch", "ft": "foot", "feet": "foot", "yd": "yard", "mi": "mile", "centimetre": "centimeter"},
-    **{"kg": "kilogram", "mg": "milligram", "g": "gram", "lb": "pound", "oz": "ounce", "kilometre": "kilometer"},
-    **{"s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour", "yr": "year", "ml": "milliliter"},
-    **{"mph": "mile per hour", "kmh": "kilometer per hour", "kph": "kilometer per hour", "l": "liter", "litre": "liter"},
-    **{"usd": "dollar", "buck": "dollar", "deg": "degree", "°": "degree", "circ": "degree", "pct": "percent"},
-    **{"%": "percent", "percentage": "percent", "women": "woman", "men": "man", "people": "person", "children": "child"},
-    **{"am": "am", "pm": "pm", "inche": "inch", "boxe": "box", "gla": "glass", "sq": "square", "cu": "cubic"},
+    "mm": "millimeter",
+    "cm": "centimeter",
+    "km": "kilometer",
+    "m": "meter",
+    "metre": "meter",
+    "in": "inch",
+    "ft": "foot",
+    "feet": "foot",
+    "yd": "yard",
+    "mi": "mile",
+    "centimetre": "centimeter",
+    "kg": "kilogram",
+    "mg": "milligram",
+    "g": "gram",
+    "lb": "pound",
+    "oz": "ounce",
+    "kilometre": "kilometer",
+    "s": "second",
+    "sec": "second",
+    "min": "minute",
+    "h": "hour",
+    "hr": "hour",
+    "yr": "year",
+    "ml": "milliliter",
+    "mph": "mile per hour",
+    "kmh": "kilometer per hour",
+    "kph": "kilometer per hour",
+    "l": "liter",
+    "litre": "liter",
+    "usd": "dollar",
+    "buck": "dollar",
+    "deg": "degree",
+    "°": "degree",
+    "circ": "degree",
+    "pct": "percent",
+    "%": "percent",
+    "percentage": "percent",
+    "women": "woman",
+    "men": "man",
+    "people": "person",
+    "children": "child",
+    "am": "am",
+    "pm": "pm",
+    "inche": "inch",
+    "boxe": "box",
+    "gla": "glass",
+    "sq": "square",
+    "cu": "cubic",
 }
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _NO_UNITS = frozenset(  # words after a number that change it, or leave it open
-    "or and not to plus minus times is are if pi sqrt root squared cubed factorial mod infinity than less more over divided by"
-    " half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh sevenths eighth eighths"
-    " ninth ninths tenth tenths hundredth hundredths thousandth thousandths choose base sin cos tan log ln exp cot sec csc".split()
-) - {"sec"}
+    (
+        *("or", "and", "not", "to", "plus", "minus", "times", "is", "are", "if", "pi", "sqrt", "root", "squared"),
+        *("cubed", "factorial", "mod", "infinity", "than", "less", "more", "over", "divided", "by", "half", "halves"),
+        *("third", "thirds", "quarter", "quarters", "fourth", "fourths", "fifth", "fifths", "sixth", "sixths"),
+        *("seventh", "sevenths", "eighth", "eighths", "ninth", "ninths", "tenth", "tenths", "hundredth"),
+        *("hundredths", "thousandth", "thousandths", "choose", "base", "sin", "cos", "tan", "log", "ln", "exp"),
+        *("cot", "csc"),
+    )
+)
 _MIN_PLACES = 6  # decimals of so many places may stand for what they round
 
 
@@ -160,7 +206,7 @@ def _may_be_unit(words: str, space: str) -> bool:
 
 
 def _unit_name(text: str, power: str | None) -> str | None:
-    """Singular, unabbreviated, `square` and `cubic` as powers; "" for what names no unit, None for what cannot be one."""
+    """Singular, unabbreviated, `square` and `cubic` as powers; "" for `units`, None for what cannot be a unit."""
     words = text.lower().replace(".", "").replace("\\", "").replace("/", " per ").replace("-", " ").split()
     if any(word in _NO_UNITS or word in _SCALES or any(letter.isdigit() for letter in word) for word in words):
         return None

@@ -56,7 +56,9 @@ def check_weak_walls(reasons: Sequence[str], *, is_chosen: bool) -> None:
     if is_allowed and not is_root:
         return
     why = "; ".join(reasons) or "resource limits alone were asked for"
-    ways = "install bubblewrap, allow user namespaces, or give grade_code a hosted sandbox (SandboxFusion, ModalSandbox)"
+    ways = (
+        "install bubblewrap, allow user namespaces, or give grade_code a hosted sandbox (SandboxFusion, ModalSandbox)"
+    )
     if is_root:
         raise InputError(
             f"programs of a model are not run as root without walls ({why}), whatever {WEAK_VARIABLE} says: "

@@ -34,8 +34,10 @@ class LocalSandbox:
     `walls` other than None are used as they are; None takes the best that this system allows, and logs a warning where
     those leave something unprotected. Where neither namespaces nor bubblewrap stand, the first run raises InputError
     unless the environment has `COOKHOUSE_WEAK_SANDBOX=1`; as root it does even then, and for `walls=Walls.PROCESS`.
-    `is_trusted` says that programs are the caller's own, which need no walls. `preload` names modules that programs import often, such as numpy; `modules` are
-    those of `Program.modules` that workers load when they start, not with the first program.
+    `is_trusted` says that programs are the caller's own, which need no walls.
+
+    `preload` names modules that programs import often, such as numpy; `modules` are those of `Program.modules` that
+    workers load when they start, not with the first program.
     """
 
     def __init__(
