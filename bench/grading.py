@@ -93,7 +93,8 @@ def right_forms(answer: str) -> Iterator[Form]:
     if match := re.fullmatch(r"(-?\d+) ?\\sqrt\{(\d+)\}", answer):
         yield "root", f"{'-' if match[1][0] == '-' else ''}\\sqrt{{{int(match[1]) ** 2 * int(match[2])}}}"
         yield "factor", f"{match[1]} \\times \\sqrt{match[2] if len(match[2]) == 1 else f'{{{match[2]}}}'}"
-    if match := re.fullmatch(r"([-\w\\{}]+) ?\+ ?([\w\\{}]+)", answer):
+    match = re.fullmatch(r"([-\w\\{}]+) ?\+ ?([\w\\{}]+)", answer)
+    if match and match[1].count("{") == match[1].count("}"):
         yield "sum reordered", f"{match[2]}+{match[1]}" if match[1][0] != "-" else f"{match[2]}{match[1]}"
     if "pmatrix" in answer:
         yield "bmatrix", answer.replace("pmatrix", "bmatrix")
@@ -160,7 +161,7 @@ def wrong_forms(answer: str) -> Iterator[Form]:
         word = match[1]
         if len(set(word.strip("()"))) > 1:
             yield "anagram", word[::-1]
-            yield "anagram in text", f"\\text{{{word[2:]}{word[:2]}}}"
+            yield "anagram in text", f"\\text{{{word[1:]}{word[:1]}}}"
         yield "not", f"\\text{{not {word}}}"
     if match := re.fullmatch(r"([a-z]) ?= ?([^=]+)", answer):
         other = "w" if match[1] != "w" else "v"
@@ -182,12 +183,12 @@ def wrong_forms(answer: str) -> Iterator[Form]:
             yield from (("another unit", f"{bare} {other}") for other in others)
     if "matrix" in answer:
         yield "transposed", answer.replace("\\\\", "&") if "&" not in answer else answer.replace("-1", "1")
-    if re.fullmatch(r"[^=,:]*(\\sqrt|\\pi|[a-z])[^=,:]*", answer) and "text" not in answer and "pm" not in answer:
-        if not re.search(r"[\[(]|mbox|infty", answer):
-            yield "negated", f"-({answer})"
-            yield "doubled", f"2({answer})"
-            yield "a power", f"({answer})^3"
-            yield "rounded", "3.14"
+    is_expression = re.fullmatch(r"[^=,:]*(\\sqrt|\\pi|[a-z])[^=,:]*", answer)
+    if is_expression and not re.search(r"[\[(]|text|mbox|infty|pm", answer):
+        yield "negated", f"-({answer})"
+        yield "doubled", f"2({answer})"
+        yield "a power", f"({answer})^3"
+        yield "rounded", "3.14"
 
 
 def _wrong_numbers(value: Fraction) -> Iterator[Form]:

@@ -1,5 +1,6 @@
 """Programming problems: what is taken as the program, and what its tests make of it."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from cookhouse.envs import CodeEnv, CodeGrading, DeepCoderConfig, Prompting, Pyt
 from cookhouse.envs.deepcoder import parse_deepcoder, parse_humaneval
 from cookhouse.errors import InputError
 from cookhouse.grading import FunctionTest, StdinTest
+from cookhouse.grading.sandbox import LocalSandbox, Walls
 
 pytestmark = pytest.mark.anyio
 ROW = {"question": "f(x): adds 2", "entry_point": "f", "cases": [{"arguments": [i], "expected": i + 2} for i in (1, 5)]}
@@ -129,6 +131,6 @@ async def test_problems_need_walls_for_their_programs(config: type[Any], monkeyp
     """Catches a run, or its dry run, that finds out only once it has sampled programs that it may not run them."""
     sandbox = LocalSandbox(num_workers=1, walls=Walls.PROCESS)
     monkeypatch.setattr("cookhouse.envs.code.default_sandbox", lambda: sandbox)
-    monkeypatch.setattr("cookhouse.grading.sandbox.isolation.os.geteuid", lambda: 0)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     with contextlib.closing(sandbox), pytest.raises(InputError, match="not run as root without walls"):
         await configured(config, batch_size=1).build()

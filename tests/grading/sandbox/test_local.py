@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox import Execution, Limits, LocalSandbox, Outcome, Program, Walls, isolation, local
+from cookhouse.grading.sandbox import Execution, Limits, LocalSandbox, Outcome, Program, Walls, local
 from cookhouse.grading.sandbox.isolation import describe, possible_walls
 from cookhouse.grading.sandbox.warm_worker import WarmWorker
 
@@ -174,9 +174,10 @@ async def test_files_of_the_host_are_out_of_sight(sandbox: LocalSandbox, tmp_pat
     if sandbox.isolation().walls is Walls.PROCESS:
         pytest.skip("this system allows no file system of its own")
     (tmp_path / "secret").write_text("secret")
+    root = Path(__file__).parents[3] / "pyproject.toml"
     source = f"""
 import json, os
-for path in ({str(tmp_path / "secret")!r}, {str(Path.home() / ".ssh")!r}, {__file__!r}, "/etc/shadow", {str(Path(__file__).parents[3] / "pyproject.toml")!r}):
+for path in ({str(tmp_path / "secret")!r}, {str(Path.home() / ".ssh")!r}, {__file__!r}, "/etc/shadow", {str(root)!r}):
     print(os.path.exists(path))
 for path in ("/x", "/usr/x", "/etc/passwd", json.__file__):
     try:
@@ -337,7 +338,7 @@ def test_usable_from_several_event_loops(sandbox: LocalSandbox) -> None:
 
 def test_weak_isolation_is_stated_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a sandbox that is weaker than its user believes."""
-    monkeypatch.setattr(isolation.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     sandbox = LocalSandbox(num_workers=2, walls=Walls.PROCESS)
     with caplog.at_level(logging.WARNING), contextlib.closing(sandbox):
         asyncio.run(_twice(sandbox))
@@ -360,7 +361,7 @@ def _no_walls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _be(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation.os, "geteuid", lambda: user)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
 
 
 @pytest.mark.usefixtures("_no_walls")
