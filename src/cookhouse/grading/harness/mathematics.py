@@ -4,9 +4,9 @@ A worker imports this once. The pairs compared then let it build its LaTeX parse
 most comparisons need, before it forks: 0.1 to 0.5 s that each comparison would take otherwise.
 """
 
+import dataclasses
 import logging
 
-from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
 
 from .answers import is_same_answer
@@ -31,9 +31,7 @@ _WARM_UP = (
 _NOTATION = LatexExtractionConfig(
     try_extract_without_anchor=False,
     boxed_match_priority=0,
-    normalization_config=NormalizationConfig(
-        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="all", equations=False
-    ),
+    normalization_config=dataclasses.replace(LatexExtractionConfig().normalization_config, units=False),
 )
 
 
