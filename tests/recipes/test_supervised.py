@@ -81,6 +81,31 @@ async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: Mak
     assert result.state.eval_results["test/exact_match"] == 1.0
 
 
+async def test_answers_shown_are_spread_over_the_skills(make_config: MakeConfig, tmp_path: Path) -> None:
+    """Catches a choice by the order of the file alone, in which a skill that clusters is all that is shown."""
+    skills = ["sort", "sort", "add", "sort", "fact", "sort"]
+    rows = [
+        {
+            "messages": [{"role": "user", "content": f"say {n}"}, {"role": "assistant", "content": f"{n} is said"}],
+            "skill": skill,
+        }
+        for n, skill in enumerate(skills)
+    ]
+    test_path = tmp_path / "skills.jsonl"
+    test_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    async def shown(service: FakeService, count: int) -> list[str]:
+        config = make_config(
+            test_path=str(test_path), num_samples=count, num_epochs=1, behavior_if_log_dir_exists="delete"
+        )
+        result = await run("supervised", config, connect=service.connect)
+        return [skills[int(sample.prompt.removeprefix("say "))] for sample in result.summary.samples]
+
+    assert await shown(FakeService(answer=parrot), 6) == ["add", "fact", "sort", "sort", "sort", "sort"]
+    assert await shown(FakeService(answer=parrot), 3) == ["add", "sort", "sort"]
+    assert await shown(FakeService(), 3) == ["add", "sort", "sort"]
+
+
 async def test_run_without_held_out_conversations_measures_nothing(make_config: MakeConfig) -> None:
     result = await run("supervised", make_config(test_path=None), connect=FakeService().connect)
     assert (result.summary.before("test/nll"), result.summary.after("test/exact_match")) == (None, None)

@@ -49,4 +49,5 @@ def _recorded(answer: Answer) -> RecordedAnswer:
         expected=answer.expected,
         answer=answer.answer,
         is_correct=answer.is_correct,
+        group=answer.group,
     )

@@ -68,6 +68,8 @@ class RecordedAnswer:
     expected: str
     answer: str
     is_correct: bool
+    group: str | None = None
+    """What kind of problem it is, if that is known."""
 
 
 @dataclass(kw_only=True)

@@ -72,6 +72,7 @@ class RolloutReport:
             expected=logs.get("expected", ""),
             answer=logs.get("answer") or " ⏎ ".join(self._said(turn) for turn in turns),
             is_correct=turns[-1].metrics.get("correct", group.get_total_rewards()[0]) > 0,
+            group=", ".join(group.tags) or None,
         )
 
     def _said(self, turn: Transition) -> str:

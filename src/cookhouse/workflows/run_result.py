@@ -75,12 +75,15 @@ def _artifacts(state: TrainingState, summary: RunSummary) -> dict[str, str]:
 
 
 def _samples(state: TrainingState, num_samples: int) -> list[AnswerSample]:
-    """Answers evenly spaced through the held-out problems, as they were before and after training."""
+    """Answers as they were before and after training, evenly spaced through the held-out problems sorted by their group,
+    so that each group has its share whatever the answers are.
+    """
     before = state.folder.read_answers(0)
     after = state.folder.read_answers(state.outcome.cursor.step) if state.eval_results else []
     asked = after or before
     count = min(num_samples, len(asked))
-    chosen = [index * len(asked) // count for index in range(count)]
+    by_group = sorted(range(len(asked)), key=lambda index: asked[index].group or "")
+    chosen = [by_group[index * len(asked) // count] for index in range(count)]
     return [
         AnswerSample(
             prompt=asked[index].prompt,
