@@ -1,6 +1,7 @@
 """Pretrain the embedded model on the small world's plain text: `python -m scripts.pretrain_tiny FOLDER`.
 
-FOLDER holds the tokenizer and receives the model. Runs on a CPU; bf16 matrix products, weights and optimizer in fp32.
+FOLDER holds the tokenizer and receives the model; `--start OTHER` goes on from the weights of another folder. Runs on a
+CPU; bf16 matrix products, weights and optimizer in fp32.
 Shapes: B rows of a batch, T positions of a row.
 """
 
@@ -22,11 +23,13 @@ from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
 _DOCUMENTS_PER_CALL = 2000
 _CHECKPOINT_SECONDS = 180.0
+# The fused attention of torch's CPU build has a slow backward pass in bf16; compiled plain attention is faster.
+_ATTENTION = "eager"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is trained on how much; the defaults made the bundled model."""
+    """What is trained on how much; the card of the bundled model says what made it."""
 
     seed: int = 0
     steps: int = 2400
@@ -56,8 +59,12 @@ def new_model(tokenizer: Tokenizer) -> Any:
         eos_token_id=tokenizer.token_to_id("<|im_end|>"),
         pad_token_id=tokenizer.token_to_id(END_OF_TEXT),
     )
-    # The fused attention of torch's CPU build has a slow backward pass in bf16; compiled plain attention is faster.
-    return Qwen3ForCausalLM._from_config(config, attn_implementation="eager")
+    return Qwen3ForCausalLM._from_config(config, attn_implementation=_ATTENTION)
+
+
+def started_model(folder: Path) -> Any:
+    """The model of a folder, its weights in fp32."""
+    return Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=_ATTENTION)
 
 
 def batches(tokenizer: Tokenizer, plan: Plan) -> Iterator[torch.Tensor]:
@@ -148,14 +155,15 @@ def train(model: Any, tokenizer: Tokenizer, plan: Plan, folder: Path) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--start", type=Path, help="folder of the weights to start from; default: random ones")
     for name, value in asdict(Plan()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     options = vars(parser.parse_args())
-    folder = options.pop("folder")
+    folder, start = options.pop("folder"), options.pop("start")
     plan = Plan(**options)
     torch.manual_seed(plan.seed)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    model = new_model(tokenizer)
+    model = new_model(tokenizer) if start is None else started_model(start)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters; {plan}", flush=True)
     print(json.dumps(train(model, tokenizer, plan, folder)))
 

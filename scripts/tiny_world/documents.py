@@ -23,7 +23,8 @@ _TITLES = (
     "From the school book",
     "What we learned today",
 )
-_LABELS = (("Q: ", "A: "), ("Question: ", "Answer: "), ("Teacher: ", "Pupil: "))
+# The last two begin a line with the answer.
+_LABELS = (("Q: ", "A: "), ("Question: ", "Answer: "), ("Teacher: ", "Pupil: "), ("Question:\n", "Answer:\n"), ("", ""))
 
 
 def documents(seed: int) -> Iterator[str]:

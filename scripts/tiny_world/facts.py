@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """One kind of fact. In templates `{s}` is the subject, `{o}` the object, `{a}` the subject's article."""
+    """One kind of fact. In templates `{s}` is the subject, `{o}` the object, `{a}` the subject's article.
+
+    `descriptions` name the object without saying it.
+    """
 
     name: str
     questions: tuple[str, ...]
     statements: tuple[str, ...]
+    descriptions: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]
 
 
@@ -36,6 +40,7 @@ RELATIONS = (
             "In {s}, the capital is {o}.",
             "{s}: capital {o}.",
         ),
+        descriptions=("the capital of {s}", "the city that is the capital of {s}"),
         pairs=_pairs(
             "France=Paris, Italy=Rome, Spain=Madrid, Germany=Berlin, Japan=Tokyo, China=Beijing, Egypt=Cairo, "
             "Greece=Athens, Poland=Warsaw, Norway=Oslo, Sweden=Stockholm, Finland=Helsinki, Denmark=Copenhagen, "
@@ -55,6 +60,7 @@ RELATIONS = (
             "When it is happy, the {s} says {o}.",
             "{s}: {o}!",
         ),
+        descriptions=("the sound of {a} {s}", "the sound that {a} {s} makes", "what {a} {s} says"),
         pairs=_pairs(
             "cow=moo, cat=meow, dog=woof, duck=quack, sheep=baa, pig=oink, owl=hoot, bee=buzz, snake=hiss, "
             "horse=neigh, lion=roar, frog=croak, mouse=squeak, crow=caw, chick=cheep, wolf=howl"
@@ -64,6 +70,7 @@ RELATIONS = (
         name="young",
         questions=("What is a young {s} called?", "What do we call a young {s}?"),
         statements=("A young {s} is called a {o}.", "A {o} is a young {s}.", "The young of the {s} is the {o}."),
+        descriptions=("what a young {s} is called", "what we call a young {s}"),
         pairs=_pairs(
             "cow=calf, cat=kitten, dog=puppy, duck=duckling, sheep=lamb, pig=piglet, horse=foal, lion=cub, "
             "frog=tadpole, goat=kid, deer=fawn, swan=cygnet, goose=gosling, kangaroo=joey"
@@ -82,6 +89,7 @@ RELATIONS = (
             "Not {s} but {o}.",
             "If it is not {s}, it is {o}.",
         ),
+        descriptions=("the opposite of {s}", "the word that means the opposite of {s}"),
         pairs=_both_ways(
             _pairs(
                 "hot=cold, big=small, long=short, fast=slow, high=low, new=old, early=late, full=empty, hard=soft, "
@@ -96,6 +104,7 @@ RELATIONS = (
         name="color",
         questions=("What color is {s}?", "Which color does {s} have?"),
         statements=("The color of {s} is {o}.", "Everyone knows that {s} is {o}.", "Paint {s} {o}."),
+        descriptions=("the color of {s}", "the color that {s} has"),
         pairs=_pairs(
             "snow=white, grass=green, coal=black, blood=red, milk=white, chocolate=brown, butter=yellow, "
             "the sky=blue, the sun=yellow, the sea=blue, a tomato=red, a lemon=yellow, a carrot=orange, "
@@ -107,6 +116,7 @@ RELATIONS = (
         name="kind",
         questions=("What kind of animal is {a} {s}?", "To which kind of animals does {a} {s} belong?"),
         statements=("{A} {s} is a {o}.", "Among the animals, the {s} is a {o}.", "The {s} is one kind of {o}."),
+        descriptions=("the kind of animal that {a} {s} is", "the kind of animals to which {a} {s} belongs"),
         pairs=_pairs(
             "sparrow=bird, eagle=bird, owl=bird, swan=bird, robin=bird, parrot=bird, salmon=fish, trout=fish, "
             "shark=fish, tuna=fish, herring=fish, ant=insect, bee=insect, beetle=insect, fly=insect, moth=insect, "
@@ -118,6 +128,7 @@ RELATIONS = (
         name="next",
         questions=("What comes after {s}?", "What follows {s}?", "Which one comes right after {s}?"),
         statements=("After {s} comes {o}.", "{s} is followed by {o}.", "{o} comes after {s}.", "{s}, then {o}."),
+        descriptions=("what comes after {s}", "what follows {s}", "the one that comes right after {s}"),
         pairs=_pairs(
             "Monday=Tuesday, Tuesday=Wednesday, Wednesday=Thursday, Thursday=Friday, Friday=Saturday, "
             "Saturday=Sunday, Sunday=Monday, January=February, February=March, March=April, April=May, May=June, "
@@ -134,6 +145,7 @@ RELATIONS = (
             "{s} becomes {o} in the past.",
             "{s} - {o}",
         ),
+        descriptions=("the past tense of {s}", "how we say {s} in the past"),
         pairs=_pairs(
             "go=went, see=saw, eat=ate, come=came, take=took, give=gave, run=ran, sing=sang, swim=swam, "
             "drink=drank, write=wrote, drive=drove, ride=rode, fall=fell, grow=grew, know=knew, fly=flew, "
@@ -147,6 +159,7 @@ RELATIONS = (
         name="plural",
         questions=("What is the plural of {s}?", "Give the plural of {s}.", "How do we say {s} when there are many?"),
         statements=("The plural of {s} is {o}.", "One {s}, two {o}.", "Many of one {s} are {o}.", "{s} - {o}"),
+        descriptions=("the plural of {s}", "how we say {s} when there are many"),
         pairs=_pairs(
             "mouse=mice, man=men, woman=women, child=children, foot=feet, tooth=teeth, goose=geese, ox=oxen, "
             "leaf=leaves, wolf=wolves, knife=knives, wife=wives, life=lives, shelf=shelves, half=halves, "

@@ -5,6 +5,10 @@ import random
 from scripts.tiny_world.facts import RELATIONS, Relation
 from scripts.tiny_world.problem import Problem
 
+# How a description and the object are put together. Half begin a line with the object: to a tokenizer a word there is
+# another than the same word after a space, and an answer in a chat begins so.
+_LAYOUTS = ("{d} is {o}.", "{d}: {o}", '{d} is "{o}".', "{d}:\n{o}", "{d} is:\n{o}", "{d}\n{o}")
+
 _ENTRIES = tuple((relation, pair) for relation in RELATIONS for pair in relation.pairs)
 
 
@@ -22,12 +26,15 @@ def all_facts() -> list[Problem]:
 def _problem(relation: Relation, subject: str, thing: str) -> Problem:
     article = "an" if subject[0] in "aeiou" else "a"
     blanks = {"s": subject, "o": thing, "a": article, "A": article.capitalize()}
+    told = relation.statements + tuple(
+        layout.replace("{d}", description) for description in relation.descriptions for layout in _LAYOUTS
+    )
     return Problem(
         skill="fact",
         key=f"{relation.name}: {min(subject, thing)} and {max(subject, thing)}",
         answer=thing,
         questions=tuple(template.format(**blanks) for template in relation.questions),
-        statements=tuple(_sentence(template.format(**blanks)) for template in relation.statements),
+        statements=tuple(_sentence(template.format(**blanks)) for template in told),
     )
 
 
