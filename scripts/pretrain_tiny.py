@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scripts.tiny_world import END_OF_TEXT, documents
+from scripts.tiny_world import END_OF_TEXT, SKILLS, documents
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
@@ -35,6 +35,7 @@ class Plan:
     steps: int = 2400
     rows: int = 16
     length: int = 256  # tokens of one row; documents are packed into rows without padding
+    fact_share: float = SKILLS["fact"].share  # of problems in the text, relative to the shares of other skills
     learning_rate: float = 4e-3
     warmup_steps: int = 100
     weight_decay: float = 0.1
@@ -72,7 +73,7 @@ def batches(tokenizer: Tokenizer, plan: Plan) -> Iterator[torch.Tensor]:
     end = tokenizer.token_to_id(END_OF_TEXT)
     assert end is not None
     size = plan.rows * plan.length
-    texts = documents(plan.seed)
+    texts = documents(plan.seed, fact_share=plan.fact_share)
     tokens: list[int] = []
     while True:
         for encoding in tokenizer.encode_batch(list(itertools.islice(texts, _DOCUMENTS_PER_CALL))):

@@ -27,11 +27,13 @@ _TITLES = (
 _LABELS = (("Q: ", "A: "), ("Question: ", "Answer: "), ("Teacher: ", "Pupil: "), ("Question:\n", "Answer:\n"), ("", ""))
 
 
-def documents(seed: int) -> Iterator[str]:
-    """Endless documents, the same for the same seed. None holds a problem that is kept for the test, save that facts
-    kept for the test are told, never asked.
+def documents(seed: int, *, fact_share: float = SKILLS["fact"].share) -> Iterator[str]:
+    """Endless documents, the same for the same arguments.
+
+    None holds a problem that is kept for the test, save that facts kept for the test are told, never asked.
     """
     rng = random.Random(f"documents {seed}")
+    shares = [fact_share if name == "fact" else skill.share for name, skill in SKILLS.items()]
     while True:
         draw = rng.random()
         if draw < _CHAT_SHARE:
@@ -39,13 +41,13 @@ def documents(seed: int) -> Iterator[str]:
         elif draw < _CHAT_SHARE + _STORY_SHARE:
             yield story(rng)
         else:
-            yield _lesson(rng)
+            yield _lesson(rng, shares)
 
 
-def _lesson(rng: random.Random) -> str:
-    """A document about one skill, or about several."""
+def _lesson(rng: random.Random, shares: list[float]) -> str:
+    """A document about one skill, or about several, which are as likely as their shares."""
     is_mixed = rng.random() < 0.5
-    names = rng.choices(list(SKILLS), [skill.share for skill in SKILLS.values()], k=8)
+    names = rng.choices(list(SKILLS), shares, k=8)
     count = rng.randint(2, 8)
     layout = rng.choice((_prose, _lines, _bullets, _questions, _questions, _talk))
     chosen = names[:count] if is_mixed else names[:1] * count

@@ -27,7 +27,7 @@ SKILLS = {
     "convert": Skill(draw=convert, share=2),
     "sort": Skill(draw=sort, share=5),
     "reverse": Skill(draw=reverse, share=3),
-    "fact": Skill(draw=fact, share=6),
+    "fact": Skill(draw=fact, share=3),
     "style": Skill(draw=style, share=1),
     "python": Skill(draw=python, share=2),
 }
