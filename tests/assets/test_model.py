@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scripts.probe_tiny import facts_on_their_own_line
 from scripts.tiny_world import documents
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -62,3 +63,10 @@ def test_model_knows_its_world() -> None:
     with torch.inference_mode():
         loss = model(input_ids=tokens_BT, labels=tokens_BT).loss.item()
     assert loss < 2.0
+
+
+def test_model_knows_facts_where_a_chat_begins_its_answers() -> None:
+    """Catches a text that tells facts only inside of a line: the model then knows them after a space alone."""
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+    model = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+    assert facts_on_their_own_line(model, tokenizer) > 0.6
