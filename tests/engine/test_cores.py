@@ -121,9 +121,10 @@ import torch
 hold = cores._hold
 cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
 def make():
-    _torch_engine([], "cpu", "float32", None)
+    _torch_engine(base_models=[], device="cpu", precision="float32")
     masks = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
     print(json.dumps([sorted(os.sched_getaffinity(0)), torch.get_num_threads(), masks]), flush=True)
+threading.excepthook = lambda failure: (sys.excepthook(*failure[:3]), os._exit(1))  # instead of a wait for ever
 thread = threading.Thread(target=make)
 thread.start(); thread.join()
 assert sorted(os.sched_getaffinity(0)) == json.loads(sys.argv[2])
