@@ -75,8 +75,9 @@ def _artifacts(state: TrainingState, summary: RunSummary) -> dict[str, str]:
 
 
 def _samples(state: TrainingState, num_samples: int) -> list[AnswerSample]:
-    """Answers as they were before and after training, evenly spaced through the held-out problems sorted by their group,
-    so that each group has its share whatever the answers are.
+    """Answers before and after training, evenly spaced through the held-out problems sorted by their group.
+
+    Each group has its share, whatever the answers are.
     """
     before = state.folder.read_answers(0)
     after = state.folder.read_answers(state.outcome.cursor.step) if state.eval_results else []
