@@ -19,9 +19,11 @@ def adapter(device: str) -> Adapter:
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.5])
-def test_steps_equal_torch_adamw(adapter: Adapter, clip: float) -> None:
+@pytest.mark.parametrize(("beta1", "beta2", "eps"), [(0.9, 0.95, 1e-8), (0.5, 0.7, 0.1)])
+def test_steps_equal_torch_adamw(adapter: Adapter, clip: float, beta1: float, beta2: float, eps: float) -> None:
     parameter = torch.nn.Parameter(adapter.params.clone())
-    optimizer = torch.optim.AdamW([parameter], lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    optimizer = torch.optim.AdamW([parameter], lr=0.01, betas=(beta1, beta2), eps=eps, weight_decay=0.1)
+    settings = AdamStep(learning_rate=0.01, beta1=beta1, beta2=beta2, eps=eps, weight_decay=0.1, grad_clip_norm=clip)
     for step in range(5):
         gradient = noise(adapter.params, step)
         adapter.gradient.copy_(gradient)
@@ -29,7 +31,7 @@ def test_steps_equal_torch_adamw(adapter: Adapter, clip: float) -> None:
         if clip:
             torch.nn.utils.clip_grad_norm_([parameter], clip)
         optimizer.step()
-        metrics = adapter.step(AdamStep(learning_rate=0.01, weight_decay=0.1, grad_clip_norm=clip))
+        metrics = adapter.step(settings)
         assert metrics["grad_norm"] == pytest.approx(float(gradient.norm()), rel=1e-6)
     torch.testing.assert_close(adapter.params, parameter.detach(), rtol=1e-5, atol=1e-7)
     assert adapter.gradient.eq(0).all()

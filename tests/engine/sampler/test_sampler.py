@@ -139,6 +139,49 @@ def test_stop_strings_end_a_sample_where_they_complete(engine: TorchEngine, ask:
     assert stopped.tokens_T.tolist() == free.tokens_T[: printable[0] + 2].tolist()
 
 
+def test_a_stop_string_is_looked_for_in_what_was_sampled(engine: TorchEngine, ask: Ask, qwen3_folder: str) -> None:
+    """Would catch a sample that ends at its first token because the prompt ends in the beginning of a stop."""
+    decode = engine._bases[qwen3_folder].tokenizer.decode
+    letter = next(token for token in range(VOCAB_SIZE) if decode([token]) == "a")
+    prompt_T = np.append(PROMPT_T, letter)
+    for seed in range(100):
+        (free,) = _sample(engine, ask(prompt_T=prompt_T, seed=seed, max_tokens=3))["r"].sequences
+        text = decode(free.tokens_T)
+        if len(text) == 3 and text[0].isascii() and "a" not in text:
+            break
+    else:
+        raise AssertionError("no sample began with a character of its own")
+    (asked,) = _sample(engine, ask(prompt_T=prompt_T, seed=seed, max_tokens=3, stop=["a" + text[0]]))["r"].sequences
+    assert asked.tokens_T.tolist() == free.tokens_T.tolist()
+    assert not asked.is_stopped
+
+
+@pytest.mark.parametrize("kind", ["token", "text", "character"])
+def test_every_sample_of_a_request_ends_at_its_stop(
+    engine: TorchEngine, ask: Ask, qwen3_folder: str, kind: str
+) -> None:
+    """Would catch stops that only the first of several samples has, or a character of several tokens that is missed."""
+    base = engine._bases[qwen3_folder]
+    decode = base.tokenizer.decode
+    free = [one.tokens_T.tolist() for one in _sample(engine, ask(seed=3, num_samples=6, max_tokens=60))["r"].sequences]
+    last = free[-1]
+    if kind == "token":
+        stop = last[5]
+    elif kind == "text":
+        stop = next(text for i in range(58) if len(text := decode(last[i : i + 2])) == 2 and text.isascii())
+    else:
+        stop = next(one for tokens in free[1:] for one in decode(tokens) if ord(one) > 127 and one != "\ufffd")
+
+    def ends(tokens: list[int]) -> bool:
+        return tokens[-1] in base.end_tokens or (tokens[-1] == stop if kind == "token" else stop in decode(tokens))
+
+    stopped = _sample(engine, ask(seed=3, num_samples=6, max_tokens=60, stop=[stop]))["r"].sequences
+    for tokens, one in zip(free, stopped, strict=True):
+        expected = next((tokens[:end] for end in range(1, 61) if ends(tokens[:end])), tokens)
+        assert one.tokens_T.tolist() == expected
+    assert any(one.is_stopped for one in stopped[1:])
+
+
 @pytest.mark.parametrize("stop", [None, ["never there"], [255]], ids=["none", "text", "token"])
 def test_end_tokens_end_a_sample_whatever_else_does(
     engine: TorchEngine, ask: Ask, qwen3_folder: str, stop: Sequence[str] | Sequence[int] | None
@@ -234,6 +277,21 @@ def test_a_prefix_is_known_under_its_own_weights_only(engine: TorchEngine, ask: 
         serials.add(engine._snapshot("snapshot")[1].serial)
         assert _sample(engine, ask())["r"].num_reused_tokens == 0
     assert len(serials) == 5
+
+
+def test_a_prompt_read_in_pieces_is_scored_as_one_read_at_once(
+    engine: TorchEngine, ask: Ask, qwen3_folder: str
+) -> None:
+    """Would catch a long prompt whose token after a piece is left out, or scored by a row of the next one."""
+    targets = PromptTargets(positions_M=np.array([1, 8, 9, 16, 36]), tokens_M=np.arange(5))
+    request = ask(prompt_logprobs=True, topk_prompt_logprobs=3, prompt_targets=targets)
+    whole = _sample(engine, request)["r"]
+    engine._samplers[qwen3_folder]._scheduler.budget_tokens = 8
+    cut = _sample(engine, request)["r"]
+    for name in ("prompt_logprobs_T", "topk_prompt_logprobs_TK", "target_logprobs_M"):
+        one, other = getattr(whole, name), getattr(cut, name)
+        first = 0 if name == "target_logprobs_M" else 1  # the first token is never scored
+        assert_logprobs_near(other[first:], one[first:])
 
 
 def test_prompts_are_scored_whole_although_they_are_known(engine: TorchEngine, ask: Ask) -> None:
