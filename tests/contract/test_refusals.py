@@ -182,6 +182,18 @@ def test_weights_alone_have_no_optimizer(client: tinker.ServiceClient, trainer: 
         client.create_training_client_from_state_with_optimizer(path).result()
 
 
+def test_a_checkpoint_of_another_rank_is_not_loaded_over_a_model(
+    client: tinker.ServiceClient, trainer: tinker.TrainingClient
+) -> None:
+    """Would catch a model that changes its rank under a client, whose run and checkpoints then say the old one."""
+    path = client.create_lora_training_client(BASE_MODEL, rank=4).result().save_state("narrow").result().path
+    with pytest.warns(FutureWarning, match="load_state"):
+        loading = trainer.load_state(path)
+    with soon(), pytest.raises(tinker.RequestFailedError, match="make a new training client from the checkpoint"):
+        loading.result()
+    train(trainer, 1)
+
+
 def test_wrong_key(host: Host) -> None:
     """Would catch a key that is not checked, or is echoed."""
     with soon(), pytest.raises(tinker.AuthenticationError, match="TINKER_API_KEY") as caught:

@@ -142,20 +142,29 @@ def test_what_was_published_can_be_copied(alone: Host, rest: tinker.RestClient) 
 
 
 def test_a_copy_that_is_asked_for_twice_is_made_once(alone: Host, rest: tinker.RestClient) -> None:
-    """Would catch a retry, after an answer that was lost, that makes a second copy."""
-    path = save(alone)
-    body = {"source_path": path, "destination_project_id": "p"}
-    answers = [
-        httpx.post(
-            f"{alone.url}/api/v1/copy_weights",
-            json=body,
-            headers={"X-API-Key": KEY, "X-Idempotency-Key": "k"},
-            trust_env=False,
-        ).json()
-        for _ in range(2)
-    ]
-    assert answers[0] == answers[1]
+    """Would catch a retry, after an answer that was lost, that makes a second copy, and a key that finds another's."""
+    body = {"source_path": save(alone), "destination_project_id": "p"}
+    first, again, theirs = (copy(alone, key, body) for key in (KEY, KEY, OTHER_KEY))
+    assert first.json() == again.json()
+    assert theirs.status_code == 404
     assert len(rest.list_user_checkpoints().result().checkpoints) == 2
+
+
+def test_nothing_is_copied_into_a_session_of_another_tenant(alone: Host, rest: tinker.RestClient) -> None:
+    """Would catch a run in my list that I did not train."""
+    path = save(alone)
+    rest.publish_checkpoint_from_tinker_path(path).result()
+    session_id = path.removeprefix("tinker://").split(":")[0]
+    body = {"source_path": path, "session_id": session_id, "model_seq_id": 7}
+    refused = copy(alone, OTHER_KEY, body)
+    assert refused.status_code == 400
+    assert "unknown session" in refused.json()["detail"]
+    assert copy(alone, KEY, body).json()["tinker_path"] == f"tinker://{session_id}:train:7/sampler_weights/w"
+
+
+def copy(host: Host, key: str, body: dict[str, object]) -> httpx.Response:
+    headers = {"X-API-Key": key, "X-Idempotency-Key": "k"}
+    return httpx.post(f"{host.url}/api/v1/copy_weights", json=body, headers=headers, trust_env=False)
 
 
 def test_sessions_are_found_by_what_is_known_of_them(alone: Host, rest: tinker.RestClient) -> None:

@@ -7,7 +7,7 @@ import pytest
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints import Checkpoints, KeptCheckpoint, NewCheckpoint
-from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.refusals import NotFoundError, StorageError
 from cookhouse.server.store import CheckpointRow, Store
 
 NEW = NewCheckpoint(
@@ -178,6 +178,15 @@ def test_damage_is_the_services(
     assert row.path in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
     assert str(folder) in caplog.text
+
+
+def test_a_damaged_checkpoint_is_not_copied(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    """Would catch a copy whose digests are taken of the damage, so that it can be trained on."""
+    row = checkpoints.write(NEW, fill)
+    (checkpoints.folder_of(row) / "adapter").write_text("weighty")
+    with pytest.raises(StorageError, match=f"{PATH} is damaged"):
+        checkpoints.copy(row, model_id="s:train:1", owner="me", ttl_seconds=None)
+    assert folders(tmp_path) == [checkpoints.folder_of(row)]
 
 
 def test_what_an_engine_says_of_a_folder_names_the_checkpoint(checkpoints: Checkpoints) -> None:
