@@ -66,6 +66,19 @@ async def test_results_survive_being_fetched() -> None:
         futures.get(future.request_id, "me")
 
 
+async def test_a_result_is_not_kept_for_as_long_as_somebody_asks() -> None:
+    """Would catch a clock that each fetch starts anew: a client that polls in a loop would fill the memory."""
+    futures = opened(result_seconds=100.0)
+    future = new(futures)
+    futures.finish(future, DONE)
+    await futures.wait(future, 0)
+    assert future.fetched_at is not None
+    future.fetched_at -= 101
+    await futures.wait(future, 0)
+    futures.sweep()
+    assert len(futures) == 0
+
+
 async def test_unfetched_training_results_stay() -> None:
     """Would catch a training result dropped early, which the SDK cannot recover from."""
     futures = opened(result_seconds=0.0, max_unfetched_sample_bytes=0)

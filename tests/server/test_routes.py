@@ -1,7 +1,8 @@
 """The protocol below the SDK: duplicates, ends of sessions, and requests no SDK would send."""
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,15 @@ def test_duplicates_run_once(server: Server) -> None:
     assert [name for name, _ in server.engine.calls].count("create_model") == 1
 
 
+def test_a_duplicate_of_a_refused_request_gets_its_answer(server: Server) -> None:
+    """Would catch a retry that is taken for a request of its own because the first one never reached the engine."""
+    model_id = server.model(server.session())
+    step = {"model_id": model_id, "seq_id": 1, "adam_params": {"learning_rate": -1.0}}
+    first, again = server.post("/optim_step", **step), server.post("/optim_step", **step)
+    assert first == again
+    assert "learning_rate" in server.result(first["request_id"]).json()["error"]
+
+
 def test_duplicate_samples_run_once(server: Server) -> None:
     """Would catch a retried sample that is drawn twice; clones' ids are near 10**18."""
     session_id = server.session()
@@ -132,13 +142,16 @@ def test_a_result_that_cannot_be_encoded_fails_alone(server: Server, monkeypatch
 
 
 def test_session_keys_repeat(server: Server) -> None:
-    """Would catch a retried create_session that leaves a second session behind."""
-    content: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
-    ids = {
-        server.http.post("/create_session", json=content, headers={"X-Idempotency-Key": key}).json()["session_id"]
-        for key in ("a", "a", "b")
-    }
-    assert len(ids) == 2
+    """Would catch a retried create_session that leaves a second session behind, or finds one that has ended."""
+    other = Server(server.host, server.engine, OTHER_KEY)
+    first, again, another, theirs = (
+        _keyed_session(tenant, key) for tenant, key in ((server, "a"), (server, "a"), (server, "b"), (other, "a"))
+    )
+    assert first == again
+    assert len({first, another, theirs}) == 3
+    server.post(f"/sessions/{first}/finish", reason={"type": "success"})
+    server.post("/session_heartbeat", session_id=_keyed_session(server, "a"))
+    other.http.close()
 
 
 def test_results_may_be_fetched_again_and_polls_time_out(server: Server) -> None:
@@ -282,6 +295,7 @@ def test_full_queues_answer_429(tmp_path: Path) -> None:
         answers = [server.forward_backward(model_id, seq_id) for seq_id in (5, 6, 7)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         assert answers[2].headers["retry-after"] == "1"
+        num_futures = len(host.service.futures)
         sampler = {"session_id": session_id, "sampling_session_seq_id": 0, "base_model": "cookhouse/tiny"}
         sampler_id = server.post("/create_sampling_session", **sampler)["sampling_session_id"]
         sample = {
@@ -290,7 +304,54 @@ def test_full_queues_answer_429(tmp_path: Path) -> None:
             "sampling_params": {},
         }
         assert server.http.post("/asample", json=sample).status_code == 429
+        server.forward_backward(model_id, 7)
+        assert len(host.service.futures) == num_futures
         server.http.close()
+
+
+def test_a_tenants_samples_are_counted_while_they_run(tmp_path: Path) -> None:
+    """Would catch a tenant that is refused for samples that are done, or for those of its neighbor."""
+    engine = HeldSamples()
+    with hosted(tmp_path, lambda: engine, Settings(max_queued_samples=2)) as host:
+        mine, other = Server(host, engine), Server(host, engine, OTHER_KEY)
+        sampler_id, other_sampler_id = (_base_sampler(server) for server in (mine, other))
+        running = [_sample(mine, sampler_id).json()["request_id"] for _ in range(2)]
+        assert _sample(mine, sampler_id).status_code == 429
+        assert _sample(other, other_sampler_id).status_code == 200
+        engine.free.set()
+        for request_id in running:
+            assert mine.result(request_id).headers["content-type"] == "application/x-protobuf"
+        assert _sample(mine, sampler_id).status_code == 200
+        mine.http.close()
+        other.http.close()
+
+
+def _keyed_session(server: Server, key: str) -> str:
+    content = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+    answer = server.http.post("/create_session", json=content, headers={"X-Idempotency-Key": key})
+    return str(answer.json()["session_id"])
+
+
+class HeldSamples(FakeEngine):
+    """Advances no sample before it is freed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = threading.Event()
+
+    def step_samples(self) -> Sequence[SampleOutput]:
+        return super().step_samples() if self.free.wait(0.001) else ()
+
+
+def _base_sampler(server: Server) -> str:
+    content = {"session_id": server.session(), "sampling_session_seq_id": 0, "base_model": "cookhouse/tiny"}
+    return str(server.post("/create_sampling_session", **content)["sampling_session_id"])
+
+
+def _sample(server: Server, sampler_id: str) -> httpx.Response:
+    prompt = {"chunks": [{"type": "encoded_text", "tokens": [1]}]}
+    content = {"sampling_session_id": sampler_id, "prompt": prompt, "sampling_params": {"max_tokens": 1}}
+    return server.http.post("/asample", json=content)
 
 
 def _wait_until(condition: Any) -> None:

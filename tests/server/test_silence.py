@@ -138,6 +138,24 @@ def test_a_client_that_waits_for_a_result_is_not_silent(server: Server, engine: 
     assert time.monotonic() - session.heard_at < 61
 
 
+def test_whatever_a_client_asks_for_is_a_sign_of_life(server: Server) -> None:
+    """Would catch a client that trains or samples, and is taken for dead because its heartbeat does not get through."""
+    session_id = server.session()
+    model_id = server.model(session_id)
+    sampler = {"session_id": session_id, "sampling_session_seq_id": 0, "base_model": "cookhouse/tiny"}
+    sampler_id = server.post("/create_sampling_session", **sampler)["sampling_session_id"]
+    (session,) = server.host.service.sessions
+    poll = {"target": {"sampling_session_id": sampler_id}, "timeout": 0.0}
+    for route, content in (
+        ("/optim_step", {"model_id": model_id, "seq_id": 1, "adam_params": {"learning_rate": 0.1}}),
+        ("/retrieve_futures", poll),
+        ("/session_heartbeat", {"session_id": session_id}),
+    ):
+        session.heard_at -= 61
+        server.post(route, **content)
+        assert time.monotonic() - session.heard_at < 61, route
+
+
 def test_a_client_that_was_only_slow_samples_again(tmp_path: Path, engine: HeldEngine) -> None:
     """Would catch a run that ends because its process was stopped for a minute."""
     with (

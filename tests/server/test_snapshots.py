@@ -15,6 +15,7 @@ import tinker
 import torch
 from tests.server.fake_engine import VOCAB_SIZE, FakeEngine
 from tests.server.hosting import KEY, hosted
+from tests.server.test_routes import HeldSamples, _wait_until
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.engine import TorchEngine
@@ -273,6 +274,30 @@ def test_hundreds_of_publishes_leave_few_files_and_a_run_goes_on(tmp_path: Path)
             tinker.TinkerError, match=r"are gone: newer ones .* may take 10\.00 MiB .*save_weights_for_sam"
         ):
             first.sample(prompt, 1, params).result()
+
+
+def test_weights_are_kept_as_long_as_a_sample_of_them_runs(tmp_path: Path) -> None:
+    """Would catch samples that do not count as use, and use that never ends: then no room is ever found again."""
+    engine = HeldSamples()
+    settings = Settings(max_snapshot_bytes=VOCAB_SIZE * 8, max_snapshot_file_bytes=3 * 2**20)
+    with (
+        hosted(tmp_path, lambda: engine, settings) as host,
+        tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
+    ):
+        trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
+        prompt, params = tinker.ModelInput.from_ints([1, 2, 3]), tinker.SamplingParams(max_tokens=1)
+        busy = trainer.save_weights_and_get_sampling_client().result()
+        running = busy.sample(prompt, 1, params)
+        _wait_until(engine.has_samples)
+        for _ in range(10):
+            trainer.save_weights_and_get_sampling_client().result()
+        engine.free.set()
+        running.result()
+        busy.sample(prompt, 1, params).result()
+        for _ in range(10):
+            trainer.save_weights_and_get_sampling_client().result()
+        with pytest.raises(tinker.TinkerError, match="are gone: newer ones"):
+            busy.sample(prompt, 1, params).result()
 
 
 def _bounded(tmp_path: Path, engine: FakeEngine, num_files: int) -> Snapshots:
