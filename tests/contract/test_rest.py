@@ -3,7 +3,7 @@
 import json
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 
@@ -162,7 +162,7 @@ def test_nothing_is_copied_into_a_session_of_another_tenant(alone: Host, rest: t
     assert copy(alone, KEY, body).json()["tinker_path"] == f"tinker://{session_id}:train:7/sampler_weights/w"
 
 
-def copy(host: Host, key: str, body: dict[str, object]) -> httpx.Response:
+def copy(host: Host, key: str, body: Mapping[str, object]) -> httpx.Response:
     headers = {"X-API-Key": key, "X-Idempotency-Key": "k"}
     return httpx.post(f"{host.url}/api/v1/copy_weights", json=body, headers=headers, trust_env=False)
 

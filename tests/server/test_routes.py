@@ -94,7 +94,7 @@ def test_a_duplicate_of_a_refused_request_gets_its_answer(server: Server) -> Non
 
 
 def test_duplicate_samples_run_once(server: Server) -> None:
-    """Would catch a retried sample that is drawn twice; clones' ids are near 10**18."""
+    """Would catch a retried sample or sampler that is made twice; clones' ids are near 10**18."""
     session_id = server.session()
     request = {"session_id": session_id, "sampling_session_seq_id": 0, "base_model": "cookhouse/tiny"}
     sampler_id = server.post("/create_sampling_session", **request)["sampling_session_id"]
@@ -109,6 +109,14 @@ def test_duplicate_samples_run_once(server: Server) -> None:
     first, again = server.post("/asample", **sample), server.post("/asample", **sample)
     assert first == again
     assert len(first["sample_sequence_ids"]) == 2
+    assert server.post("/create_sampling_session", **request)["sampling_session_id"] == sampler_id
+    assert server.post("/asample", **sample) == first  # the sampler is still the one that knows the request
+
+
+def test_models_without_a_seed_differ(server: Server) -> None:
+    """Would catch runs that are meant to be independent and all begin with the same adapter."""
+    models = [server.model(server.session()) for _ in range(2)]
+    assert len({server.engine._models[model_id].lora.seed for model_id in models}) == 2
 
 
 def test_a_result_that_cannot_be_encoded_fails_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +335,7 @@ def test_a_tenants_samples_are_counted_while_they_run(tmp_path: Path) -> None:
 
 
 def _keyed_session(server: Server, key: str) -> str:
-    content = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+    content: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
     answer = server.http.post("/create_session", json=content, headers={"X-Idempotency-Key": key})
     return str(answer.json()["session_id"])
 
