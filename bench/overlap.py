@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -65,12 +66,14 @@ async def seconds_per_step(
     folder: Path, connect: "Connect", now: Callable[[], float], settings: Mapping[str, Any]
 ) -> float:
     """Run the recipe in a folder of its own."""
-    from cookhouse.recipes import run
+    from cookhouse.adapters import Adapters
+    from cookhouse.recipes import run_async
     from cookhouse.recipes.rl_basic import Config
 
     watch = Stopwatch(now)
     fixed = {"num_eval": 0, "save_every": 0, "num_samples": 0, "log_path": tempfile.mkdtemp(dir=folder)}
-    await run("rl_basic", Config(**{**fixed, **settings}), connect=connect, sinks=[watch])
+    adapters = Adapters(service=connect, sinks=[watch])
+    await run_async("rl_basic", Config(**{**fixed, **settings}), adapters=adapters)
     return watch.seconds
 
 
@@ -97,7 +100,9 @@ async def measure_embedded(folder: Path, device: str, num_steps: int, num_rounds
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs timers at once, in order: `time` says what a clock would have shown. Work of threads takes no time."""
+    """Runs timers at once, in order: `time` says what a clock would have shown. Work of threads takes no time: those of
+    executors, and those that open and close a session.
+    """
 
     _now = 0.0
     _num_working = 0
@@ -119,9 +124,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._num_working -= 1
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled and not self._num_working:  # type: ignore[attr-defined]
+        is_idle = not self._ready and not self._num_working  # type: ignore[attr-defined]
+        if is_idle and self._scheduled and not _is_session_thread_alive():  # type: ignore[attr-defined]
             self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
         super()._run_once()  # type: ignore[misc]
+
+
+def _is_session_thread_alive() -> bool:
+    return any(thread.name == "training service" for thread in threading.enumerate())
 
 
 def measure_simulated(folder: Path) -> dict[str, float]:

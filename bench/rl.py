@@ -200,14 +200,19 @@ def run_cookhouse(case: Case, precision: str) -> Measurement:
 
 
 async def _train(case: Case, precision: str) -> Measurement:
+    from cookhouse.adapters import Adapters
     from cookhouse.local import SERVER_COMMAND, local_server
-    from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
-    from cookhouse.telemetry import Telemetry
-    from cookhouse.training import Interrupt, connect_to
+    from cookhouse.recipes import run_async
+    from cookhouse.recipes.reinforcement import reinforcement_recipe
+    from cookhouse.settings import ReinforcementSettings
+    from cookhouse.training import connect_to
 
     marks = Marks()
-    recipe = ReinforcementRecipe[ReinforcementConfig](
-        name="bench", defaults=lambda _: {}, environments=lambda _, __: Prompts(case, marks)
+    recipe = reinforcement_recipe(
+        name="bench",
+        description="Rewards digits, to be timed.",
+        config_class=ReinforcementSettings,
+        environments=lambda _, __: Prompts(case, marks),
     )
     with tempfile.TemporaryDirectory() as folder:
         settings = {
@@ -225,13 +230,11 @@ async def _train(case: Case, precision: str) -> Measurement:
             "num_samples": 0,
             "log_path": f"{folder}/run",
         }
-        config = recipe.resolve(ReinforcementConfig(**settings))
         command = (*SERVER_COMMAND, "--device", case.device, "--precision", precision)
         async with local_server(Path(folder) / "service", base_models=[case.model], command=command) as server:
             connect = connect_to(server.url, server.api_key)
             spans = StepSpans([os.getpid(), server.process.pid])
-            telemetry = Telemetry([spans])
-            await recipe.execute(config, connect=connect, telemetry=telemetry, interrupt=Interrupt(), ask=None)
+            await run_async(recipe, settings, adapters=Adapters(service=connect, sinks=[spans]))
     return _measurement(case, marks, spans)
 
 

@@ -1,8 +1,128 @@
-"""Fine-tune language models by recipe, on the hosted Tinker service or on cookhouse's own engine."""
+"""cookhouse: fine-tune language models by recipe.
+
+    import cookhouse
+
+    result = cookhouse.run("supervised", {"dataset_path": "mine.jsonl"})
+
+What a user needs to run recipes and to bring parts of their own. Each name is loaded when it is first asked for:
+importing this loads neither the SDK nor a model.
+"""
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from cookhouse.version import __version__
 
 if sys.platform == "win32":
     raise ImportError("cookhouse does not run on Windows; use it inside WSL (https://learn.microsoft.com/windows/wsl)")
+
+if TYPE_CHECKING:
+    from cookhouse.adapters import Adapters
+    from cookhouse.envs import EnvConfig, ProblemEnv, message_environments
+    from cookhouse.errors import CookhouseError, InputError, ServiceError
+    from cookhouse.evals import SamplingClientEvaluator, TrainingClientEvaluator
+    from cookhouse.recipes import Recipe, dry_run, find_recipe, run, run_async
+    from cookhouse.rl import (
+        Env,
+        EnvGroupBuilder,
+        MessageEnv,
+        MessageStepResult,
+        RLDataset,
+        RLDatasetBuilder,
+        StepResult,
+    )
+    from cookhouse.settings import EnvironmentSettings, ReinforcementSettings, RunSettings, SupervisedSettings
+    from cookhouse.telemetry import Event, MetricsRow, Record, Sink, Span
+    from cookhouse.workflows import (
+        Loop,
+        SlotStage,
+        Stage,
+        Stages,
+        Workflow,
+        reinforcement_workflow,
+        stage,
+        supervised_workflow,
+    )
+
+_PLACES = {
+    "cookhouse.adapters": ("Adapters",),
+    "cookhouse.envs": ("EnvConfig", "ProblemEnv", "message_environments"),
+    "cookhouse.errors": ("CookhouseError", "InputError", "ServiceError"),
+    "cookhouse.evals": ("SamplingClientEvaluator", "TrainingClientEvaluator"),
+    "cookhouse.recipes": ("Recipe", "dry_run", "find_recipe", "run", "run_async"),
+    "cookhouse.rl": (
+        "Env",
+        "EnvGroupBuilder",
+        "MessageEnv",
+        "MessageStepResult",
+        "RLDataset",
+        "RLDatasetBuilder",
+        "StepResult",
+    ),
+    "cookhouse.settings": ("EnvironmentSettings", "ReinforcementSettings", "RunSettings", "SupervisedSettings"),
+    "cookhouse.telemetry": ("Event", "MetricsRow", "Record", "Sink", "Span"),
+    "cookhouse.workflows": (
+        "Loop",
+        "SlotStage",
+        "Stage",
+        "Stages",
+        "Workflow",
+        "reinforcement_workflow",
+        "stage",
+        "supervised_workflow",
+    ),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "Adapters",
+    "CookhouseError",
+    "Env",
+    "EnvConfig",
+    "EnvGroupBuilder",
+    "EnvironmentSettings",
+    "Event",
+    "InputError",
+    "Loop",
+    "MessageEnv",
+    "MessageStepResult",
+    "MetricsRow",
+    "ProblemEnv",
+    "RLDataset",
+    "RLDatasetBuilder",
+    "Recipe",
+    "Record",
+    "ReinforcementSettings",
+    "RunSettings",
+    "SamplingClientEvaluator",
+    "ServiceError",
+    "Sink",
+    "SlotStage",
+    "Span",
+    "Stage",
+    "Stages",
+    "StepResult",
+    "SupervisedSettings",
+    "TrainingClientEvaluator",
+    "Workflow",
+    "__version__",
+    "dry_run",
+    "find_recipe",
+    "message_environments",
+    "reinforcement_workflow",
+    "run",
+    "run_async",
+    "stage",
+    "supervised_workflow",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -45,9 +45,9 @@ def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run"], "which recipe? name one of supervised, rl_basic, "),
+        (["run"], "which recipe? name one of supervised, rl, rl_basic, "),
         (["run", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
-        (["run", ":superviesd"], "unknown recipe ':superviesd'; did you mean supervised?"),
+        (["run", ":superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
         (["describe", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
         (["run", "supervised", "--batchsize", "3"], "no such option: --batchsize; did you mean --batch-size"),
         (

@@ -1,21 +1,26 @@
 """Flags generated from a recipe's config."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import typer
 
 from cookhouse.cli import main
-from cookhouse.cli.options import merge_assignments, recipe_command
+from cookhouse.cli.options import Layers, layers_of, recipe_command
 from cookhouse.errors import InputError
-from cookhouse.recipes import RECIPES, config_fields
+from cookhouse.recipes import config_fields, find_recipe, settle
 
 
-def parse(*words: str) -> tuple[dict[str, str], bool]:
-    """What the command of the supervised recipe would be called with."""
-    calls: list[tuple[dict[str, str], bool]] = []
+def parse(*words: str) -> tuple[dict[str, Any], bool]:
+    """What the command of the supervised recipe would be called with, all layers as one."""
+    calls: list[tuple[dict[str, Any], bool]] = []
     app = typer.Typer()
-    app.command()(recipe_command(RECIPES["supervised"], lambda texts, dry_run: calls.append((texts, dry_run))))
+
+    def keep(layers: Layers, dry_run: bool) -> None:
+        calls.append(({key: value for layer in layers.values() for key, value in layer.items()}, dry_run))
+
+    app.command()(recipe_command(find_recipe("supervised"), keep))
     app(args=list(words), standalone_mode=False)
     [call] = calls
     return call
@@ -55,14 +60,28 @@ def test_a_value_may_hold_an_equals_sign_or_start_with_a_dash() -> None:
 )
 def test_what_is_ambiguous_is_refused(settings: list[str], flags: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        merge_assignments(settings, flags)
+        layers_of(settings, (), flags)
+
+
+def test_a_file_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("seed: 3\nbatch_size: 4\n")
+    layers = layers_of(["batch_size=8"], [tmp_path / "run.yaml"], {"lora_rank": "2"})
+    assert list(layers) == [str(tmp_path / "run.yaml"), "key=value", "flag"]
+    settled = settle(find_recipe("supervised"), layers)
+    assert (settled.config.seed, settled.config.batch_size, settled.config.lora_rank) == (3, 8, 2)
+    origins = {name: settled.origins[name] for name in ("seed", "batch_size", "lora_rank", "num_epochs")}
+    assert list(origins.values()) == [str(tmp_path / "run.yaml"), "key=value", "flag", "default"]
+
+
+def test_other_systems_names_are_flags_too() -> None:
+    assert parse("--lr", "1e-3", "rank=4")[0] == {"lr": "1e-3", "rank": "4"}
 
 
 def test_help_names_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", "supervised", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    for field in config_fields(RECIPES["supervised"]):
+    for field in config_fields(find_recipe("supervised")):
         assert f"--{field.name.replace('_', '-')}" in text
         assert field.doc in text
         if field.default is not None:

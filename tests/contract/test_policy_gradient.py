@@ -15,14 +15,15 @@ import torch
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
 from cookhouse.engine.losses import LOSSES, loss_inputs
 from cookhouse.rl import (
+    ADVANTAGES,
     TokensWithLogprobs,
     Trajectory,
     TrajectoryGroup,
     Transition,
     assemble_group,
-    compute_advantages,
     for_loss,
 )
+from cookhouse.settings import AdvantageSettings
 
 LOW, HIGH, BETA = 0.9, 1.1, 0.3
 Slope = Callable[[float, float, float], float]
@@ -90,7 +91,9 @@ def test_the_gradient_of_each_sampled_token_is_that_of_its_loss(loss_fn: str) ->
             for token, q in zip(turn.action.tokens, turn.action.logprobs, strict=True):
                 expected[token] = slope(lp_by_token[token], q, reward - sum(rewards) / 3)
 
-    data_D = [for_loss(datum, loss_fn) for datum in assemble_group(played, compute_advantages(played))]
+    settings = AdvantageSettings()
+    advantages_G = ADVANTAGES.find(settings.advantage)(played, settings)
+    data_D = [for_loss(datum, loss_fn) for datum in assemble_group(played, advantages_G)]
     fields_D = [
         TrainingDatum(
             tokens_T=np.array(datum.model_input.to_ints()),

@@ -31,7 +31,7 @@ async def test_own_problems_are_read_and_shrunk(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
     path = str(tmp_path / "mine.jsonl")
     config = configured(
-        ArithmeticConfig, train_path=path, test_path=path, batch_size=2, n_train_samples=4, n_test_samples=1
+        ArithmeticConfig, dataset_path=path, test_path=path, batch_size=2, n_train_samples=4, n_test_samples=1
     )
     train, test = await config.build()
     assert [problem.answer for problem in train.problems] == [1, 2, 3, 4]
@@ -53,7 +53,7 @@ async def test_a_bad_row_is_named(tmp_path: Path, line: str, message: str) -> No
     path = tmp_path / "bad.jsonl"
     path.write_text(line)
     with pytest.raises(InputError, match=message):
-        await configured(ArithmeticConfig, train_path=str(path)).build()
+        await configured(ArithmeticConfig, dataset_path=str(path)).build()
 
 
 async def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ async def built(tmp_path: Path, row: dict[str, Any], **settings: Any) -> CodeEnv
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row))
     config = configured(
-        PythonFunctionsConfig, train_path=str(path), test_path=str(path), batch_size=1, group_size=1, **settings
+        PythonFunctionsConfig, dataset_path=str(path), test_path=str(path), batch_size=1, group_size=1, **settings
     )
     train, _ = await config.build()
     [env] = await train.get_batch(0)[0].make_envs()
@@ -117,7 +117,7 @@ async def test_humaneval_is_the_default_evaluation(shared: Path, tmp_path: Path)
     train = tmp_path / "train.jsonl"
     train.write_text(json.dumps({"problem": "p", "tests": [{"input": "1", "output": "2"}]}))
     humaneval = shared / "data/humaneval/HumanEval.jsonl"
-    settings = {"train_path": str(train), "test_path": str(humaneval), "batch_size": 1}
+    settings = {"dataset_path": str(train), "test_path": str(humaneval), "batch_size": 1}
     _, test = await configured(DeepCoderConfig, **settings).build()
     assert len(test.get_batch(0)) == 164
     with pytest.raises(InputError, match="the row has no 'tests'"):

@@ -75,6 +75,5 @@ def test_an_impossible_size_is_refused(options: dict[str, int], message: str) ->
 
 @pytest.mark.parametrize("name", ["n_train_samples", "n_test_samples", "group_size"])
 async def test_an_impossible_config_is_refused(name: str) -> None:
-    config = configured(ArithmeticConfig, **{name: 0})
     with pytest.raises(InputError, match=f"{name} is 0; it must be at least 1"):
-        await config.build()
+        await configured(ArithmeticConfig, **{name: 0}).build()

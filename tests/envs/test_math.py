@@ -54,7 +54,7 @@ async def test_fields_of_the_known_sets(
     config = configured(
         MathConfig,
         dataset=dataset,
-        train_path=write(tmp_path / "train.jsonl", [row, leak]),
+        dataset_path=write(tmp_path / "train.jsonl", [row, leak]),
         test_path=write(tmp_path / "test.jsonl", [test_row]),
         batch_size=1,
     )
@@ -67,10 +67,10 @@ async def test_fields_of_the_known_sets(
 async def test_the_real_files_are_read(shared: Path) -> None:
     """Catches rows that the published data has and the examples above do not."""
     gsm8k, math = shared / "data/gsm8k", shared / "data/math"
-    config = configured(MathConfig, train_path=str(gsm8k / "train.jsonl"), test_path=str(gsm8k / "test.jsonl"))
+    config = configured(MathConfig, dataset_path=str(gsm8k / "train.jsonl"), test_path=str(gsm8k / "test.jsonl"))
     train, test = await config.build()
     assert (len(train.problems), len(test.problems)) == (7473, 1319)
-    paths = {"train_path": str(math / "math_test_2000.jsonl"), "test_path": str(math / "math500.jsonl")}
+    paths = {"dataset_path": str(math / "math_test_2000.jsonl"), "test_path": str(math / "math500.jsonl")}
     train, test = await configured(MathConfig, dataset="math", **paths).build()
     assert (len(train.problems), len(test.problems)) == (2000, 500)
 

@@ -128,7 +128,7 @@ async def test_a_model_answers_no_more_than_yes_or_no(text: str, answer: str, em
 
 async def test_games_of_numbers_are_groups_that_can_be_pickled() -> None:
     """Catches test games that are in the training set, and environments that share a game."""
-    config = configured(TwentyQuestionsConfig, renderer_name="human_ai", batch_size=4, group_size=2, max_turns=4)
+    config = configured(TwentyQuestionsConfig, renderer_name="human_ai", batch_size=4, group_size=2, num_turns=4)
     train, test = await config.build()
     assert (len(train), len(test.get_batch(0))) == (200, 100)
     assert not {frozenset(s.candidates) for s in train.problems} & {frozenset(s.candidates) for s in test.problems}
@@ -219,7 +219,7 @@ async def test_an_answerer_that_thinks_has_room_to(
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"max_turns": 0}, "max_turns is 0"), ({"num_candidates": 1}, "num_candidates is 1; it must be from 2 to 20")],
+    [({"num_turns": 0}, "num_turns is 0"), ({"num_candidates": 1}, "num_candidates is 1; it must be from 2 to 20")],
 )
 async def test_an_impossible_game_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):

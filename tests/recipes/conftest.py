@@ -30,7 +30,7 @@ def make_config(tmp_path: Path, conversations: Callable[..., Path]) -> Callable[
     train, test = conversations(), conversations("test.jsonl", 4)
 
     def make(**settings: Any) -> SupervisedConfig:
-        small = {
+        small: dict[str, Any] = {
             "dataset_path": str(train),
             "test_path": str(test),
             "log_path": str(tmp_path / "run"),

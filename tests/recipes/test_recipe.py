@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.recipes import RECIPES, config_fields, find_recipe, parse_config
+from cookhouse.recipes import config_fields, find_recipe, make_config
 
 
 @pytest.mark.parametrize("name", ["supervised", ":supervised", "sl_basic", "sl_basic_v2"])
 def test_recipe_is_found_by_name_and_alias(name: str) -> None:
-    assert find_recipe(name) is RECIPES["supervised"]
+    assert find_recipe(name) is find_recipe("supervised")
 
 
 def test_unknown_recipe_lists_near_matches() -> None:
@@ -21,7 +21,7 @@ def test_unknown_recipe_lists_near_matches() -> None:
 def test_table_and_configs_load_nothing_heavy() -> None:
     code = (
         "import sys, cookhouse.recipes as r\n"
-        "for recipe in r.RECIPES.values(): recipe.resolve(recipe.config_class()); r.config_fields(recipe)\n"
+        "for recipe in map(r.find_recipe, r.RECIPES.names()): recipe.config_class(); r.config_fields(recipe)\n"
         "print([m for m in ('tinker', 'torch', 'transformers', 'fastapi', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -29,8 +29,8 @@ def test_table_and_configs_load_nothing_heavy() -> None:
 
 
 def test_texts_become_values() -> None:
-    recipe = RECIPES["supervised"]
-    config = parse_config(recipe, {"batch_size": "4", "learning_rate": "1e-3", "dataset_path": "a=b.jsonl"})
+    recipe = find_recipe("supervised")
+    config = make_config(recipe, {"batch_size": "4", "learning_rate": "1e-3", "dataset_path": "a=b.jsonl"})
     assert (config.batch_size, config.learning_rate, config.dataset_path) == (4, 1e-3, "a=b.jsonl")
     assert config.lora_rank == 32
 
@@ -45,24 +45,24 @@ def test_texts_become_values() -> None:
 )
 def test_what_does_not_fit_is_named(key: str, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse_config(RECIPES["supervised"], {key: text})
+        make_config(find_recipe("supervised"), {key: text})
 
 
 def test_resume_starts_from_the_recorded_config(tmp_path: Path) -> None:
     recorded = '{"recipe": "supervised", "config": {"batch_size": 7, "save_every": 3, "log_path": "elsewhere"}}'
     (tmp_path / "config.json").write_text(recorded)
     named = {"log_path": str(tmp_path), "save_every": "9"}
-    recipe = RECIPES["supervised"]
-    config = parse_config(recipe, {**named, "behavior_if_log_dir_exists": "resume"})
+    recipe = find_recipe("supervised")
+    config = make_config(recipe, {**named, "behavior_if_log_dir_exists": "resume"})
     assert (config.batch_size, config.save_every, config.log_path) == (7, 9, str(tmp_path))
-    assert parse_config(recipe, named).batch_size is None
+    assert make_config(recipe, named).batch_size == 32
 
 
 def test_a_run_of_another_recipe_is_not_resumed(tmp_path: Path) -> None:
     """Catches a complaint about settings, where the folder or the recipe is the wrong one."""
     (tmp_path / "config.json").write_text('{"recipe": "self_play", "config": {"target": 31}}')
     with pytest.raises(InputError, match="holds a run of self_play, not of supervised"):
-        parse_config(RECIPES["supervised"], {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"})
+        make_config(find_recipe("supervised"), {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"})
 
 
 _FOREIGN = '{"recipe": "supervised", "config": {"no_such_field": 1}}'
@@ -72,11 +72,11 @@ _FOREIGN = '{"recipe": "supervised", "config": {"no_such_field": 1}}'
 def test_recorded_config_that_is_none_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError, match=r"config\.json"):
-        parse_config(RECIPES["supervised"], {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"})
+        make_config(find_recipe("supervised"), {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"})
 
 
 def test_fields_come_in_order_with_their_docs() -> None:
-    fields = config_fields(RECIPES["supervised"])
+    fields = config_fields(find_recipe("supervised"))
     assert [field.name for field in fields[:3]] == ["model_name", "renderer_name", "force_renderer"]
     assert fields[0].default == "cookhouse/tiny"
     assert fields[0].doc.startswith("Base model")

@@ -13,9 +13,10 @@ import pytest
 import tinker
 from tests.recipes.events import Events
 
+from cookhouse.adapters import Adapters
 from cookhouse.errors import CookhouseError, InputError
-from cookhouse.recipes import RECIPES, dry_run, run
-from cookhouse.recipes.rl_basic import Config, resolve
+from cookhouse.recipes import dry_run, find_recipe, run_async
+from cookhouse.recipes.rl_basic import Config
 from cookhouse.telemetry import Event, read_metrics
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
@@ -70,7 +71,9 @@ def rows(folder: Path) -> list[list[float]]:
 async def test_a_run_reports_and_keeps_what_happened(make_rl_config: MakeRLConfig) -> None:
     events = Events()
     service = FakeService(answer=pupil)
-    result = await run("rl_basic", make_rl_config(eval_every=3), connect=service.connect, sinks=[events])
+    result = await run_async(
+        "rl_basic", make_rl_config(eval_every=3), adapters=Adapters(service=service.connect, sinks=[events])
+    )
     summary, folder = result.summary, result.summary.folder
     assert (summary.num_steps, summary.total_steps) == (6, 6)
     before, after = (get("test/env/all/reward/total") for get in (summary.before, summary.after))
@@ -97,7 +100,11 @@ async def test_an_evaluation_is_spread_over_the_held_out_problems(make_rl_config
     # Catches an evaluation on the first problems of a set, which may be the easy ones.
     asked = [{"question": f"Compute {number} + 1.", "answer": str(number + 1)} for number in range(10, 20)]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    result = await run("rl_basic", make_rl_config(num_eval=4, max_steps=1), connect=FakeService(answer=pupil).connect)
+    result = await run_async(
+        "rl_basic",
+        make_rl_config(num_eval=4, max_steps=1),
+        adapters=Adapters(service=FakeService(answer=pupil).connect),
+    )
     assert [
         sample["prompt"] for sample in json.loads((result.summary.folder / "samples" / "000000.json").read_text())
     ] == [f"Compute {number} + 1." for number in (10, 12, 15, 17)]
@@ -113,7 +120,7 @@ async def test_another_temperature_is_warned_of_once(
     # Catches ratios and a divergence that are silently those of two distributions.
     for temperature in (1.0, 0.7):
         config = make_rl_config(temperature=temperature, max_steps=3, behavior_if_log_dir_exists="delete")
-        result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+        result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=pupil).connect))
         said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert len(said) == (temperature != 1.0)
     assert said[0].startswith("temperature is 0.7: tokens are drawn from another distribution than the one")
@@ -123,8 +130,10 @@ async def test_another_temperature_is_warned_of_once(
 async def test_ctrl_c_saves_and_resuming_repeats_the_run_to_the_bit(
     make_rl_config: MakeRLConfig, tmp_path: Path
 ) -> None:
-    whole = await run(
-        "rl_basic", make_rl_config(log_path=str(tmp_path / "whole")), connect=FakeService(answer=pupil).connect
+    whole = await run_async(
+        "rl_basic",
+        make_rl_config(log_path=str(tmp_path / "whole")),
+        adapters=Adapters(service=FakeService(answer=pupil).connect),
     )
 
     def press(event: Event) -> None:
@@ -132,11 +141,15 @@ async def test_ctrl_c_saves_and_resuming_repeats_the_run_to_the_bit(
             os.kill(os.getpid(), signal.SIGINT)
 
     service = FakeService(answer=pupil)
-    interrupted = await run("rl_basic", make_rl_config(), connect=service.connect, sinks=[Events(press)])
+    interrupted = await run_async(
+        "rl_basic", make_rl_config(), adapters=Adapters(service=service.connect, sinks=[Events(press)])
+    )
     assert interrupted.summary.is_interrupted
     assert 3 <= interrupted.summary.num_steps < 6
     config = make_rl_config(behavior_if_log_dir_exists="resume")
-    await run("rl_basic", config, connect=FakeService(states=service.states, answer=pupil).connect)
+    await run_async(
+        "rl_basic", config, adapters=Adapters(service=FakeService(states=service.states, answer=pupil).connect)
+    )
     assert rows(interrupted.summary.folder) == rows(whole.summary.folder)
     assert len({row[1] for row in rows(whole.summary.folder)}) == 6
 
@@ -147,14 +160,16 @@ async def test_ctrl_c_saves_and_resuming_repeats_the_run_to_the_bit(
 async def test_the_other_modes_differ_only_in_their_settings(
     make_rl_config: MakeRLConfig, mode: dict[str, int]
 ) -> None:
-    result = await run("rl_basic", make_rl_config(**mode), connect=FakeService(answer=pupil).connect)
+    result = await run_async(
+        "rl_basic", make_rl_config(**mode), adapters=Adapters(service=FakeService(answer=pupil).connect)
+    )
     assert result.summary.num_steps == 6
 
 
 async def test_a_penalty_is_against_the_base_model(make_rl_config: MakeRLConfig) -> None:
     # Catches a reference that follows the training, whose divergence would stay zero.
     service = FakeService(answer=pupil)
-    result = await run("rl_basic", make_rl_config(kl_coef=0.1), connect=service.connect)
+    result = await run_async("rl_basic", make_rl_config(kl_coef=0.1), adapters=Adapters(service=service.connect))
     found = [row["optim/kl_reference"] for row in read_metrics(result.summary.folder / "metrics.jsonl")[:6]]
     assert len(set(found)) == 6
     assert [call.kind for call in service.calls].count("create_sampling_client") == 2  # submitted, and finished
@@ -176,7 +191,7 @@ async def test_the_advantages_recorded_and_shown_are_those_trained(
 
     monkeypatch.setattr(FakeTrainingClient, "forward_backward", spy)
     config = make_rl_config(kl_coef=0.5, max_steps=1, num_eval=0, batch_size=6, **settings)
-    result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+    result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=pupil).connect))
     folder = result.summary.folder / "rollouts"
     groups = {row["number"]: row["group"] for row in lines(folder / "000000.jsonl")}
     recorded: list[float] = []
@@ -206,7 +221,7 @@ async def test_the_divergence_after_a_step_is_of_the_weights_after_it(make_rl_co
     found = []
     for post in (True, False):
         config = make_rl_config(compute_post_kl=post, behavior_if_log_dir_exists="delete")
-        result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+        result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=pupil).connect))
         found.append(read_metrics(result.summary.folder / "metrics.jsonl")[:6])
     with_post, without = found
     assert all(row["optim/kl_sample_train_v2"] < 1e-8 for row in with_post)
@@ -230,7 +245,11 @@ async def test_a_failure_within_the_loop_names_its_stage_and_step(
             raise failure
 
     with pytest.raises(CookhouseError, match=re.escape(expected)) as caught:
-        await run("rl_basic", make_rl_config(num_eval=0), connect=FakeService(answer=pupil, gate=gate).connect)
+        await run_async(
+            "rl_basic",
+            make_rl_config(num_eval=0),
+            adapters=Adapters(service=FakeService(answer=pupil, gate=gate).connect),
+        )
     assert caught.value.__notes__ == [place]
 
 
@@ -243,7 +262,7 @@ def test_a_dry_run_counts_and_makes_nothing(make_rl_config: MakeRLConfig, tmp_pa
 
 
 def test_the_stages_are_described() -> None:
-    text = RECIPES["rl_basic"].workflow.describe()
+    text = find_recipe("rl_basic").workflow(Config()).describe()
     for name in (
         "build_env_group",
         "do_rollout",
@@ -276,19 +295,21 @@ async def test_turns_are_bounded_by_what_the_model_and_the_service_take(
     monkeypatch.setattr(FakeSamplingClient, "sample", watched)
     service = FakeService(answer=pupil, max_context_tokens=at_service)
     config = make_rl_config(max_tokens=4096, max_sequence_tokens=max_sequence_tokens, max_steps=1)
-    result = await run("rl_basic", config, connect=service.connect)
+    result = await run_async("rl_basic", config, adapters=Adapters(service=service.connect))
     assert asked == {total}
     assert result.state.notes[-1].startswith("max_tokens is 4,096 and cookhouse/tiny takes 2,048 tokens")
 
 
 async def test_a_resume_on_other_problems_is_refused(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
     service = FakeService(answer=pupil)
-    await run("rl_basic", make_rl_config(max_steps=2), connect=service.connect)
+    await run_async("rl_basic", make_rl_config(max_steps=2), adapters=Adapters(service=service.connect))
     lines = (tmp_path / "train.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "train.jsonl").write_text("".join(lines[1:]))
     config = make_rl_config(max_steps=2, behavior_if_log_dir_exists="resume")
     with pytest.raises(InputError, match="it had 12 lines and has 11; the first that is different is line 1"):
-        await run("rl_basic", config, connect=FakeService(states=service.states, answer=pupil).connect)
+        await run_async(
+            "rl_basic", config, adapters=Adapters(service=FakeService(states=service.states, answer=pupil).connect)
+        )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +320,7 @@ async def test_the_last_problems_of_an_epoch_make_a_smaller_step(
 ) -> None:
     """Catches problems that are never attempted, and a mode that waits for groups that do not exist."""
     config = make_rl_config(batch_size=5, **mode)
-    result = await run("rl_basic", config, connect=FakeService(answer=pupil).connect)
+    result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=pupil).connect))
     trained = [row for row in read_metrics(result.summary.folder / "metrics.jsonl") if "optim/loss" in row]
     assert [row["env/all/total_episodes"] for row in trained] == [20, 20, 8, 20, 20, 8]
     assert [row["progress/epoch"] for row in trained] == [0, 0, 0, 1, 1, 1]
@@ -331,13 +352,12 @@ async def test_settings_that_make_no_sense_are_refused(
     make_rl_config: MakeRLConfig, tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InputError, match=re.escape(reason)):
-        await run("rl_basic", make_rl_config(**changes), connect=FakeService().connect)
+        await run_async("rl_basic", make_rl_config(**changes), adapters=Adapters(service=FakeService().connect))
     assert not (tmp_path / "run").exists()
 
 
 def test_defaults_depend_on_the_model() -> None:
-    tiny, other = resolve(Config()), resolve(chz.replace(Config(), model_name="Qwen/Qwen3-8B"))
+    tiny, other = Config(), chz.replace(Config(), model_name="Qwen/Qwen3-8B")
     assert tiny.renderer_name == "human_ai"
     assert (other.batch_size, other.group_size, other.learning_rate, other.max_tokens) == (128, 16, 4e-5, 256)
-    assert resolve(tiny) == tiny
-    assert chz.asdict(resolve(chz.replace(Config(), batch_size=4)))["batch_size"] == 4
+    assert chz.asdict(chz.replace(Config(), batch_size=4))["batch_size"] == 4

@@ -10,10 +10,11 @@ from typing import Any
 import chz
 import pytest
 
+from cookhouse.adapters import Adapters
 from cookhouse.cli.main import main
 from cookhouse.errors import InputError
 from cookhouse.local import local_server
-from cookhouse.recipes import RECIPES, dry_run, rl_basic, rl_loop, run
+from cookhouse.recipes import dry_run, rl_basic, rl_loop, run_async
 from cookhouse.telemetry import read_metrics
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import Connect, FakeService, connect_to
@@ -51,8 +52,8 @@ async def both(folder: Path, connect: Callable[[], Connect], **settings: Any) ->
     """Metrics of a run of each recipe."""
     unlike_flat = {"log_path": str(folder / "basic"), "num_eval": 0, "save_every": 0}
     basic = rl_basic.Config(**(settings | unlike_flat))
-    await run("rl_loop", make_config(folder / "flat", **settings), connect=connect())
-    await run("rl_basic", basic, connect=connect())
+    await run_async("rl_loop", make_config(folder / "flat", **settings), adapters=Adapters(service=connect()))
+    await run_async("rl_basic", basic, adapters=Adapters(service=connect()))
     found = [
         [[row[name] for name in SAME] for row in read_metrics(folder / name / "metrics.jsonl") if SAME[0] in row]
         for name in ("flat", "basic")
@@ -91,7 +92,7 @@ async def test_a_run_leaves_weights_that_can_be_found(tmp_path: Path, problems: 
     # Catches a flat run whose outcome `cookhouse sample --run` and the report know nothing of.
     service = FakeService(answer=guesser)
     config = make_config(tmp_path / "run", dataset_path=problems, batch_size=4, group_size=2)
-    result = await run("rl_loop", config, connect=service.connect)
+    result = await run_async("rl_loop", config, adapters=Adapters(service=service.connect))
     summary = result.summary
     assert (summary.num_steps, summary.total_steps, summary.is_interrupted) == (5, 5, False)
     assert summary.sampler_path in service.states
@@ -109,23 +110,23 @@ async def test_a_run_leaves_weights_that_can_be_found(tmp_path: Path, problems: 
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"lora_rank": -1}, "lora_rank is -1; it must be at least 0"),
-        ({"learning_rate": -1.0}, "learning_rate is -1.0; it must be a positive number"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0; it must be a number above 0"),
         ({"dataset_path": "missing.jsonl"}, "missing.jsonl does not exist"),
     ],
 )
 async def test_bad_settings_are_named_and_leave_no_folder(
     tmp_path: Path, problems: str, settings: dict[str, Any], message: str
 ) -> None:
-    config = make_config(tmp_path / "run", **({"dataset_path": problems} | settings))
+    config = {"dataset_path": problems, "log_path": str(tmp_path / "run"), **settings}
     service = FakeService(answer=guesser)
     with pytest.raises(InputError, match=re.escape(message)):
-        await run("rl_loop", config, connect=service.connect)
+        await run_async("rl_loop", config, adapters=Adapters(service=service.connect))
     assert not (tmp_path / "run").exists()
     assert not service.calls
 
 
 def test_rank_0_is_that_of_all_weights() -> None:
-    assert RECIPES["rl_loop"].resolve(chz.replace(rl_loop.Config(), lora_rank=0)).lora_rank == 0
+    assert chz.replace(rl_loop.Config(), lora_rank=0).lora_rank == 0
 
 
 async def test_refused_service_leaves_no_folder(tmp_path: Path) -> None:
@@ -133,14 +134,14 @@ async def test_refused_service_leaves_no_folder(tmp_path: Path) -> None:
         raise InputError("no such model")
 
     with pytest.raises(InputError, match="no such model"):
-        await run("rl_loop", make_config(tmp_path / "run"), connect=refuse)
+        await run_async("rl_loop", make_config(tmp_path / "run"), adapters=Adapters(service=refuse))
     assert not (tmp_path / "run").exists()
 
 
 async def test_folder_of_another_run_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    with pytest.raises(InputError, match="never continues a run"):
-        await run("rl_loop", make_config(tmp_path), connect=FakeService().connect)
+    with pytest.raises(InputError, match="there is no terminal to ask on"):
+        await run_async("rl_loop", make_config(tmp_path), adapters=Adapters(service=FakeService().connect))
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
 
 
@@ -153,18 +154,16 @@ async def test_failure_in_the_middle_keeps_the_metrics(tmp_path: Path, problems:
     service = FakeService(answer=guesser, gate=fail)
     config = make_config(tmp_path / "run", dataset_path=problems, batch_size=4, group_size=2)
     with pytest.raises(InputError, match="out of luck"):
-        await run("rl_loop", config, connect=service.connect)
+        await run_async("rl_loop", config, adapters=Adapters(service=service.connect))
     assert len(read_metrics(tmp_path / "run" / "metrics.jsonl")) == 1
     assert service.closed_with == "errored"
 
 
 async def test_it_is_shown_as_the_file_that_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe = RECIPES["rl_loop"]
-    assert recipe.workflow is None
-    assert recipe.file.name == "rl_loop.py"
     with pytest.raises(SystemExit):
         main(["describe", "rl_loop"])
-    assert f"one flat file, without stages: {recipe.file}" in capsys.readouterr().out
+    assert "└── train" in capsys.readouterr().out
     plan = await asyncio.to_thread(dry_run, "rl_loop", make_config(tmp_path / "run", batch_size=100))
+    assert plan.facts["code"] == rl_loop.__file__
     assert plan.facts["steps"] == "24 in all"
     assert not (tmp_path / "run").exists()

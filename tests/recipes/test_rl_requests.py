@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import tinker
 
-from cookhouse import workflows
-from cookhouse.errors import InputError
-from cookhouse.recipes import run
+from cookhouse.adapters import Adapters
+from cookhouse.recipes import run_async
 from cookhouse.recipes.rl_basic import Config
 from cookhouse.rl import RolloutLimits, RolloutStrategy, do_group_rollout
+from cookhouse.settings import AdvantageSettings, UpdateSettings
 from cookhouse.telemetry import read_metrics
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import AdvantageSpec, FakeSamplingClient, FakeService, FakeTrainingClient, StepPlan
-from cookhouse.workflows import ReinforcementPlan, reinforcement
+from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
+from cookhouse.workflows import reinforcement
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +77,9 @@ async def test_the_loss_is_sent_with_its_options(
         return submit(client, data, "importance_sampling")
 
     monkeypatch.setattr(FakeTrainingClient, "forward_backward", spy)
-    await run("rl_basic", make(num_eval=0, **settings), connect=FakeService(answer=digit).connect)
+    await run_async(
+        "rl_basic", make(num_eval=0, **settings), adapters=Adapters(service=FakeService(answer=digit).connect)
+    )
     assert asked == [(loss, options)] * 3
 
 
@@ -105,7 +107,9 @@ async def test_the_reference_is_the_one_that_is_named(
 
     monkeypatch.setattr(FakeService, "create_sampling_client", spy)
     config = make(num_eval=0, kl_coef=0.1, kl_reference=reference, max_steps=1)
-    result = await run("rl_basic", config, connect=FakeService(states=states, answer=digit).connect)
+    result = await run_async(
+        "rl_basic", config, adapters=Adapters(service=FakeService(states=states, answer=digit).connect)
+    )
     assert asked == [opened]
     assert abs(read_metrics(result.summary.folder / "metrics.jsonl")[0]["optim/kl_reference"]) > 1e-6
 
@@ -135,37 +139,36 @@ async def test_every_setting_of_a_rollout_reaches_it(make: MakeConfig, monkeypat
         max_steps_off_policy=1,
         max_steps=2,
     )
-    await run("rl_basic", config, connect=FakeService(answer=digit).connect)
+    await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
     assert set(seen) == {(RolloutLimits(max_turns=3, max_tokens=99), RolloutStrategy(attempts=2, min_members=3))}
     assert len(seen) == 2 * 2 + 2 * 3, "two steps of two groups, and three held out, twice"
     assert most <= 2, "one of training, and one of an evaluation beside it"
 
 
-async def test_every_setting_of_an_advantage_is_in_the_plan(make: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans: list[ReinforcementPlan] = []
+async def test_every_setting_of_an_advantage_reaches_it(make: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a setting that is recorded and that the component never sees.
+    seen: list[tuple[AdvantageSettings, UpdateSettings]] = []
+    make_source: Any = vars(reinforcement)["RolloutSource"]
 
-    async def spy(_: Any, state: Any) -> None:
-        plans.append(state.plan)
-        raise InputError("seen enough")
+    def spy(*, assemble: Any, settings: UpdateSettings, **more: Any) -> Any:
+        seen.append((assemble._settings, settings))
+        return make_source(assemble=assemble, settings=settings, **more)
 
-    monkeypatch.setattr(workflows, "run_workflow", spy)
-    config = make(
-        advantage="gae",
-        gamma=0.5,
-        gae_lambda=0.25,
-        kl_coef=0.125,
-        kl_gamma=0.75,
-        remove_constant_reward_groups=True,
-        num_substeps=2,
-        ppo_epochs=3,
-    )
-    with pytest.raises(InputError, match="seen enough"):
-        await run("rl_basic", config, connect=FakeService().connect)
-    [plan] = plans
-    assert plan.advantages == AdvantageSpec(
-        method="gae", gamma=0.5, lam=0.25, removes_constant_groups=True, kl_coef=0.125, kl_gamma=0.75
-    )
-    assert plan.step_plan == StepPlan(num_minibatches=1, num_substeps=2, num_epochs=3)
+    monkeypatch.setattr(reinforcement, "RolloutSource", spy)
+    settings = {
+        "advantage": "gae",
+        "gamma": 0.5,
+        "gae_lambda": 0.25,
+        "kl_coef": 0.125,
+        "kl_gamma": 0.75,
+        "remove_constant_reward_groups": True,
+        "num_substeps": 2,
+        "ppo_epochs": 3,
+    }
+    config = make(num_eval=0, max_steps=1, **settings)
+    await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
+    [both] = seen
+    assert {name: getattr(each, name) for each in both for name in settings if hasattr(each, name)} == settings
 
 
 async def test_periodic_checkpoints_may_be_deleted_and_the_last_may_not(
@@ -180,13 +183,17 @@ async def test_periodic_checkpoints_may_be_deleted_and_the_last_may_not(
         return save(client, name, ttl_seconds)
 
     monkeypatch.setattr(FakeTrainingClient, "save_state", spy)
-    await run("rl_basic", make(num_eval=0, save_every=2, ttl_seconds=7200), connect=FakeService(answer=digit).connect)
+    await run_async(
+        "rl_basic",
+        make(num_eval=0, save_every=2, ttl_seconds=7200),
+        adapters=Adapters(service=FakeService(answer=digit).connect),
+    )
     assert asked == [("000002", 7200), ("final", None)]
 
 
 async def test_a_run_is_shrunk_to_its_batches(make: MakeConfig) -> None:
     config = make(num_eval=0, n_batches=2, max_steps=None, num_epochs=2)
-    result = await run("rl_basic", config, connect=FakeService(answer=digit).connect)
+    result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
     assert result.summary.total_steps == 2 * 2
 
 
@@ -204,7 +211,7 @@ async def test_evaluations_have_their_own_temperature_and_the_same_seeds_each_ti
 
     monkeypatch.setattr(FakeSamplingClient, "sample", spy)
     config = make(temperature=0.9, eval_temperature=0.25, eval_every=1)
-    await run("rl_basic", config, connect=FakeService(answer=digit).connect)
+    await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
     held_out = {question: [p for prompt, p in asked if question in prompt] for question in HELD_OUT}
     trained = [params for prompt, params in asked if not any(question in prompt for question in HELD_OUT)]
     assert {params.temperature for params in trained} == {0.9}

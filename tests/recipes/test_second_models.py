@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cookhouse.envs import TwoModelBuilder
-from cookhouse.recipes import RECIPES
+from cookhouse.recipes import find_recipe
 from cookhouse.recipes.textarena_rl import _environments as games
 from cookhouse.recipes.twenty_questions import _environments as questions
 
@@ -20,7 +20,7 @@ async def nobody(_: str) -> Any:
 )
 def test_renderer_and_tokens_of_a_second_model_arrive(recipe: str, environments: Any, who: str) -> None:
     settings = {f"{who}_model": "Qwen/Qwen3-8B", f"{who}_renderer": "qwen3", f"{who}_max_tokens": 77}
-    config = RECIPES[recipe].resolve(RECIPES[recipe].config_class(**settings))
+    config = find_recipe(recipe).config_class(**settings)
     builder = environments(config, nobody)
     assert isinstance(builder, TwoModelBuilder)
     assert {name: getattr(builder.config, name) for name in settings} == settings

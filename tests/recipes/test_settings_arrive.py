@@ -9,8 +9,9 @@ import chz
 import pytest
 import tinker
 
+from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
-from cookhouse.recipes import RECIPES, run
+from cookhouse.recipes import RECIPES, find_recipe, run_async
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService, FakeTrainingClient
 
@@ -38,10 +39,10 @@ def make(tmp_path: Path) -> Callable[..., Any]:
 
     def config(recipe: str, **settings: Any) -> Any:
         kind = "supervised" if recipe == "supervised" else "rl"
-        known = chz.chz_fields(RECIPES[recipe].config_class)
+        known = chz.chz_fields(find_recipe(recipe).config_class)
         small = {"batch_size": 2, "group_size": 2, "num_eval": 0, "dataset_path": str(tmp_path / f"{kind}.jsonl")}
         every = {"max_steps": 2, "learning_rate": 0.1, "log_path": str(tmp_path / "run"), **small, **settings}
-        return RECIPES[recipe].config_class(**{name: value for name, value in every.items() if name in known})
+        return find_recipe(recipe).config_class(**{name: value for name, value in every.items() if name in known})
 
     return config
 
@@ -59,7 +60,7 @@ async def test_the_optimizer_is_asked_as_the_config_says(
         return step(client, adam)
 
     monkeypatch.setattr(FakeTrainingClient, "optim_step", spy)
-    await run(recipe, make(recipe, **UPDATE), connect=FakeService(answer=word).connect)
+    await run_async(recipe, make(recipe, **UPDATE), adapters=Adapters(service=FakeService(answer=word).connect))
     assert [(adam.weight_decay, adam.grad_clip_norm) for adam in asked] == [(0.125, 0.5)] * 2
     assert {(adam.beta1, adam.beta2, adam.eps) for adam in asked} == {(0.9, 0.95, 1e-8)}
 
@@ -77,20 +78,20 @@ async def test_the_adapter_is_the_one_that_the_config_says(
 
     monkeypatch.setattr(FakeService, "create_lora_training_client", spy)
     config = make(recipe, lora_rank=5, seed=9, **ADAPTED)
-    await run(recipe, config, connect=FakeService(answer=word).connect)
+    await run_async(recipe, config, adapters=Adapters(service=FakeService(answer=word).connect))
     assert asked == [{"base_model": "cookhouse/tiny", "rank": 5, "seed": 9, **ADAPTED}]
 
 
-@pytest.mark.parametrize("recipe", sorted(RECIPES))
+@pytest.mark.parametrize("recipe", sorted(RECIPES.names()))
 def test_every_recipe_has_them(recipe: str) -> None:
-    assert {*UPDATE, *ADAPTED} <= set(chz.chz_fields(RECIPES[recipe].config_class))
+    assert {*UPDATE, *ADAPTED} <= set(chz.chz_fields(find_recipe(recipe).config_class))
 
 
 @pytest.mark.parametrize("recipe", RECIPES_RUN)
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"weight_decay": -0.1}, "weight_decay is -0.1; it must be a number and not negative"),
+        ({"weight_decay": -0.1}, "weight_decay is -0.1; it must be at least 0"),
         ({"grad_clip_norm": float("nan")}, "grad_clip_norm is nan"),
         (dict.fromkeys(ADAPTED, False), "all false; at least one must be true"),
         ({"lora_rank": 0, "train_attn": False}, "lora_rank=0 trains all weights"),
@@ -100,18 +101,17 @@ def test_what_cannot_be_is_refused(
     make: Callable[..., Any], recipe: str, settings: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InputError, match=reason):
-        RECIPES[recipe].resolve(make(recipe, **settings))
+        make(recipe, **settings)
 
 
 def test_code_of_larger_models_is_learned_by_ppo() -> None:
     # Catches defaults of the embedded model taken for all, and a clip that no other loss takes.
-    config = RECIPES["code_rl"].config_class
-    large = RECIPES["code_rl"].resolve(config(model_name="Qwen/Qwen3-8B"))
+    config = find_recipe("code_rl").config_class
+    large = config(model_name="Qwen/Qwen3-8B")
     assert (large.loss_fn, large.clip_low, large.clip_high, large.ppo_epochs) == ("ppo", 0.8, 1.2, 4)
     assert (large.advantage, large.gamma, large.gae_lambda) == ("gae", 0.99, 0.95)
     assert (large.group_size, large.batch_size, large.learning_rate, large.max_tokens) == (4, 100, 1e-5, 1024)
-    assert RECIPES["code_rl"].resolve(large) == large
-    other = RECIPES["code_rl"].resolve(config(model_name="Qwen/Qwen3-8B", loss_fn="importance_sampling"))
+    other = config(model_name="Qwen/Qwen3-8B", loss_fn="importance_sampling")
     assert (other.clip_low, other.clip_high, other.ppo_epochs) == (None, None, 1)
-    tiny = RECIPES["code_rl"].resolve(config())
+    tiny = config()
     assert (tiny.loss_fn, tiny.ppo_epochs, tiny.advantage) == ("importance_sampling", 1, "group_centered")

@@ -13,15 +13,17 @@ import chz
 import pytest
 import tinker
 from tests.recipes.events import Events
+from tests.workflows.kit import make_context
 
+from cookhouse.adapters import Adapters
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.recipes import dry_run, find_recipe, run
-from cookhouse.recipes.supervised import SupervisedConfig, _plan, resolve
-from cookhouse.telemetry import Event, Telemetry, read_metrics
+from cookhouse.recipes import dry_run, find_recipe, run_async
+from cookhouse.recipes.supervised import SupervisedConfig
+from cookhouse.telemetry import Event, read_metrics
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import CheckpointFile, FakeService, Interrupt
-from cookhouse.workflows import FolderChoice, SupervisedState
+from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.workflows import SupervisedState
 from cookhouse.workflows.supervised import build_supervised_dataset
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +50,9 @@ def names_in(folder: Path) -> list[str]:
 async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: MakeConfig) -> None:
     service = FakeService(answer=parrot)
     events = Events()
-    result = await run("supervised", make_config(learning_rate=0.5), connect=service.connect, sinks=[events])
+    result = await run_async(
+        "supervised", make_config(learning_rate=0.5), adapters=Adapters(service=service.connect, sinks=[events])
+    )
     summary, folder = result.summary, result.summary.folder
     assert (summary.num_steps, summary.total_steps, summary.is_interrupted) == (6, 6, False)
     loss_before, loss_after = summary.before("test/nll"), summary.after("test/nll")
@@ -98,7 +102,7 @@ async def test_answers_shown_are_spread_over_the_skills(make_config: MakeConfig,
         config = make_config(
             test_path=str(test_path), num_samples=count, num_epochs=1, behavior_if_log_dir_exists="delete"
         )
-        result = await run("supervised", config, connect=service.connect)
+        result = await run_async("supervised", config, adapters=Adapters(service=service.connect))
         return [skills[int(sample.prompt.removeprefix("say "))] for sample in result.summary.samples]
 
     assert await shown(FakeService(answer=parrot), 6) == ["add", "fact", "sort", "sort", "sort", "sort"]
@@ -107,20 +111,26 @@ async def test_answers_shown_are_spread_over_the_skills(make_config: MakeConfig,
 
 
 async def test_run_without_held_out_conversations_measures_nothing(make_config: MakeConfig) -> None:
-    result = await run("supervised", make_config(test_path=None), connect=FakeService().connect)
+    result = await run_async(
+        "supervised", make_config(test_path=None), adapters=Adapters(service=FakeService().connect)
+    )
     assert (result.summary.before("test/nll"), result.summary.after("test/exact_match")) == (None, None)
     assert result.summary.samples == []
 
 
 async def test_ctrl_c_saves_and_resuming_gives_the_same_losses(make_config: MakeConfig, tmp_path: Path) -> None:
-    whole = await run("supervised", make_config(log_path=str(tmp_path / "whole")), connect=FakeService().connect)
+    whole = await run_async(
+        "supervised", make_config(log_path=str(tmp_path / "whole")), adapters=Adapters(service=FakeService().connect)
+    )
 
     def press(event: Event) -> None:
         if event.name == "training.step" and event.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     service = FakeService()
-    interrupted = await run("supervised", make_config(), connect=service.connect, sinks=[Events(press)])
+    interrupted = await run_async(
+        "supervised", make_config(), adapters=Adapters(service=service.connect, sinks=[Events(press)])
+    )
     summary = interrupted.summary
     assert summary.is_interrupted
     assert 3 <= summary.num_steps < 6
@@ -133,7 +143,7 @@ async def test_ctrl_c_saves_and_resuming_gives_the_same_losses(make_config: Make
 
     later = FakeService(states=service.states)
     config = make_config(behavior_if_log_dir_exists="resume")
-    resumed = await run("supervised", config, connect=later.connect)
+    resumed = await run_async("supervised", config, adapters=Adapters(service=later.connect))
     assert losses(summary.folder) == losses(whole.summary.folder)
     assert resumed.summary.before("test/nll") == whole.summary.before("test/nll")
     assert resumed.summary.after("test/nll") == whole.summary.after("test/nll")
@@ -148,7 +158,7 @@ async def test_every_row_is_trained_in_every_epoch_and_a_resume_counts_the_small
     notes: list[str] = []
     note = Events(lambda event: notes.append(event.text["text"]) if event.name == "data.note" else None)
     config = make_config(dataset_path=data, log_path=str(tmp_path / "whole"))
-    whole = await run("supervised", config, connect=FakeService().connect, sinks=[note])
+    whole = await run_async("supervised", config, adapters=Adapters(service=FakeService().connect, sinks=[note]))
     rows = [row for row in read_metrics(whole.summary.folder / "metrics.jsonl") if "train/loss" in row]
     assert [(row["progress/epoch"], row["progress/batch"]) for row in rows] == [
         (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2),
@@ -164,9 +174,11 @@ async def test_every_row_is_trained_in_every_epoch_and_a_resume_counts_the_small
 
     broken = FakeService(gate=gate)
     with pytest.raises(ServiceError, match="killed"):
-        await run("supervised", make_config(dataset_path=data, save_every=3), connect=broken.connect)
+        await run_async(
+            "supervised", make_config(dataset_path=data, save_every=3), adapters=Adapters(service=broken.connect)
+        )
     config = make_config(dataset_path=data, save_every=3, behavior_if_log_dir_exists="resume")
-    await run("supervised", config, connect=FakeService(states=broken.states).connect)
+    await run_async("supervised", config, adapters=Adapters(service=FakeService(states=broken.states).connect))
     assert losses(tmp_path / "run") == losses(whole.summary.folder)
 
 
@@ -205,26 +217,28 @@ async def test_what_the_service_takes_bounds_a_run_before_it_is_trained(
     config = make_config(dataset_path=str(long_rows), log_path=str(tmp_path / "run"))
     service = FakeService(max_context_tokens=1024)
     with pytest.raises(InputError, match=r"takes 1,024 tokens at this service, .* has 2,048; set max_length=1024"):
-        await run("supervised", config, connect=service.connect)
+        await run_async("supervised", config, adapters=Adapters(service=service.connect))
     assert {call.kind for call in service.calls} == {"create_model", "close"}
     assert not (tmp_path / "run").exists()
     fitting = chz.replace(config, max_length=1024)
     service = FakeService(max_context_tokens=1024)
-    assert (await run("supervised", fitting, connect=service.connect)).summary.num_steps == 2
+    assert (await run_async("supervised", fitting, adapters=Adapters(service=service.connect))).summary.num_steps == 2
     held_out = make_config(test_path=str(long_rows), log_path=str(tmp_path / "held_out"))
     with pytest.raises(InputError, match=r"has 2,048; .* eval_max_tokens or num_eval lower"):
-        await run("supervised", held_out, connect=FakeService(max_context_tokens=1024).connect)
+        await run_async("supervised", held_out, adapters=Adapters(service=FakeService(max_context_tokens=1024).connect))
 
 
 async def test_a_batch_larger_than_the_data_trains_on_all_of_it(make_config: MakeConfig) -> None:
-    result = await run("supervised", make_config(batch_size=13), connect=FakeService().connect)
+    result = await run_async("supervised", make_config(batch_size=13), adapters=Adapters(service=FakeService().connect))
     assert result.summary.total_steps == 2
     assert result.state.notes == ["batch_size is 13 and there are 12 examples: they make one batch"]
 
 
 async def test_killed_run_is_done_again_from_its_last_checkpoint(make_config: MakeConfig, tmp_path: Path) -> None:
     # What kill -9 leaves: rows after the last checkpoint, and a torn line.
-    whole = await run("supervised", make_config(log_path=str(tmp_path / "whole")), connect=FakeService().connect)
+    whole = await run_async(
+        "supervised", make_config(log_path=str(tmp_path / "whole")), adapters=Adapters(service=FakeService().connect)
+    )
 
     async def gate(kind: str, number: int) -> None:
         if (kind, number) == ("forward_backward", 3):
@@ -232,13 +246,13 @@ async def test_killed_run_is_done_again_from_its_last_checkpoint(make_config: Ma
 
     service = FakeService(gate=gate)
     with pytest.raises(ServiceError, match="killed"):
-        await run("supervised", make_config(), connect=service.connect)
+        await run_async("supervised", make_config(), adapters=Adapters(service=service.connect))
     folder = tmp_path / "run"
     assert len(losses(folder)) == 3
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "train/l')
     config = make_config(behavior_if_log_dir_exists="resume")
-    await run("supervised", config, connect=FakeService(states=service.states).connect)
+    await run_async("supervised", config, adapters=Adapters(service=FakeService(states=service.states).connect))
     assert losses(folder) == losses(whole.summary.folder)
 
 
@@ -248,12 +262,12 @@ async def test_a_resume_on_other_data_is_refused(
 ) -> None:
     # Catches a run that goes on with half of its rows as if nothing had happened.
     service = FakeService()
-    await run("supervised", make_config(max_steps=2), connect=service.connect)
+    await run_async("supervised", make_config(max_steps=2), adapters=Adapters(service=service.connect))
     was = len((conversations(f"{name}.jsonl", 80 if name == "train" else 2)).read_text().splitlines())
     config = make_config(max_steps=2, behavior_if_log_dir_exists="resume")
     again = FakeService(states=service.states)
     with pytest.raises(InputError, match=f"{name}.jsonl has changed since the run .* has {was}; the first that is"):
-        await run("supervised", config, connect=again.connect)
+        await run_async("supervised", config, adapters=Adapters(service=again.connect))
     with pytest.raises(InputError, match="restore the file, or choose another log_path"):
         await asyncio.to_thread(dry_run, "supervised", config)
     assert again.calls == []
@@ -261,11 +275,11 @@ async def test_a_resume_on_other_data_is_refused(
 
 async def test_finished_run_can_be_resumed_without_training(make_config: MakeConfig) -> None:
     service = FakeService()
-    done = await run("supervised", make_config(), connect=service.connect)
+    done = await run_async("supervised", make_config(), adapters=Adapters(service=service.connect))
     rows = read_metrics(done.summary.folder / "metrics.jsonl")
     again = FakeService(states=service.states)
     config = make_config(behavior_if_log_dir_exists="resume")
-    result = await run("supervised", config, connect=again.connect)
+    result = await run_async("supervised", config, adapters=Adapters(service=again.connect))
     assert not [call for call in again.calls if call.kind in ("optim_step", "save_state")]
     assert result.summary.after("test/nll") == done.summary.after("test/nll")
     assert read_metrics(result.summary.folder / "metrics.jsonl") == rows
@@ -282,7 +296,7 @@ async def test_second_ctrl_c_stops_at_once_and_leaves_no_task(make_config: MakeC
     before = asyncio.all_tasks()
     service = FakeService(gate=gate)
     with pytest.raises(KeyboardInterrupt):
-        await run("supervised", make_config(), connect=service.connect)
+        await run_async("supervised", make_config(), adapters=Adapters(service=service.connect))
     assert asyncio.all_tasks() == before
     assert service.closed_with == "interrupted"
 
@@ -305,22 +319,17 @@ async def test_a_run_stopped_before_it_trained_keeps_its_folder_unless_its_user_
 
     config = make_config(log_path=str(tmp_path / "runs" / "a"))
     with pytest.raises(KeyboardInterrupt if is_users_wish else asyncio.CancelledError):
-        await run("supervised", config, connect=FakeService(gate=gate).connect)
+        await run_async("supervised", config, adapters=Adapters(service=FakeService(gate=gate).connect))
     present.uncancel()
     assert (tmp_path / "runs").exists() != is_users_wish
 
 
 def test_a_stopped_run_tokenizes_no_further(make_config: MakeConfig) -> None:
     """Ctrl-C would otherwise wait for the whole data set: a process ends no sooner than its threads."""
-    plan = _plan(resolve(make_config()), None)
-    state = SupervisedState(
-        telemetry=Telemetry(),
-        interrupt=Interrupt(),
-        service=FakeService().connect,
-        plan=plan,
-        choice=FolderChoice.CREATE,
-    )
-    state.train, state.test = read_conversations(plan.train_path)[:1] * 1000, []
+    config = make_config()
+    assert config.dataset_path is not None
+    state = SupervisedState(context=make_context(), config=config)
+    state.train, state.test = read_conversations(config.dataset_path)[:1] * 1000, []
     has_begun, may_go_on, num_rendered = threading.Event(), threading.Event(), []
 
     class Renderer:
@@ -350,7 +359,7 @@ async def test_refused_session_leaves_no_folder(make_config: MakeConfig, tmp_pat
 
     config = make_config(log_path=str(tmp_path / "runs" / "a"))
     with pytest.raises(InputError, match="no such model"):
-        await run("supervised", config, connect=FakeService(gate=gate).connect)
+        await run_async("supervised", config, adapters=Adapters(service=FakeService(gate=gate).connect))
     assert not (tmp_path / "runs").exists()
 
 
@@ -370,16 +379,16 @@ async def test_bad_input_connects_to_nothing_and_leaves_nothing(
     service = FakeService()
     before = names_in(tmp_path)
     with pytest.raises(InputError, match=message):
-        await run("supervised", make_config(**settings), connect=service.connect)
+        await run_async("supervised", make_config(**settings), adapters=Adapters(service=service.connect))
     assert service.calls == []
     assert names_in(tmp_path) == before
 
 
 async def test_existing_folder_is_refused_before_anything_is_read(make_config: MakeConfig) -> None:
-    await run("supervised", make_config(), connect=FakeService().connect)
+    await run_async("supervised", make_config(), adapters=Adapters(service=FakeService().connect))
     config = make_config(dataset_path="missing.jsonl")
     with pytest.raises(InputError, match="there is no terminal to ask on"):
-        await run("supervised", config, connect=FakeService().connect)
+        await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
 
 
 @pytest.mark.parametrize(
@@ -395,7 +404,7 @@ async def test_existing_folder_is_refused_before_anything_is_read(make_config: M
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        resolve(SupervisedConfig(**settings))
+        SupervisedConfig(**settings)
 
 
 @pytest.mark.parametrize(
@@ -403,11 +412,10 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
     [("cookhouse/tiny", 32, 5e-3), ("meta-llama/Llama-3.1-8B", 128, 2e-4)],
 )
 def test_defaults_are_those_of_the_vetted_run(model: str, batch_size: int, learning_rate: float) -> None:
-    config = resolve(find_recipe("supervised").config_class(model_name=model))
+    config = find_recipe("supervised").config_class(model_name=model)
     assert (config.batch_size, config.learning_rate, config.lr_schedule) == (batch_size, learning_rate, "linear")
     assert (config.max_length, config.lora_rank, config.num_epochs) == (32768, 32, 1)
     assert (config.save_every, config.eval_every) == (20, 0)
-    assert resolve(config) == config
 
 
 def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,11 @@ from hypothesis import strategies as st
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.rl import (
-    GROUP_METHODS,
+    ADVANTAGES,
     TokensWithLogprobs,
     Trajectory,
     TrajectoryGroup,
     Transition,
-    compute_advantages,
     discounted_future_sum,
     gae,
     group_centered,
@@ -24,6 +24,7 @@ from cookhouse.rl import (
     normalized,
     remove_constant_reward_groups,
 )
+from cookhouse.settings import AdvantageSettings
 
 rewards = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=32)
 
@@ -47,7 +48,13 @@ def group_of(rewards_G_T: Sequence[Sequence[float]], group_rewards_G: Sequence[f
     )
 
 
-def test_group_methods_by_hand() -> None:
+def advantages_of(group: TrajectoryGroup, **settings: Any) -> list[list[float]]:
+    """Of the turns of each trajectory, by name as a run finds it."""
+    chosen = AdvantageSettings(**settings)
+    return [list(advantages_T) for advantages_T in ADVANTAGES.find(chosen.advantage)(group, chosen)]
+
+
+def test_baselines_by_hand() -> None:
     # Mean 3, deviations −2, −1, 3; variance over 3 members 14/3; means of the others 4, 3.5, 1.5.
     rewards_G = [1.0, 2.0, 6.0]
     assert group_centered(rewards_G).tolist() == [-2.0, -1.0, 3.0]
@@ -71,12 +78,12 @@ def test_gae_by_hand() -> None:
 def test_advantages_sum_to_zero(rewards_G: list[float]) -> None:
     # A baseline that does not fit its group pushes all of it up or down.
     scale = max(1.0, max(abs(r) for r in rewards_G))
-    for name, method in GROUP_METHODS.items():
-        advantages_G = method(rewards_G)
-        assert advantages_G.dtype == np.float64, name
+    for baseline in (group_centered, normalized, leave_one_out):
+        advantages_G = baseline(rewards_G)
+        assert advantages_G.dtype == np.float64, baseline
         # Rounding of the mean, which 1e-8 in the denominator of equal rewards enlarges.
-        tolerance = 1e-10 * scale * len(rewards_G) * (1e8 if name == "normalized" else 1)
-        assert abs(advantages_G.sum()) <= tolerance, name
+        tolerance = 1e-10 * scale * len(rewards_G) * (1e8 if baseline is normalized else 1)
+        assert abs(advantages_G.sum()) <= tolerance, baseline
 
 
 @given(st.lists(st.floats(-10, 10), max_size=70), st.floats(0, 1))
@@ -90,13 +97,14 @@ def test_future_sums_are_those_of_the_plain_recurrence(x_T: list[float], gamma: 
 
 def test_every_turn_gets_the_advantage_of_its_trajectory() -> None:
     group = group_of([[0.0, 1.0], [0.0]], [2.0, 0.0])
-    assert [a.tolist() for a in compute_advantages(group)] == [[1.5, 1.5], [-1.5]]
-    assert [a.tolist() for a in compute_advantages(group, "leave_one_out")] == [[3.0, 3.0], [-3.0]]
+    assert advantages_of(group) == [[1.5, 1.5], [-1.5]]
+    assert advantages_of(group, advantage="normalized") == [pytest.approx([1, 1], rel=1e-7), pytest.approx([-1])]
+    assert advantages_of(group, advantage="leave_one_out") == [[3.0, 3.0], [-3.0]]
 
 
 def test_gae_of_a_group_has_the_mean_reward_as_value_and_pays_the_group_last() -> None:
     group = group_of([[0.0, 1.0], [0.0, 0.0]], [2.0, 0.0])  # totals 3 and 0: value 1.5
-    advantages_G = compute_advantages(group, "gae", gamma=0.9, lam=0.5)
+    advantages_G = advantages_of(group, advantage="gae", gamma=0.9, gae_lambda=0.5)
     last = 3.0 - 1.5
     assert advantages_G[0] == pytest.approx([0.9 * 1.5 - 1.5 + 0.45 * last, last])
     assert advantages_G[1] == pytest.approx([0.9 * 1.5 - 1.5 - 0.45 * 1.5, -1.5])
@@ -105,12 +113,12 @@ def test_gae_of_a_group_has_the_mean_reward_as_value_and_pays_the_group_last() -
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=8))
 def test_gae_of_one_turn_is_group_centered(rewards_G: list[float]) -> None:
     group = group_of([[reward] for reward in rewards_G])
-    assert np.concatenate(compute_advantages(group, "gae")) == pytest.approx(group_centered(rewards_G))
+    assert np.concatenate(advantages_of(group, advantage="gae")) == pytest.approx(group_centered(rewards_G))
 
 
-def test_an_unknown_method_is_refused() -> None:
+def test_an_unknown_advantage_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="group_centered"):
-        compute_advantages(group_of([[1.0]]), "group_centred")  # type: ignore[arg-type]
+        ADVANTAGES.find("group_centred")
 
 
 def test_groups_without_a_difference_are_removed(caplog: pytest.LogCaptureFixture) -> None:

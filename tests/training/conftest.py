@@ -9,22 +9,24 @@ import pytest
 import tinker
 from tests.training.rl_kit import RLKit
 
+from cookhouse.settings import OptimizerSettings, TrainingSettings
 from cookhouse.telemetry import JsonlSink, Sink, Telemetry
 from cookhouse.training import (
+    CROSS_ENTROPY,
     AdamSchedule,
-    Cadence,
+    BatchSource,
     CheckpointFile,
     CheckpointKind,
-    CrossEntropy,
     Cursor,
-    Evaluation,
     FakeService,
     Interrupt,
     LoopSlots,
+    Objective,
+    ScheduledEvaluation,
     SessionSpec,
     StepLog,
-    SupervisedSource,
     TrainingLoop,
+    as_datums,
     open_session,
     submit_checkpoint,
 )
@@ -74,15 +76,15 @@ class LoopKit:
         *,
         total_steps: int = 6,
         save_every: int = 0,
-        eval_every: int = 0,
-        evaluation: Evaluation | None = None,
+        evaluate: Sequence[ScheduledEvaluation] = (),
+        objective: Objective[Any] = CROSS_ENTROPY,
         sinks: Sequence[Sink] = (),
         dataset: ShuffledTokens | None = None,
         **settings: Any,
-    ) -> TrainingLoop:
+    ) -> TrainingLoop[None]:
         last = self.checkpoints.last_state()
         resume_path = None if last is None else last.state_path
-        spec = SessionSpec(model_name="fake", lora_rank=4, seed=0, resume_path=resume_path)
+        spec = SessionSpec(settings=TrainingSettings(lora_rank=4), resume_path=resume_path)
         session = await open_session(service.connect, spec)
         self.telemetry.close()
         self.telemetry = Telemetry([JsonlSink(self.folder / "metrics.jsonl"), *sinks])
@@ -90,14 +92,14 @@ class LoopKit:
         return TrainingLoop(
             client=session.client,
             slots=LoopSlots(
-                evaluate=evaluation,
-                get_work=SupervisedSource(dataset or ShuffledTokens(), total_steps=total_steps, cursor=cursor),
-                forward_backward=CrossEntropy(),
-                optim_step=AdamSchedule(learning_rate=0.1, schedule="linear", total_steps=total_steps),
+                evaluate=evaluate,
+                get_work=BatchSource(dataset or ShuffledTokens(), as_datums, total_steps=total_steps, cursor=cursor),
+                forward_backward=objective,
+                optim_step=AdamSchedule(settings=OptimizerSettings(learning_rate=0.1), total_steps=total_steps),
                 checkpoint=lambda client, at: submit_checkpoint(client, at, kind=CheckpointKind.STATE),
                 log=StepLog(self.telemetry, total_steps),
             ),
-            cadence=Cadence(save_every=save_every, eval_every=eval_every),
+            save_every=save_every,
             total_steps=total_steps,
             checkpoints=self.checkpoints,
             telemetry=self.telemetry,
@@ -133,7 +135,8 @@ def datum() -> Callable[[Sequence[int]], tinker.Datum]:
 class CountingEvaluation:
     """Requests a snapshot when submitted, and reports which step it was for."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self.steps: list[int] = []
 
     async def begin(self, client: Any, step: int) -> Any:
@@ -142,12 +145,17 @@ class CountingEvaluation:
 
     async def _finish(self, snapshot: Any, step: int) -> Mapping[str, float]:
         await snapshot
-        return {"test/step": float(step)}
+        return {f"{self._name}/step": float(step)}
 
 
 @pytest.fixture
 def evaluation() -> CountingEvaluation:
-    return CountingEvaluation()
+    return CountingEvaluation("test")
+
+
+@pytest.fixture
+def rare_evaluation() -> CountingEvaluation:
+    return CountingEvaluation("rare")
 
 
 @pytest.fixture

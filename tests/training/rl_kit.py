@@ -23,11 +23,18 @@ from cookhouse.rl import (
     failure_metrics,
     group_metrics,
 )
+from cookhouse.settings import (
+    AdvantageSettings,
+    LossSettings,
+    OptimizerSettings,
+    RolloutSettings,
+    SamplingSettings,
+    TrainingSettings,
+    UpdateSettings,
+)
 from cookhouse.telemetry import JsonlSink, Telemetry, read_metrics
 from cookhouse.training import (
     AdamSchedule,
-    AdvantageSpec,
-    Cadence,
     CheckpointFile,
     CheckpointKind,
     Cursor,
@@ -36,17 +43,16 @@ from cookhouse.training import (
     Interrupt,
     LoopSlots,
     Policy,
-    PolicyLoss,
-    RolloutBatcher,
+    RolloutAssembler,
     RolloutLog,
+    RolloutPayload,
     RolloutPool,
     RolloutSource,
-    Sampling,
     SessionSpec,
     StepLog,
-    StepPlan,
     TrainingLoop,
     open_session,
+    policy_objective,
     submit_checkpoint,
 )
 
@@ -150,23 +156,21 @@ class RLKit:
         service: FakeService,
         *,
         total_steps: int = 5,
-        max_lag: int = 0,
-        plan: StepPlan | None = None,
+        update: UpdateSettings | None = None,
         dataset: GuessDataset | None = None,
         strategy: RolloutStrategy | None = None,
-        fails_with_group: bool = True,
         save_every: int = 0,
-        max_concurrent: int | None = None,
         patience_seconds: float = 10.0,
-    ) -> TrainingLoop:
+        **rollout_settings: Any,
+    ) -> TrainingLoop[RolloutPayload]:
         last = self.checkpoints.last_state()
         resume_path = None if last is None else last.state_path
         cursor = Cursor() if last is None else last.cursor
-        spec = SessionSpec(model_name="fake", lora_rank=4, seed=0, resume_path=resume_path)
+        spec = SessionSpec(settings=TrainingSettings(lora_rank=4), resume_path=resume_path)
         session = await open_session(service.connect, spec)
         self.telemetry.close()
         self.telemetry = Telemetry([JsonlSink(self.folder / "metrics.jsonl")])
-        policy = Policy(Sampling(max_tokens=8))
+        policy = Policy(SamplingSettings(max_tokens=8))
         data = dataset or GuessDataset()
 
         async def rollout(builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:
@@ -180,17 +184,15 @@ class RLKit:
             log=RolloutLog(self.folder / "rollouts"),
             seed=7,
             total_steps=total_steps,
-            max_lag=max_lag,
-            fails_with_group=fails_with_group,
+            settings=RolloutSettings(**rollout_settings),
             first_step=cursor.step,
-            max_concurrent=max_concurrent,
         )
         source = RolloutSource(
             pool=self.pool,
             policy=policy,
-            assemble=RolloutBatcher(AdvantageSpec(), self.telemetry),
+            assemble=RolloutAssembler(AdvantageSettings(), self.telemetry),
             report=self._report,
-            plan=plan or StepPlan(),
+            settings=update or UpdateSettings(),
             batches_per_epoch=len(data),
             total_steps=total_steps,
             start=cursor,
@@ -198,15 +200,15 @@ class RLKit:
         return TrainingLoop(
             client=session.client,
             slots=LoopSlots(
-                evaluate=None,
+                evaluate=(),
                 get_work=source,
-                forward_backward=PolicyLoss(),
-                optim_step=AdamSchedule(learning_rate=0.05, schedule="linear", total_steps=total_steps),
+                forward_backward=policy_objective(LossSettings()),
+                optim_step=AdamSchedule(settings=OptimizerSettings(learning_rate=0.05), total_steps=total_steps),
                 checkpoint=lambda client, at: submit_checkpoint(client, at, kind=CheckpointKind.STATE),
                 log=StepLog(self.telemetry, total_steps),
                 publish=policy.publish,
             ),
-            cadence=Cadence(save_every=save_every),
+            save_every=save_every,
             total_steps=total_steps,
             checkpoints=self.checkpoints,
             telemetry=self.telemetry,

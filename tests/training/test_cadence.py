@@ -1,12 +1,16 @@
+import pytest
+
 from cookhouse.training import Cadence
 
 
-def test_saves_are_due_after_every_nth_step_but_the_last() -> None:
-    cadence = Cadence(save_every=3)
-    assert [step for step in range(1, 10) if cadence.is_save_due(step, 9)] == [3, 6]
-    assert not any(Cadence().is_save_due(step, 9) for step in range(1, 10))
-
-
-def test_first_weights_are_always_evaluated() -> None:
-    assert [step for step in range(9) if Cadence().is_eval_due(step)] == [0]
-    assert [step for step in range(9) if Cadence(eval_every=4).is_eval_due(step)] == [0, 4, 8]
+@pytest.mark.parametrize(
+    ("cadence", "expected"),
+    [
+        (Cadence(every=3), [3, 6, 9]),
+        (Cadence(every=4, at_start=True), [0, 4, 8]),
+        (Cadence(every=0), []),
+        (Cadence(every=0, at_start=True), [0]),
+    ],
+)
+def test_the_start_is_due_if_asked_for_and_then_every_nth_step(cadence: Cadence, expected: list[int]) -> None:
+    assert [step for step in range(10) if cadence.is_due(step)] == expected

@@ -8,7 +8,7 @@ import tinker
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.telemetry import Event, Record, read_metrics
-from cookhouse.training import FakeService, Interrupt
+from cookhouse.training import Cadence, FakeService, Interrupt, ScheduledEvaluation
 
 pytestmark = pytest.mark.anyio
 
@@ -17,6 +17,10 @@ TRAINING = ("forward_backward", "optim_step", "save_state", "snapshot")
 
 def order(service: FakeService, *kinds: str) -> list[str]:
     return [f"{call.phase} {call.kind} {call.number}" for call in service.calls if call.kind in (kinds or TRAINING)]
+
+
+def scheduled(evaluation: Any, every: int, *, at_start: bool = True) -> ScheduledEvaluation:
+    return ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=Cadence(every=every, at_start=at_start))
 
 
 async def test_next_step_is_submitted_before_the_last_is_finished(kit: Any) -> None:
@@ -68,7 +72,7 @@ async def test_save_after_the_last_step_is_left_to_the_workflow(kit: Any) -> Non
 
 async def test_evaluation_sees_the_weights_before_its_step(kit: Any, evaluation: Any) -> None:
     service = FakeService()
-    await (await kit.loop(service, total_steps=5, eval_every=2, evaluation=evaluation)).run()
+    await (await kit.loop(service, total_steps=5, evaluate=[scheduled(evaluation, 2)])).run()
     kit.telemetry.close()
     submits = [line for line in order(service) if line.startswith("submit")]
     assert submits[0] == "submit snapshot 0"
@@ -76,6 +80,17 @@ async def test_evaluation_sees_the_weights_before_its_step(kit: Any, evaluation:
     assert evaluation.steps == [0, 2, 4]
     rows = read_metrics(kit.folder / "metrics.jsonl")
     assert [row.get("test/step") for row in rows] == [0.0, None, 2.0, None, 4.0]
+
+
+async def test_each_evaluation_has_its_own_steps(kit: Any, evaluation: Any, rare_evaluation: Any) -> None:
+    # Catches one cadence for all of them, and figures of one that take the place of another's.
+    evaluate = [scheduled(evaluation, 2), scheduled(rare_evaluation, 3, at_start=False)]
+    await (await kit.loop(FakeService(), total_steps=7, evaluate=evaluate)).run()
+    kit.telemetry.close()
+    assert (evaluation.steps, rare_evaluation.steps) == ([0, 2, 4, 6], [3, 6])
+    rows = read_metrics(kit.folder / "metrics.jsonl")
+    assert [row.get("test/step") for row in rows] == [0.0, None, 2.0, None, 4.0, None, 6.0]
+    assert [row.get("rare/step") for row in rows] == [None, None, None, 3.0, None, None, 6.0]
 
 
 async def test_interrupt_finishes_what_is_in_flight_and_saves(kit: Any) -> None:
@@ -153,7 +168,7 @@ async def test_cancelling_leaves_no_task(kit: Any, evaluation: Any) -> None:
             await asyncio.Event().wait()
 
     before = asyncio.all_tasks()
-    loop = await kit.loop(FakeService(gate=gate), evaluation=evaluation)
+    loop = await kit.loop(FakeService(gate=gate), evaluate=[scheduled(evaluation, 0)])
     running = asyncio.create_task(loop.run())
     await reached.wait()
     running.cancel()
@@ -170,7 +185,7 @@ async def test_failed_step_raises_and_leaves_no_task(kit: Any, evaluation: Any) 
             raise tinker.RequestFailedError("out of memory", "r-1", tinker.types.RequestErrorCategory.Server)
 
     before = asyncio.all_tasks()
-    loop = await kit.loop(FakeService(gate=gate), evaluation=evaluation)
+    loop = await kit.loop(FakeService(gate=gate), evaluate=[scheduled(evaluation, 0)])
     with pytest.raises(ServiceError, match=r"out of memory \(while forward_backward of step 0\)"):
         await loop.run()
     assert asyncio.all_tasks() == before

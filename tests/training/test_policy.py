@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import tinker
 
-from cookhouse.training import FakeSamplingClient, FakeService, Policy, PolicySampler, Sampling
+from cookhouse.settings import SamplingSettings
+from cookhouse.training import FakeSamplingClient, FakeService, Policy, PolicySampler
 
 pytestmark = pytest.mark.anyio
 
@@ -25,12 +26,12 @@ async def test_an_action_has_the_tokens_that_are_left_and_no_more_than_the_limit
 
     monkeypatch.setattr(FakeSamplingClient, "sample", spy)
     client: Any = await FakeService().create_sampling_client()
-    sampler = PolicySampler(client, 3, Sampling(max_tokens=8, temperature=0.5, top_p=0.9, top_k=7))
+    sampler = PolicySampler(client, 3, max_tokens=8, temperature=0.5)
     prompt = tinker.ModelInput.from_ints([1])
     actions = await sampler.sample(prompt, [2], num_samples=2, max_tokens=left, seed=11)
     assert (len(actions), sampler.version) == (2, 3)
     [params] = asked
-    assert (params.max_tokens, params.temperature, params.top_p, params.top_k) == (expected, 0.5, 0.9, 7)
+    assert (params.max_tokens, params.temperature, params.top_p, params.top_k) == (expected, 0.5, 1, -1)
     assert (params.stop, params.seed) == ([2], 11)
 
 
@@ -43,7 +44,7 @@ async def test_weights_that_arrive_late_do_not_replace_newer_ones() -> None:
             await released.wait()
 
     changes: asyncio.Queue[int] = asyncio.Queue()
-    policy = Policy(Sampling(max_tokens=8))
+    policy = Policy(SamplingSettings(max_tokens=8))
     policy.on_change(lambda: changes.put_nowait(-1 if policy.current is None else policy.current.version))
     trainer: Any = await FakeService(gate=gate).create_lora_training_client("fake", seed=0)
     policy.publish(trainer, 1)

@@ -12,18 +12,9 @@ from tests.training.rl_kit import GuessDataset, GuessGroup, RLKit, guess, jitter
 
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.rl import RolloutStrategy, do_group_rollout
+from cookhouse.settings import AdvantageSettings, TrainingSettings, UpdateSettings
 from cookhouse.telemetry import Telemetry, cut_metrics, read_metrics
-from cookhouse.training import (
-    AdvantageSpec,
-    FakeService,
-    Interrupt,
-    PolicySampler,
-    RolloutBatcher,
-    Sampling,
-    SessionSpec,
-    StepPlan,
-    open_session,
-)
+from cookhouse.training import FakeService, Interrupt, PolicySampler, RolloutAssembler, SessionSpec, open_session
 
 pytestmark = pytest.mark.anyio
 
@@ -60,13 +51,17 @@ async def test_a_lagging_run_that_stops_loses_no_finished_rollout(rl_kit: RLKit)
 
     await (
         await rl_kit.loop(
-            FakeService(states=states, gate=gate, answer=guess), total_steps=8, max_lag=2, dataset=dataset
+            FakeService(states=states, gate=gate, answer=guess), total_steps=8, max_steps_off_policy=2, dataset=dataset
         )
     ).run()
     before = rl_kit.num_rollouts
     assert before > 3 * 4
     rl_kit.interrupt = Interrupt()
-    await (await rl_kit.loop(FakeService(states=states, answer=guess), total_steps=8, max_lag=2, dataset=dataset)).run()
+    await (
+        await rl_kit.loop(
+            FakeService(states=states, answer=guess), total_steps=8, max_steps_off_policy=2, dataset=dataset
+        )
+    ).run()
     assert rl_kit.num_rollouts == 8 * 4
     used = [id_ for trained in rl_kit.trained for id_ in trained.ids]
     assert sorted(used) == [(step, number) for step in range(8) for number in range(4)]
@@ -81,25 +76,30 @@ async def test_a_killed_run_forgets_what_weights_that_are_lost_sampled(rl_kit: R
         if (kind, number) == ("optim_step", 3):
             raise tinker.RequestFailedError("killed", "r", tinker.types.RequestErrorCategory.Server)
 
-    loop = await rl_kit.loop(FakeService(states=states, gate=gate, answer=guess), save_every=2, max_lag=1)
+    loop = await rl_kit.loop(FakeService(states=states, gate=gate, answer=guess), save_every=2, max_steps_off_policy=1)
     with pytest.raises(ServiceError, match="killed"):
         await loop.run()
     rl_kit.trained.clear()
-    await (await rl_kit.loop(FakeService(states=states, answer=guess), max_lag=1)).run()
+    await (await rl_kit.loop(FakeService(states=states, answer=guess), max_steps_off_policy=1)).run()
     assert [trained.step for trained in rl_kit.trained] == [2, 3, 4]
     assert all(0 <= trained.step - version <= 1 for trained in rl_kit.trained for version in trained.versions)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    ("lag", "plan"),
-    [(0, StepPlan()), (0, StepPlan(num_substeps=2, num_epochs=2)), (0, StepPlan(num_minibatches=2)), (2, StepPlan())],
+    ("lag", "update"),
+    [
+        (0, UpdateSettings()),
+        (0, UpdateSettings(num_substeps=2, ppo_epochs=2)),
+        (0, UpdateSettings(num_minibatches=2)),
+        (2, UpdateSettings()),
+    ],
 )
 async def test_a_run_may_stop_anywhere_and_often(
-    new_rl_kit: Callable[[str], RLKit], seed: int, lag: int, plan: StepPlan
+    new_rl_kit: Callable[[str], RLKit], seed: int, lag: int, update: UpdateSettings
 ) -> None:
     # Catches a moment at which Ctrl-C or a kill loses a step, a group or the order, or leaves a task behind.
-    settings: dict[str, Any] = {"max_lag": lag, "plan": plan, "save_every": 2}
+    settings: dict[str, Any] = {"max_steps_off_policy": lag, "update": update, "save_every": 2}
     whole, parts = new_rl_kit("whole"), new_rl_kit("parts")
     await (await whole.loop(FakeService(answer=guess), dataset=GuessDataset(num_batches=5), **settings)).run()
     chance = np.random.default_rng(seed)
@@ -125,7 +125,7 @@ async def test_a_run_may_stop_anywhere_and_often(
         parts.trained.clear()
     assert [row[0] for row in rows(parts)] == [0, 1, 2, 3, 4]
     assert sorted(step_by_group) == [(step, number) for step in range(5) for number in range(4)]
-    if lag == 0 and plan.num_minibatches == 1:
+    if lag == 0 and update.num_minibatches == 1:
         assert rows(parts) == rows(whole)
 
 
@@ -147,7 +147,7 @@ async def test_a_failing_service_ends_the_run_with_its_cause_and_no_task(rl_kit:
             raise tinker.RequestFailedError("out of memory", "r", tinker.types.RequestErrorCategory.Server)
 
     before = asyncio.all_tasks()
-    loop = await rl_kit.loop(FakeService(gate=gate, answer=guess), max_lag=lag)
+    loop = await rl_kit.loop(FakeService(gate=gate, answer=guess), max_steps_off_policy=lag)
     with pytest.raises(CookhouseError, match="out of memory"):
         await loop.run()
     assert asyncio.all_tasks() == before
@@ -173,7 +173,7 @@ async def test_a_step_goes_without_a_group_that_failed_if_told_to(rl_kit: RLKit)
     loop = await rl_kit.loop(
         FakeService(answer=guess),
         dataset=GuessDataset(delay=delay),
-        fails_with_group=False,
+        on_failed_group="skip",
         strategy=RolloutStrategy(attempts=2),
         total_steps=1,
     )
@@ -188,7 +188,7 @@ async def test_a_step_of_failed_groups_alone_says_why(rl_kit: RLKit) -> None:
     async def delay(number: int) -> None:
         raise RuntimeError(f"no table {number}")
 
-    loop = await rl_kit.loop(FakeService(answer=guess), dataset=GuessDataset(delay=delay), fails_with_group=False)
+    loop = await rl_kit.loop(FakeService(answer=guess), dataset=GuessDataset(delay=delay), on_failed_group="skip")
     with pytest.raises(InputError, match=r"all 4 groups.*no table 0"):
         await loop.run()
 
@@ -201,7 +201,7 @@ async def test_an_interrupt_does_not_wait_for_rollouts(rl_kit: RLKit, lag: int) 
             await asyncio.Event().wait()
 
     before = asyncio.all_tasks()
-    loop = await rl_kit.loop(FakeService(answer=guess), max_lag=lag, dataset=GuessDataset(delay=delay))
+    loop = await rl_kit.loop(FakeService(answer=guess), max_steps_off_policy=lag, dataset=GuessDataset(delay=delay))
     running = asyncio.create_task(loop.run())
     await settle()
     rl_kit.interrupt.request()
@@ -219,7 +219,7 @@ async def test_an_interrupt_within_a_step_of_several_updates_brings_it_to_its_en
             rl_kit.interrupt.request()
 
     loop = await rl_kit.loop(
-        FakeService(states=states, gate=gate, answer=guess), plan=StepPlan(num_substeps=4), total_steps=3
+        FakeService(states=states, gate=gate, answer=guess), update=UpdateSettings(num_substeps=4), total_steps=3
     )
     outcome = await loop.run()
     assert outcome.cursor.step == 1
@@ -227,10 +227,12 @@ async def test_an_interrupt_within_a_step_of_several_updates_brings_it_to_its_en
     assert len(rows(rl_kit)) == 1
 
 
-@pytest.mark.parametrize("plan", [StepPlan(num_substeps=4), StepPlan(num_minibatches=4), StepPlan(num_minibatches=2)])
+@pytest.mark.parametrize(
+    "update", [UpdateSettings(num_substeps=4), UpdateSettings(num_minibatches=4), UpdateSettings(num_minibatches=2)]
+)
 @pytest.mark.parametrize("failing", [(0,), (3,), (0, 1), (2, 3), (0, 1, 2), (1, 2, 3)])
 async def test_a_step_goes_without_a_piece_whose_groups_all_failed(
-    rl_kit: RLKit, plan: StepPlan, failing: Sequence[int]
+    rl_kit: RLKit, update: UpdateSettings, failing: Sequence[int]
 ) -> None:
     # Catches an empty request, an optimizer step on no gradient, and the end of a run that was told to go on.
     async def delay(number: int) -> None:
@@ -241,14 +243,14 @@ async def test_a_step_goes_without_a_piece_whose_groups_all_failed(
 
     service = FakeService(answer=guess)
     dataset = GuessDataset(delay=delay)
-    await (await rl_kit.loop(service, dataset=dataset, plan=plan, fails_with_group=False, total_steps=2)).run()
+    await (await rl_kit.loop(service, dataset=dataset, update=update, on_failed_group="skip", total_steps=2)).run()
     rl_kit.telemetry.close()
     found = read_metrics(rl_kit.folder / "metrics.jsonl")
     assert [row["rollouts/groups_failed"] for row in found] == [len(failing), 0]
     assert [row["env/all/total_episodes"] for row in found] == [4.0 * (4 - len(failing)), 16.0]
     assert all(row["optim/grad_norm"] > 0 for row in found)
     updates = [call.kind for call in service.calls if call.phase == "submit"].count("optim_step")
-    assert updates == (4 - len(failing) + 4 if plan.num_substeps == 4 else 2)
+    assert updates == (4 - len(failing) + 4 if update.num_substeps == 4 else 2)
 
 
 @pytest.mark.parametrize("kind", ["reference", "observations"])
@@ -260,14 +262,14 @@ async def test_a_failing_reference_ends_with_its_cause_and_no_task(kind: str) ->
         await asyncio.Event().wait()
         raise AssertionError
 
-    session = await open_session(FakeService(answer=guess).connect, SessionSpec(model_name="fake", lora_rank=4, seed=0))
+    session = await open_session(FakeService(answer=guess).connect, SessionSpec(settings=TrainingSettings()))
     client = await session.client.save_weights_and_get_sampling_client()
-    sampler = PolicySampler(client, 0, Sampling(max_tokens=8))
+    sampler = PolicySampler(client, 0, max_tokens=8, temperature=1.0)
     builders = [GuessGroup(number=number, delay=jitter(0)) for number in range(4)]
     groups = [await do_group_rollout(builder, sampler, seed=0) for builder in builders]
     asked = {"reference": compute} if kind == "reference" else {"observation_logprobs": compute}
-    batcher = RolloutBatcher(AdvantageSpec(kl_coef=0.1), Telemetry(), **asked)
+    assemble = RolloutAssembler(AdvantageSettings(kl_coef=0.1), Telemetry(), **asked)
     before = asyncio.all_tasks()
     with pytest.raises(ServiceError, match="out of memory"):
-        await asyncio.wait_for(batcher(groups), timeout=5)
+        await asyncio.wait_for(assemble(groups), timeout=5)
     assert asyncio.all_tasks() == before

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 from tests.training.rl_kit import GuessDataset, RLKit, guess, jitter, rows, settle
 
+from cookhouse.settings import UpdateSettings
 from cookhouse.telemetry import Event, Record, read_metrics
-from cookhouse.training import (
-    FakeService,
-    StepPlan,
-)
+from cookhouse.training import FakeService, split_step
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("plan", [StepPlan(), StepPlan(num_minibatches=2), StepPlan(num_substeps=2, num_epochs=2)])
-async def test_without_lag_no_token_is_older_than_the_weights(rl_kit: RLKit, plan: StepPlan) -> None:
+@pytest.mark.parametrize(
+    "update", [UpdateSettings(), UpdateSettings(num_minibatches=2), UpdateSettings(num_substeps=2, ppo_epochs=2)]
+)
+async def test_without_lag_no_token_is_older_than_the_weights(rl_kit: RLKit, update: UpdateSettings) -> None:
     # Catches a sampler swapped too late, or groups of the next step begun before the weights were published.
     dataset = GuessDataset(delay=jitter(1))
-    await (await rl_kit.loop(FakeService(answer=guess), plan=plan, dataset=dataset)).run()
+    await (await rl_kit.loop(FakeService(answer=guess), update=update, dataset=dataset)).run()
     assert [trained.versions for trained in rl_kit.trained] == [[step] * 4 for step in range(5)]
     expected = [[(step, number) for number in range(4)] for step in range(5)]
     assert [sorted(trained.ids) for trained in rl_kit.trained] == expected
     for row in read_metrics(rl_kit.folder / "metrics.jsonl"):
-        if plan.num_substeps == 1:
+        if update.num_substeps == 1:
             assert abs(row["optim/kl_sample_train_v1"]) < 1e-8
             assert row["optim/kl_sample_train_v2"] < 1e-8
 
@@ -34,7 +34,9 @@ async def test_without_lag_no_token_is_older_than_the_weights(rl_kit: RLKit, pla
 async def test_lag_never_exceeds_its_bound_stragglers_included(rl_kit: RLKit, lag: int) -> None:
     # Catches slots released by the step rather than by the publication, and stragglers that are trained on late.
     dataset = GuessDataset(num_batches=12, delay=jitter(lag, slow=[1, 9]))
-    await (await rl_kit.loop(FakeService(answer=guess), total_steps=12, max_lag=lag, dataset=dataset)).run()
+    await (
+        await rl_kit.loop(FakeService(answer=guess), total_steps=12, max_steps_off_policy=lag, dataset=dataset)
+    ).run()
     lags = [trained.step - version for trained in rl_kit.trained for version in trained.versions]
     assert max(lags) == lag
     assert min(lags) >= 0
@@ -48,7 +50,7 @@ async def test_a_group_that_became_too_old_is_sampled_again(rl_kit: RLKit) -> No
             await asyncio.Event().wait()
 
     dataset = GuessDataset(num_batches=8, delay=delay)
-    await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_lag=1, dataset=dataset)).run()
+    await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_steps_off_policy=1, dataset=dataset)).run()
     assert rl_kit.pool.num_resampled > 0
     assert (0, 1) in [id_ for trained in rl_kit.trained for id_ in trained.ids]
     assert all(trained.step - version <= 1 for trained in rl_kit.trained for version in trained.versions)
@@ -64,7 +66,7 @@ async def test_a_group_one_step_too_old_is_not_trained_on(rl_kit: RLKit, lag: in
             await asyncio.sleep(0)
 
     dataset = GuessDataset(num_batches=8, delay=delay)
-    await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_lag=lag, dataset=dataset)).run()
+    await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_steps_off_policy=lag, dataset=dataset)).run()
     lags = {
         id_: trained.step - v
         for trained in rl_kit.trained
@@ -76,7 +78,7 @@ async def test_a_group_one_step_too_old_is_not_trained_on(rl_kit: RLKit, lag: in
 
 async def test_lag_makes_sampler_and_trainer_differ(rl_kit: RLKit) -> None:
     dataset = GuessDataset(num_batches=8)
-    await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_lag=2, dataset=dataset)).run()
+    await (await rl_kit.loop(FakeService(answer=guess), total_steps=8, max_steps_off_policy=2, dataset=dataset)).run()
     rl_kit.telemetry.close()
     assert max(row["optim/kl_sample_train_v2"] for row in read_metrics(rl_kit.folder / "metrics.jsonl")) > 1e-6
 
@@ -91,7 +93,7 @@ async def test_minibatches_train_on_what_is_ready(rl_kit: RLKit) -> None:
 
     service = FakeService(answer=guess)
     loop = await rl_kit.loop(
-        service, total_steps=1, plan=StepPlan(num_minibatches=2), dataset=GuessDataset(delay=delay)
+        service, total_steps=1, update=UpdateSettings(num_minibatches=2), dataset=GuessDataset(delay=delay)
     )
     running = asyncio.create_task(loop.run())
     await settle()
@@ -104,7 +106,7 @@ async def test_minibatches_train_on_what_is_ready(rl_kit: RLKit) -> None:
 
 async def test_substeps_are_submitted_before_the_last_is_read(rl_kit: RLKit) -> None:
     service = FakeService(answer=guess)
-    await (await rl_kit.loop(service, total_steps=1, plan=StepPlan(num_substeps=2, num_epochs=2))).run()
+    await (await rl_kit.loop(service, total_steps=1, update=UpdateSettings(num_substeps=2, ppo_epochs=2))).run()
     calls = [f"{call.phase} {call.kind} {call.number}" for call in service.calls if call.kind == "optim_step"]
     assert calls[:3] == ["submit optim_step 0", "submit optim_step 1", "finish optim_step 0"]
     assert len(calls) == 2 * 4
@@ -112,29 +114,26 @@ async def test_substeps_are_submitted_before_the_last_is_read(rl_kit: RLKit) -> 
 
 
 @pytest.mark.parametrize(
-    ("plan", "expected"),
+    ("update", "expected"),
     [
-        (StepPlan(num_epochs=3), ["forward_backward", "optim_step"] * 3),
-        (StepPlan(num_substeps=2, num_epochs=2), ["forward_backward", "optim_step"] * 4),
-        (
-            StepPlan(num_minibatches=2, num_epochs=2),
-            ["forward_backward", "forward_backward", "optim_step"] * 2,
-        ),
+        (UpdateSettings(ppo_epochs=3), ["forward_backward", "optim_step"] * 3),
+        (UpdateSettings(num_substeps=2, ppo_epochs=2), ["forward_backward", "optim_step"] * 4),
+        (UpdateSettings(num_minibatches=2, ppo_epochs=2), ["forward_backward", "forward_backward", "optim_step"] * 2),
     ],
 )
-async def test_every_epoch_takes_its_steps(rl_kit: RLKit, plan: StepPlan, expected: list[str]) -> None:
+async def test_every_epoch_takes_its_steps(rl_kit: RLKit, update: UpdateSettings, expected: list[str]) -> None:
     # Catches epochs whose gradients pile up for one step at the end.
     service = FakeService(answer=guess)
-    await (await rl_kit.loop(service, total_steps=1, plan=plan)).run()
+    await (await rl_kit.loop(service, total_steps=1, update=update)).run()
     asked = [call.kind for call in service.calls if call.phase == "submit"]
     assert [kind for kind in asked if kind in ("forward_backward", "optim_step")] == expected
 
 
 async def test_all_minibatches_together_equal_the_whole_batch(new_rl_kit: Callable[[str], RLKit]) -> None:
     found = []
-    for plan in (StepPlan(), StepPlan(num_minibatches=4)):
-        rl_kit = new_rl_kit(str(plan.num_minibatches))
-        await (await rl_kit.loop(FakeService(answer=guess), plan=plan)).run()
+    for update in (UpdateSettings(), UpdateSettings(num_minibatches=4)):
+        rl_kit = new_rl_kit(str(update.num_minibatches))
+        await (await rl_kit.loop(FakeService(answer=guess), update=update)).run()
         found.append(rows(rl_kit))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
@@ -150,7 +149,7 @@ async def test_rollouts_do_not_depend_on_what_finishes_first(new_rl_kit: Callabl
 
 
 async def test_rollouts_go_on_while_a_step_is_trained(rl_kit: RLKit) -> None:
-    # Catches places under `max_concurrent` that stay empty until the loop asks for the next step.
+    # Catches places under `max_concurrent_groups` that stay empty until the loop asks for the next step.
     has_come = asyncio.Event()
 
     async def delay(number: int) -> None:
@@ -163,7 +162,7 @@ async def test_rollouts_go_on_while_a_step_is_trained(rl_kit: RLKit) -> None:
 
     service = FakeService(gate=gate, answer=guess)
     dataset = GuessDataset(delay=delay)
-    loop = await rl_kit.loop(service, total_steps=3, max_lag=1, max_concurrent=1, dataset=dataset)
+    loop = await rl_kit.loop(service, total_steps=3, max_steps_off_policy=1, max_concurrent_groups=1, dataset=dataset)
     await asyncio.wait_for(loop.run(), timeout=5)
 
 
@@ -203,19 +202,21 @@ async def test_concurrency_is_bounded(rl_kit: RLKit) -> None:
         running -= 1
 
     dataset = GuessDataset(batch_size=12, delay=delay)
-    await (await rl_kit.loop(FakeService(answer=guess), total_steps=2, dataset=dataset, max_concurrent=3)).run()
+    await (await rl_kit.loop(FakeService(answer=guess), total_steps=2, dataset=dataset, max_concurrent_groups=3)).run()
     assert most <= 3 * 4  # four members of each group
 
 
 @pytest.mark.parametrize(
-    ("num_groups", "plan", "expected"),
+    ("num_groups", "update", "expected"),
     [
-        (4, StepPlan(), [(4, True)]),
-        (5, StepPlan(num_minibatches=2), [(2, False), (3, True)]),
-        (4, StepPlan(num_substeps=2, num_minibatches=2), [(1, False), (1, True), (1, False), (1, True)]),
-        (2, StepPlan(num_substeps=3), [(1, True), (1, True)]),
-        (1, StepPlan(num_minibatches=4), [(1, True)]),
+        (4, UpdateSettings(), [(4, True)]),
+        (5, UpdateSettings(num_minibatches=2), [(2, False), (3, True)]),
+        (4, UpdateSettings(num_substeps=2, num_minibatches=2), [(1, False), (1, True), (1, False), (1, True)]),
+        (2, UpdateSettings(num_substeps=3), [(1, True), (1, True)]),
+        (1, UpdateSettings(num_minibatches=4), [(1, True)]),
     ],
 )
-def test_groups_are_divided_among_pieces(num_groups: int, plan: StepPlan, expected: list[tuple[int, bool]]) -> None:
-    assert plan.split(num_groups) == expected
+def test_groups_are_divided_among_pieces(
+    num_groups: int, update: UpdateSettings, expected: list[tuple[int, bool]]
+) -> None:
+    assert split_step(update, num_groups) == expected

@@ -6,29 +6,29 @@ import pytest
 import tinker
 
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.settings import TrainingSettings
 from cookhouse.training import FakeService, Service, SessionSpec, connect_to, open_session, service_errors
 
 pytestmark = pytest.mark.anyio
 
-FRESH = SessionSpec(model_name="fake", lora_rank=4, seed=0)
+SETTINGS = TrainingSettings()
+LOADING = TrainingSettings(load_checkpoint_path="tinker://a")
+FRESH = SessionSpec(settings=SETTINGS)
 
 
 @pytest.mark.parametrize(
     ("spec", "kind"),
     [
         (FRESH, "create_model"),
-        (SessionSpec(model_name="fake", lora_rank=4, seed=0, load_path="tinker://a"), "load_weights"),
-        (SessionSpec(model_name="fake", lora_rank=4, seed=0, resume_path="tinker://a"), "load_state"),
-        (
-            SessionSpec(model_name="f", lora_rank=4, seed=0, resume_path="tinker://a", load_path="tinker://b"),
-            "load_state",
-        ),
+        (SessionSpec(settings=LOADING), "load_weights"),
+        (SessionSpec(settings=SETTINGS, resume_path="tinker://b"), "load_state"),
+        (SessionSpec(settings=LOADING, resume_path="tinker://b"), "load_state"),
     ],
 )
 async def test_client_is_made_in_the_way_the_spec_says(spec: SessionSpec, kind: str) -> None:
     states: dict[str, Any] = {}
     saver: Any = await FakeService(states=states).create_lora_training_client("fake", seed=0)
-    states["tinker://a"] = states[(await saver.save_state("x")).path]
+    states["tinker://a"] = states["tinker://b"] = states[(await saver.save_state("x")).path]
     service = FakeService(states=states)
     await (await open_session(service.connect, spec)).close("success")
     assert [call.kind for call in service.calls if call.phase == "submit"] == [kind, "close"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.training import Cursor, SupervisedSource
+from cookhouse.training import Assembled, BatchSource, Cursor, as_datums
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ class Numbered:
         return 2
 
 
-async def all_cursors(source: SupervisedSource) -> list[tuple[int, int, int]]:
+async def all_cursors(source: BatchSource[Any, Any]) -> list[tuple[int, int, int]]:
     cursors = []
     while (work := await source.next_work()) is not None:
         cursors.append((work.cursor.epoch, work.cursor.batch, work.cursor.step))
@@ -37,7 +37,7 @@ async def all_cursors(source: SupervisedSource) -> list[tuple[int, int, int]]:
 
 async def test_epochs_follow_one_another_up_to_the_last_step() -> None:
     dataset = Numbered()
-    assert await all_cursors(SupervisedSource(dataset, total_steps=5)) == [
+    assert await all_cursors(BatchSource(dataset, as_datums, total_steps=5)) == [
         (0, 0, 0),
         (0, 1, 1),
         (1, 0, 2),
@@ -55,12 +55,12 @@ async def test_resumed_source_sets_its_epoch_before_its_first_batch() -> None:
     # Catches a resume in the middle of an epoch that reads the batches of epoch 0.
     dataset = Numbered()
     cursor = Cursor(epoch=1, batch=1, step=3)
-    assert await all_cursors(SupervisedSource(dataset, total_steps=5, cursor=cursor)) == [(1, 1, 3), (2, 0, 4)]
+    assert await all_cursors(BatchSource(dataset, as_datums, total_steps=5, cursor=cursor)) == [(1, 1, 3), (2, 0, 4)]
     assert dataset.asked[:2] == [("epoch", 1), ("batch", 1)]
 
 
 async def test_cursor_is_the_next_work_although_it_is_prepared_already() -> None:
-    source = SupervisedSource(Numbered(), total_steps=5)
+    source = BatchSource(Numbered(), as_datums, total_steps=5)
     work = await source.next_work()
     await asyncio.sleep(0)
     assert work is not None
@@ -70,7 +70,58 @@ async def test_cursor_is_the_next_work_although_it_is_prepared_already() -> None
 
 async def test_closing_early_leaves_no_task() -> None:
     before = asyncio.all_tasks()
-    source = SupervisedSource(Numbered(), total_steps=5)
+    source = BatchSource(Numbered(), as_datums, total_steps=5)
     await source.next_work()
     await source.aclose()
+    assert asyncio.all_tasks() == before
+
+
+class Ahead:
+    """An assembler whose second batch waits until it may end."""
+
+    def __init__(self) -> None:
+        self.num_begun = 0
+        self.is_waiting, self.may_end = asyncio.Event(), asyncio.Event()
+        self.is_ended = False
+
+    async def __call__(self, batch: list[Any]) -> Assembled[str]:
+        self.num_begun += 1
+        number = self.num_begun
+        if number == 2:
+            self.is_waiting.set()
+            try:
+                await self.may_end.wait()
+            finally:
+                self.is_ended = True
+        return Assembled(data_D=batch, payload=f"batch {number}", metrics={"number": float(number)})
+
+
+async def test_the_next_batch_is_assembled_while_one_is_trained_on() -> None:
+    # Catches an assembler that is called only when its batch is asked for: training would wait for what it waits for.
+    assemble = Ahead()
+    source = BatchSource(Numbered(), assemble, total_steps=5)
+    first = await source.next_work()
+    async with asyncio.timeout(60):  # instead of for ever, where it is not called ahead
+        await assemble.is_waiting.wait()
+    assert assemble.num_begun == 2
+    assemble.may_end.set()
+    second = await source.next_work()
+    assert first is not None
+    assert second is not None
+    assert (first.payload, first.metrics) == ("batch 1", {"number": 1.0})
+    assert (second.payload, second.metrics) == ("batch 2", {"number": 2.0})
+    await source.aclose()
+
+
+async def test_closing_cancels_an_assembler_that_waits() -> None:
+    # Catches an interrupt that waits for what an assembler has asked the service, and requests that go on after it.
+    before = asyncio.all_tasks()
+    assemble = Ahead()
+    source = BatchSource(Numbered(), assemble, total_steps=5)
+    await source.next_work()
+    async with asyncio.timeout(60):
+        await assemble.is_waiting.wait()
+        assert not assemble.is_ended
+        await source.aclose()
+    assert assemble.is_ended
     assert asyncio.all_tasks() == before

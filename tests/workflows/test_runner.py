@@ -4,18 +4,19 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 import pytest
+from tests.workflows.kit import Keeping, make_context
 
 from cookhouse.errors import InputError
-from cookhouse.telemetry import Event, Record, Span, Telemetry
-from cookhouse.training import FakeService, Interrupt
-from cookhouse.workflows import SUPERVISED, LoopStages, RunState, SlotStage, StageError, Workflow, run_workflow, stage
+from cookhouse.telemetry import Event, Span
+from cookhouse.workflows import RunResult, RunState, RunSummary, StageError, Stages, Workflow, run_workflow, stage
 
 pytestmark = pytest.mark.anyio
 
 
 @dataclass(kw_only=True)
 class State(RunState):
-    failure: BaseException
+    failure: BaseException | None = None
+    is_second_wanted: bool = True
     done: list[str] = field(default_factory=list)
 
 
@@ -26,7 +27,18 @@ async def first(state: State) -> None:
 
 @stage()
 async def failing(state: State) -> None:
-    raise state.failure
+    if state.failure is not None:
+        raise state.failure
+
+
+@stage(when=lambda state: state.is_second_wanted)
+async def second(state: State) -> None:
+    state.done.append("second")
+
+
+@stage()
+async def last(state: State) -> None:
+    state.done.append("last")
 
 
 @stage()
@@ -34,45 +46,80 @@ async def cleanup(state: State) -> None:
     state.done.append(f"cleanup {state.status}")
 
 
-def _unused(_: State) -> object:
-    raise AssertionError("the loop was reached")
+def _result(state: State, seconds: float) -> RunResult[State]:
+    summary = RunSummary(
+        recipe="test",
+        model_name="none",
+        folder=state.context.folder.path,
+        is_interrupted=state.status == "interrupted",
+        num_steps=0,
+        total_steps=0,
+        seconds=seconds,
+        figures=(),
+        samples=(),
+        report=None,
+        state_path=None,
+        sampler_path=None,
+        next_command="",
+    )
+    return RunResult(state=state, metrics={}, artifacts={}, summary=summary)
 
 
-SLOT: SlotStage[State] = SlotStage(name="slot", make=_unused)
-WORKFLOW = Workflow(
-    name="broken",
-    state_class=State,
-    setup=(first, failing),
-    loop=LoopStages(get_work=SLOT, forward_backward=SLOT, optim_step=SLOT, log=SLOT, checkpoint=SLOT, evaluate=SLOT),
-    final=(first,),
-    cleanup=cleanup,
-)
+def workflow(state: State) -> Workflow[State]:
+    return Workflow(
+        name="test",
+        state_class=State,
+        start=lambda context: replace(state, context=context),
+        setup=(first, failing),
+        body=Stages(parts=(second,)),
+        final=(last,),
+        cleanup=cleanup,
+        result=_result,
+    )
 
 
-class Keeping:
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def write(self, record: Record) -> None:
-        self.records.append(record)
-
-    def close(self) -> None: ...
-
-
-async def fail(failure: BaseException) -> tuple[State, Keeping]:
+async def fail(failure: BaseException) -> tuple[BaseException, State, Keeping]:
     keeping = Keeping()
-    state = State(telemetry=Telemetry([keeping]), interrupt=Interrupt(), service=FakeService().connect, failure=failure)
+    context = make_context(keeping)
+    state = State(context=context, failure=failure)
     with pytest.raises(BaseException) as caught:  # noqa: PT011  each test looks at what it is
-        await run_workflow(WORKFLOW, state)
-    state.error = caught.value
-    return state, keeping
+        await run_workflow(workflow(state), context)
+    return caught.value, state, keeping
+
+
+async def test_stages_run_in_order_and_cleanup_last() -> None:
+    context = make_context()
+    result = await run_workflow(workflow(State(context=context)), context)
+    assert result.state.done == ["first", "second", "last", "cleanup success"]
+    assert result.summary.seconds > 0
+
+
+async def test_a_stage_whose_condition_says_no_is_passed_over() -> None:
+    context, keeping = make_context(), Keeping()
+    context.telemetry.add(keeping)
+    result = await run_workflow(workflow(State(context=context, is_second_wanted=False)), context)
+    assert result.state.done == ["first", "last", "cleanup success"]
+    assert "second" not in [record.name for record in keeping.records if isinstance(record, Span)]
+
+
+async def test_an_interrupt_ends_a_body_of_stages_between_two() -> None:
+    @stage()
+    async def interrupting(state: State) -> None:
+        with state.interrupt.deferred():
+            state.interrupt.request()
+
+    context = make_context()
+    whole = workflow(State(context=context))
+    result = await run_workflow(replace(whole, body=Stages(parts=(interrupting, second))), context)
+    assert result.summary.is_interrupted
+    assert result.state.done == ["first", "cleanup interrupted"]
 
 
 async def test_callers_error_stays_what_it_is_and_names_its_stage() -> None:
-    state, keeping = await fail(InputError("bad row"))
-    assert isinstance(state.error, InputError)
-    assert str(state.error) == "bad row"
-    assert state.error.__notes__ == ["in stage failing"]
+    error, state, keeping = await fail(InputError("bad row"))
+    assert isinstance(error, InputError)
+    assert str(error) == "bad row"
+    assert error.__notes__ == ["in stage failing"]
     assert state.done == ["first", "cleanup errored"]
     spans = [(record.name, record.error) for record in keeping.records if isinstance(record, Span)]
     assert spans == [("first", None), ("failing", "InputError"), ("cleanup", None)]
@@ -82,16 +129,16 @@ async def test_callers_error_stays_what_it_is_and_names_its_stage() -> None:
 
 async def test_unforeseen_error_is_wrapped_with_the_name_of_its_stage() -> None:
     cause = KeyError("x")
-    state, _ = await fail(cause)
-    assert isinstance(state.error, StageError)
-    assert str(state.error) == "stage failing failed: KeyError: 'x'"
-    assert state.error.__cause__ is cause
+    error, state, _ = await fail(cause)
+    assert isinstance(error, StageError)
+    assert str(error) == "stage failing failed: KeyError: 'x'"
+    assert error.__cause__ is cause
     assert state.done == ["first", "cleanup errored"]
 
 
 async def test_cancelled_run_is_cleaned_up_as_interrupted() -> None:
-    state, _ = await fail(asyncio.CancelledError())
-    assert isinstance(state.error, asyncio.CancelledError)
+    error, state, _ = await fail(asyncio.CancelledError())
+    assert isinstance(error, asyncio.CancelledError)
     assert state.done == ["first", "cleanup interrupted"]
 
 
@@ -100,14 +147,8 @@ async def test_broken_wiring_runs_nothing() -> None:
     async def early(state: State) -> None:
         state.done.append("early")
 
-    state = State(
-        telemetry=Telemetry(), interrupt=Interrupt(), service=FakeService().connect, failure=InputError("unused")
-    )
+    context = make_context()
+    state = State(context=context)
     with pytest.raises(InputError, match="early reads folder"):
-        await run_workflow(replace(WORKFLOW, setup=(first, early)), state)
+        await run_workflow(workflow(state).inserted(early, after="first"), context)
     assert state.done == []
-
-
-def test_supervised_stages_have_the_names_they_are_known_by() -> None:
-    names = {each.name for each in (*SUPERVISED.setup, *SUPERVISED.loop, *SUPERVISED.final, SUPERVISED.cleanup)}
-    assert {"load_dataset", "init_session", "init_tokenizer", "build_supervised_dataset", "save_final"} <= names

@@ -12,7 +12,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from cookhouse import __version__
 from cookhouse.cli.checkpoints import checkpoints_app
 from cookhouse.cli.recipes import describe, recipes
 from cookhouse.cli.report_page import report
@@ -21,6 +20,7 @@ from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
 from cookhouse.errors import BadRowsError, CookhouseError, InputError
 from cookhouse.printable import printable
+from cookhouse.version import __version__
 
 EXIT_FAILURE = 1
 EXIT_BAD_INPUT = 2

@@ -4,12 +4,13 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cookhouse.errors import InputError
-from cookhouse.recipes import ConfigField, Recipe, config_fields
+from cookhouse.recipes import Alias, ConfigField, Recipe, aliases_of, config_fields, read_config_file
 
 _SHORT_FLAGS = {
     "model_name": ("--model", "-m"),
@@ -21,22 +22,33 @@ _SHORT_FLAGS = {
 }
 """Further spellings of the flags that one types most."""
 
+_SPELLED = {spelling for spellings in _SHORT_FLAGS.values() for spelling in spellings}
+
 _METAVARS = {int: "INTEGER", float: "NUMBER", bool: "true|false", str: "TEXT"}
 
 
-def recipe_command(recipe: Recipe, execute: Callable[[dict[str, str], bool], None]) -> Callable[..., None]:
-    """A function for `typer` with one option per setting, which calls `execute(texts by setting, dry_run)`.
+Layers = Mapping[str, Mapping[str, Any]]
+"""Values by setting, from each place that gave some; a later layer overrides."""
 
-    A setting given both as a flag and as `key=value`, or as `key=value` twice, is refused; a repeated flag overrides.
+
+def recipe_command(recipe: Recipe[Any], execute: Callable[[Layers, bool], None]) -> Callable[..., None]:
+    """A function for `typer` with one option per setting and alias, which calls `execute(layers, dry_run)`.
+
+    A config file comes first; `key=value` and flags override it. A setting given both as a flag and as `key=value`, or
+    as `key=value` twice, is refused; a repeated flag overrides.
     """
     fields = config_fields(recipe)
+    aliases = aliases_of({field.name: field for field in fields})
+    others = [alias for name, alias in aliases.items() if _flag(name) not in _SPELLED]
 
-    def command(settings: list[str] | None, dry_run: bool, **flags: str | None) -> None:
-        execute(merge_assignments(settings or (), flags), dry_run)
+    def command(settings: list[str] | None, config: list[Path] | None, dry_run: bool, **flags: str | None) -> None:
+        execute(layers_of(settings or (), config or (), flags), dry_run)
 
     parameters = [
         _parameter("settings", list[str] | None, _SETTINGS_ARGUMENT, None),
+        _parameter("config", list[Path] | None, _CONFIG_OPTION, None),
         *(_parameter(field.name, str | None, _option(field), None) for field in fields),
+        *(_parameter(alias.name, str | None, _alias_option(alias), None) for alias in others),
         _parameter("dry_run", bool, _DRY_RUN_OPTION, False),
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -45,27 +57,24 @@ def recipe_command(recipe: Recipe, execute: Callable[[dict[str, str], bool], Non
     return command
 
 
-def merge_assignments(settings: Sequence[str], flags: Mapping[str, str | None]) -> dict[str, str]:
-    """Texts by setting, from `key=value` words and flags.
+def layers_of(settings: Sequence[str], files: Sequence[Path], flags: Mapping[str, str | None]) -> Layers:
+    """What files, `key=value` words and flags say, the files first.
 
     Raises:
-        InputError: a word is not `key=value`, or a setting is given twice.
+        InputError: a word is not `key=value`, a setting is given twice, or a file cannot be read.
     """
-    merged: dict[str, str] = {}
+    words: dict[str, str] = {}
     for word in settings:
         key, equals, text = word.partition("=")
         if not equals or not key.isidentifier():
             raise InputError(f"{word!r} is not a setting; write key=value, such as batch_size=8, or a flag")
-        if key in merged:
-            raise InputError(f"{key} is given twice, as {key}={merged[key]} and as {word}; give it once")
-        merged[key] = text
-    for key, value in flags.items():
-        if value is None:
-            continue
-        if key in merged:
-            raise InputError(f"{key} is given twice, as {key}={merged[key]} and as {_flag(key)} {value}; give it once")
-        merged[key] = value
-    return merged
+        if key in words:
+            raise InputError(f"{key} is given twice, as {key}={words[key]} and as {word}; give it once")
+        words[key] = text
+    given = {key: value for key, value in flags.items() if value is not None}
+    for key in given.keys() & words.keys():
+        raise InputError(f"{key} is given twice, as {key}={words[key]} and as {_flag(key)} {given[key]}; give it once")
+    return {**{str(file): read_config_file(file) for file in files}, "key=value": words, "flag": given}
 
 
 def _parameter(name: str, annotation: Any, info: Any, default: object) -> inspect.Parameter:
@@ -75,6 +84,18 @@ def _parameter(name: str, annotation: Any, info: Any, default: object) -> inspec
 
 _SETTINGS_ARGUMENT = typer.Argument(metavar="KEY=VALUE", help="Settings by name, as in batch_size=8.")
 _DRY_RUN_OPTION = typer.Option("--dry-run", help="Check everything and show the plan; train nothing.")
+
+
+_CONFIG_OPTION = typer.Option(
+    "--config", metavar="FILE", help="Settings from a YAML, TOML or JSON file; flags and key=value override it."
+)
+
+
+def _alias_option(alias: Alias) -> Any:
+    meant = " and ".join(_flag(name) for name in alias.means)
+    return typer.Option(
+        _flag(alias.name), help=f"Another name of {meant}" + (f" ({alias.doc})." if alias.doc else "."), metavar="VALUE"
+    )
 
 
 def _option(field: ConfigField) -> Any:

@@ -1,30 +1,49 @@
 """`cookhouse recipes` and `cookhouse describe`: what can be run, and of what it consists."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cookhouse.recipes import RECIPES, config_fields, find_recipe
+from cookhouse.cli.options import layers_of
+from cookhouse.recipes import aliases_of, config_fields, every_recipe, find_recipe, settle
 
 
 def recipes() -> None:
-    """List the recipes."""
+    """List the recipes: the built-in ones, and those of installed packages."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table("recipe", "also", "what it does", box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for recipe in RECIPES.values():
+    for recipe in every_recipe():
         table.add_row(recipe.name, ", ".join(recipe.aliases), recipe.description)
     Console(highlight=False).print(table)
-    typer.echo("\nRun one:       cookhouse run supervised\nIts settings:  cookhouse run supervised --help")
+    typer.echo(
+        "\nRun one:       cookhouse run supervised\nIts settings:  cookhouse run supervised --help\n"
+        "Your own:      cookhouse run my_recipes.py:NAME"
+    )
 
 
-def describe(recipe: Annotated[str, typer.Argument(help="Name of a recipe, such as supervised.")]) -> None:
-    """Show a recipe's stages and settings."""
+def describe(
+    recipe: Annotated[str, typer.Argument(help="A recipe, such as supervised, or file.py:NAME.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings by name, as in batch_size=8.")
+    ] = None,
+    config: Annotated[
+        list[Path] | None, typer.Option("--config", metavar="FILE", help="Settings from a YAML, TOML or JSON file.")
+    ] = None,
+) -> None:
+    """Show a recipe's stages and its settings, each with its value and where that came from."""
     chosen = find_recipe(recipe)
+    settled = settle(chosen, layers_of(settings or (), config or (), {}))
     typer.echo(f"{chosen.name}: {chosen.description}\n")
-    stages = chosen.workflow
-    typer.echo(f"one flat file, without stages: {chosen.file}" if stages is None else stages.describe())
+    typer.echo(chosen.workflow(settled.config).describe())
     typer.echo("\nsettings")
-    for field in config_fields(chosen):
-        typer.echo(f"  {field.name} = {field.default}")
+    fields = config_fields(chosen)
+    for field in fields:
+        origin = settled.origins[field.name]
+        note = "" if origin == "default" else f"   (from {origin})"
+        typer.echo(f"  {field.name} = {getattr(settled.config, field.name)}{note}")
+    typer.echo("\nother names of settings")
+    for alias in aliases_of({field.name: field for field in fields}).values():
+        typer.echo(f"  {alias.name} is {' and '.join(alias.means)}")

@@ -1,6 +1,5 @@
 """`cookhouse run RECIPE`: from settings to a trained model, on whichever service is configured."""
 
-import asyncio
 import shlex
 import shutil
 import signal
@@ -14,9 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from cookhouse import recipes
-from cookhouse.cli.options import recipe_command
+from cookhouse.adapters import Adapters
+from cookhouse.cli.options import Layers, recipe_command
 from cookhouse.errors import InputError
-from cookhouse.recipes import RECIPES, Recipe, find_recipe, parse_config
+from cookhouse.recipes import every_recipe, find_recipe, settle
 
 EXIT_INTERRUPTED = 130
 
@@ -25,14 +25,16 @@ class RecipeCommands(TyperGroup):
     """One subcommand per recipe, made from its config class when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  the base class's signature
-        return list(RECIPES)
+        return [recipe.name for recipe in every_recipe()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         if cmd_name.startswith("-"):
             return None
         recipe = find_recipe(cmd_name)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=recipe.name)(recipe_command(recipe, lambda texts, dry_run: run_recipe(recipe, texts, dry_run)))
+        app.command(name=recipe.name)(
+            recipe_command(recipe, lambda layers, dry_run: run_recipe(cmd_name, layers, dry_run))
+        )
         return typer.main.get_command(app)
 
 
@@ -47,30 +49,30 @@ run_app = typer.Typer(
 @run_app.callback()
 def _require_recipe(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        raise InputError(f"which recipe? name one of {', '.join(RECIPES)}, as in: cookhouse run supervised")
+        names = ", ".join(recipe.name for recipe in every_recipe())
+        raise InputError(f"which recipe? name one of {names}, as in: cookhouse run supervised")
 
 
-def run_recipe(recipe: Recipe, assignments: dict[str, str], dry_run: bool) -> None:
-    """Run a recipe, or show what it would do.
+def run_recipe(name: str, layers: Layers, dry_run: bool) -> None:
+    """Run the recipe of a name, or show what it would do.
 
     Raises:
         InputError: a setting, the data or the run folder cannot be used.
         ServiceError: the training service failed.
         typer.Exit: the run was interrupted and saved.
     """
-    config = parse_config(recipe, assignments)
-    config = recipe.resolve(config)
+    config = settle(find_recipe(name), layers).config
     from cookhouse.cli import report  # loads the SDK: two seconds, not for a misspelled setting
     from cookhouse.telemetry import Sink, TerminalSink, make_console, tell
 
     console = make_console()
     if dry_run:
-        report.print_plan(console, recipes.dry_run(recipe, config))
+        report.print_plan(console, recipes.dry_run(name, config))
         return
     sinks: list[Sink] = [TerminalSink(console), report.PreviewSink(console)]
-    ask = _ask if _has_user() else None
+    adapters = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
     try:
-        result = asyncio.run(recipes.run(recipe, config, sinks=sinks, ask=ask, program=program()))
+        result = recipes.run(name, config, adapters=adapters)
     except KeyboardInterrupt as interrupt:
         tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise

@@ -1,22 +1,31 @@
 """Environments: problems of one turn, games, and adapters for those of other libraries."""
 
 from cookhouse.envs.arithmetic import ArithmeticConfig, ArithmeticEnv, ArithmeticProblem
+from cookhouse.envs.brought import MessageEnvironments, message_environments
 from cookhouse.envs.code import CodeEnv, CodeGrading, CodeProblem
 from cookhouse.envs.dataset import EnvConfig, GroupDataset, evenly_spaced
 from cookhouse.envs.deepcoder import DeepCoderConfig
+from cookhouse.envs.environments import (
+    ENVIRONMENTS,
+    EnvironmentBuilder,
+    Environments,
+    Mixed,
+    parse_environments,
+)
 from cookhouse.envs.math import MathConfig, MathEnv, MathProblem
 from cookhouse.envs.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.python_functions import PythonFunctionsConfig
 from cookhouse.envs.race import RaceGame
 from cookhouse.envs.rows import HubSplit, read_problems
-from cookhouse.envs.second_model import TwoModelBuilder
+from cookhouse.envs.second_model import OpenSampler, TwoModelBuilder
 from cookhouse.envs.self_play import RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
 from cookhouse.envs.textarena import TextArenaConfig, TextArenaGroupBuilder
 from cookhouse.envs.twenty_questions import Secret, TwentyQuestionsConfig, TwentyQuestionsEnv
 from cookhouse.envs.verifiers import VerifiersConfig
 
 __all__ = [
+    "ENVIRONMENTS",
     "ArithmeticConfig",
     "ArithmeticEnv",
     "ArithmeticProblem",
@@ -26,11 +35,16 @@ __all__ = [
     "DeepCoderConfig",
     "EnvConfig",
     "EnvFactoryGroupBuilder",
+    "EnvironmentBuilder",
+    "Environments",
     "GroupDataset",
     "HubSplit",
     "MathConfig",
     "MathEnv",
     "MathProblem",
+    "MessageEnvironments",
+    "Mixed",
+    "OpenSampler",
     "ProblemEnv",
     "ProblemGroupBuilder",
     "Prompting",
@@ -47,5 +61,7 @@ __all__ = [
     "TwoModelBuilder",
     "VerifiersConfig",
     "evenly_spaced",
+    "message_environments",
+    "parse_environments",
     "read_problems",
 ]

@@ -58,13 +58,12 @@ class ArithmeticEnv(ProblemEnv):
 class ArithmeticConfig(EnvConfig):
     """Arithmetic from the bundled files, or from files of `{"question", "answer", "skill"}` (skill may be left out)."""
 
-    train_path: str | None = chz.field(default=None, doc="JSONL of problems to train on; default: the bundled ones.")
+    dataset_path: str | None = chz.field(default=None, doc="JSONL of problems to train on; default: the bundled ones.")
     test_path: str | None = chz.field(default=None, doc="JSONL of problems to evaluate on; default: the bundled ones.")
-    format_coef: float = chz.field(default=FORMAT_COEF, doc="What an answer loses that is no number.")
 
     async def build(self) -> tuple[GroupDataset[ArithmeticProblem], GroupDataset[ArithmeticProblem]]:
         """Read both files. Raises `InputError` for a bad row, by file and line."""
-        train = read_problems(self.train_path or data_file("arithmetic/train.jsonl"), _parse)
+        train = read_problems(self.dataset_path or data_file("arithmetic/train.jsonl"), _parse)
         test = read_problems(self.test_path or data_file("arithmetic/test.jsonl"), _parse)
         return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
             test, partial(self._group, 1)

@@ -10,6 +10,7 @@ import chz
 from cookhouse.envs.prompting import Prompting
 from cookhouse.errors import InputError
 from cookhouse.rl import EnvGroupBuilder
+from cookhouse.settings import EnvironmentSettings
 
 P = TypeVar("P")
 _log = logging.getLogger(__name__)
@@ -61,21 +62,11 @@ class GroupDataset(Generic[P]):
 
 
 @chz.chz
-class EnvConfig:
+class EnvConfig(EnvironmentSettings):
     """What every config of environments has: who is asked, and how much."""
 
-    model_name: str = chz.field(doc="Model whose tokenizer and chat format are used.")
-    renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
-    force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
     system_prompt: str | None = chz.field(default=None, doc="First message of every conversation.")
-    batch_size: int = chz.field(default=128, doc="Groups in a batch.")
-    group_size: int = chz.field(default=16, doc="Rollouts of one problem.")
-    n_batches: int | None = chz.field(
-        default=None, doc="Batches in an epoch; default: as many as there are problems for."
-    )
-    n_train_samples: int | None = chz.field(default=None, doc="Use only so many problems; default: all.")
     n_test_samples: int | None = chz.field(default=None, doc="Evaluate on only so many; default: all.")
-    seed: int = chz.field(default=0, doc="Seed of the order within each epoch.")
 
     @property
     def prompting(self) -> Prompting:

@@ -9,7 +9,7 @@ import chz
 
 from cookhouse.envs.code import TIMEOUT_SECONDS, CodeEnv, CodeGrading, CodeProblem, CodeReward, check_sandbox
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
-from cookhouse.envs.problem import FORMAT_COEF, ProblemGroupBuilder
+from cookhouse.envs.problem import ProblemGroupBuilder
 from cookhouse.envs.rows import HubSplit, read_problems, text_field
 from cookhouse.errors import InputError
 from cookhouse.grading import AssertTest, CodeTest, FunctionTest, parse_code_test
@@ -32,13 +32,12 @@ _KINDS = {"stdin_stdout": "stdin", "function_call": "functional"}
 class DeepCoderConfig(EnvConfig):
     """DeepCoder from the hub, or from files with the same fields; evaluated on HumanEval, or on its own test set."""
 
-    train_path: str | None = chz.field(default=None, doc="JSONL with DeepCoder's fields; default: from the hub.")
+    dataset_path: str | None = chz.field(default=None, doc="JSONL with DeepCoder's fields; default: from the hub.")
     test_path: str | None = chz.field(default=None, doc="JSONL to evaluate on; default: from the hub.")
     test_on: str = chz.field(default="humaneval", doc="humaneval, or deepcoder (its codeforces problems).")
     max_tests: int = chz.field(default=15, doc="Tests of a problem that are run, those with the longest input first.")
     code_reward: CodeReward = chz.field(default="all", doc="all: every test must pass; fraction: share that passes.")
-    timeout_seconds: float = chz.field(default=TIMEOUT_SECONDS, doc="Time that each test may take.")
-    format_coef: float = chz.field(default=FORMAT_COEF, doc="What an answer without a block of Python loses.")
+    test_seconds: float = chz.field(default=TIMEOUT_SECONDS, doc="Time that each test may take.")
 
     async def build(self) -> tuple[GroupDataset[CodeProblem], GroupDataset[CodeProblem]]:
         """Read both sets. Rows without a test that can be run are left out, with a warning.
@@ -52,7 +51,7 @@ class DeepCoderConfig(EnvConfig):
             raise InputError(f"max_tests is {self.max_tests}; it must be at least 1")
         await check_sandbox()
         parse = partial(parse_deepcoder, max_tests=self.max_tests)
-        train = read_problems(self.train_path or TRAIN, parse)
+        train = read_problems(self.dataset_path or TRAIN, parse)
         if self.test_on == "humaneval":
             test = read_problems(self.test_path or HUMANEVAL, parse_humaneval)
         else:
@@ -62,7 +61,7 @@ class DeepCoderConfig(EnvConfig):
         )
 
     def _group(self, group_size: int, problem: CodeProblem) -> ProblemGroupBuilder:
-        grading = CodeGrading(reward=self.code_reward, timeout_seconds=self.timeout_seconds)
+        grading = CodeGrading(reward=self.code_reward, timeout_seconds=self.test_seconds)
         make_env = partial(CodeEnv, problem, self.prompting, grading, format_coef=self.format_coef)
         return ProblemGroupBuilder(make_env=make_env, group_size=group_size, tags=(problem.source,))
 

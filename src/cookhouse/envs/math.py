@@ -116,9 +116,8 @@ class MathConfig(EnvConfig):
     """A known set from the hub, or from files with the same fields. DeepMath and Polaris are evaluated on MATH-500."""
 
     dataset: str = chz.field(default="gsm8k", doc="gsm8k, math, deepmath or polaris.")
-    train_path: str | None = chz.field(default=None, doc="JSONL with the set's fields; default: from the hub.")
+    dataset_path: str | None = chz.field(default=None, doc="JSONL with the set's fields; default: from the hub.")
     test_path: str | None = chz.field(default=None, doc="JSONL to evaluate on; default: from the hub.")
-    format_coef: float = chz.field(default=FORMAT_COEF, doc="What an answer outside of a box loses.")
 
     async def build(self) -> tuple[GroupDataset[MathProblem], GroupDataset[MathProblem]]:
         """Read both sets; a problem of the test is never in the training set.
@@ -131,7 +130,7 @@ class MathConfig(EnvConfig):
         train_split, test_split = _SETS[self.dataset]
         test = read_problems(self.test_path or test_split.hub, test_split.parse)
         held_out = {problem.question for problem in test}
-        read = read_problems(self.train_path or train_split.hub, train_split.parse)
+        read = read_problems(self.dataset_path or train_split.hub, train_split.parse)
         train = [problem for problem in read if problem.question not in held_out]
         return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
             test, partial(self._group, 1)

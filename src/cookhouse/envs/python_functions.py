@@ -13,7 +13,7 @@ import chz
 from cookhouse.assets import data_file
 from cookhouse.envs.code import TIMEOUT_SECONDS, CodeEnv, CodeGrading, CodeProblem, CodeReward, check_sandbox
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
-from cookhouse.envs.problem import FORMAT_COEF, ProblemGroupBuilder
+from cookhouse.envs.problem import ProblemGroupBuilder
 from cookhouse.envs.rows import read_problems, text_field
 from cookhouse.errors import InputError
 from cookhouse.grading import FunctionTest
@@ -27,23 +27,22 @@ class PythonFunctionsConfig(EnvConfig):
     `{"arguments": [...], "expected": ...}`.
     """
 
-    train_path: str | None = chz.field(default=None, doc="JSONL of problems to train on; default: the bundled ones.")
+    dataset_path: str | None = chz.field(default=None, doc="JSONL of problems to train on; default: the bundled ones.")
     test_path: str | None = chz.field(default=None, doc="JSONL of problems to evaluate on; default: the bundled ones.")
     code_reward: CodeReward = chz.field(default="all", doc="all: every test must pass; fraction: share that passes.")
-    timeout_seconds: float = chz.field(default=TIMEOUT_SECONDS, doc="Time that each test may take.")
-    format_coef: float = chz.field(default=FORMAT_COEF, doc="What an answer loses that defines no function.")
+    test_seconds: float = chz.field(default=TIMEOUT_SECONDS, doc="Time that each test may take.")
 
     async def build(self) -> tuple[GroupDataset[CodeProblem], GroupDataset[CodeProblem]]:
         """Read both files. Raises `InputError` for a bad row, by file and line, or where programs cannot run."""
         await check_sandbox()
-        train = read_problems(self.train_path or data_file(f"{_NAME}/train.jsonl"), _parse)
+        train = read_problems(self.dataset_path or data_file(f"{_NAME}/train.jsonl"), _parse)
         test = read_problems(self.test_path or data_file(f"{_NAME}/test.jsonl"), _parse)
         return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
             test, partial(self._group, 1)
         )
 
     def _group(self, group_size: int, problem: CodeProblem) -> ProblemGroupBuilder:
-        grading = CodeGrading(reward=self.code_reward, timeout_seconds=self.timeout_seconds)
+        grading = CodeGrading(reward=self.code_reward, timeout_seconds=self.test_seconds)
         make_env = partial(CodeEnv, problem, self.prompting, grading, format_coef=self.format_coef)
         return ProblemGroupBuilder(make_env=make_env, group_size=group_size, tags=(_NAME,))
 

@@ -120,7 +120,7 @@ class TwentyQuestionsConfig(EnvConfig):
     )
     words_path: str | None = chz.field(default=None, doc='JSONL of {"word": ...}; default: a list of things.')
     num_candidates: int = chz.field(default=4, doc="Numbers that the secret is one of, where rules answer.")
-    max_turns: int = chz.field(default=MAX_TURNS, doc="Turns to find the secret in.")
+    num_turns: int = chz.field(default=MAX_TURNS, doc="Turns to find the secret in.")
 
     async def build(self, open_sampler: OpenSampler | None = None) -> tuple[GroupDataset[Secret], GroupDataset[Secret]]:
         """Games to train and to test on, of different secrets or different candidates.
@@ -128,8 +128,8 @@ class TwentyQuestionsConfig(EnvConfig):
         Raises:
             InputError: a setting is unusable, or a model is to answer and there is nothing to sample from it with.
         """
-        if self.max_turns < 1:
-            raise InputError(f"max_turns is {self.max_turns}; it must be at least 1")
+        if self.num_turns < 1:
+            raise InputError(f"num_turns is {self.num_turns}; it must be at least 1")
         if self.answerer_model is None:
             train, test = number_games(self.num_candidates, self.seed)
             answerer: Answerer = NumberAnswerer()
@@ -142,7 +142,7 @@ class TwentyQuestionsConfig(EnvConfig):
         )
 
     def _group(self, answerer: Answerer, group_size: int, secret: Secret) -> EnvFactoryGroupBuilder:
-        make_env = partial(_make_env, secret, answerer, self.prompting, self.max_turns)
+        make_env = partial(_make_env, secret, answerer, self.prompting, self.num_turns)
         return EnvFactoryGroupBuilder(make_env=make_env, group_size=group_size, tags=("twenty_questions",))
 
     def _word_games(self) -> tuple[list[Secret], list[Secret]]:

@@ -1,6 +1,9 @@
 """Evaluators, scores, and previews of what is trained."""
 
 from cookhouse.evals.evaluator import (
+    EVALUATORS,
+    Evaluator,
+    EvaluatorBuilder,
     ForwardClient,
     Metrics,
     SampleClient,
@@ -21,9 +24,12 @@ from cookhouse.evals.scores import (
 )
 
 __all__ = [
+    "EVALUATORS",
     "Answer",
     "Averaging",
     "Classification",
+    "Evaluator",
+    "EvaluatorBuilder",
     "ExactMatchEvaluator",
     "ForwardClient",
     "Metrics",

@@ -1,9 +1,14 @@
 """What an evaluator is: a measurement of the weights that a client holds."""
 
-from collections.abc import Awaitable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 import tinker
+
+from cookhouse.chat import Renderer
+from cookhouse.naming import OpenSet
+from cookhouse.settings import TrainingSettings
 
 Metrics = dict[str, float | None]
 """Figures by name. One that could not be measured is None, never 0."""
@@ -25,13 +30,29 @@ class SampleClient(Protocol):
     ) -> Awaitable[tinker.SampleResponse]: ...
 
 
-class TrainingClientEvaluator(Protocol):
+class TrainingClientEvaluator(ABC):
     """Measures the weights being trained; submitted before a step, it sees the weights before that step."""
 
+    @abstractmethod
     async def __call__(self, client: ForwardClient) -> Metrics: ...
 
 
-class SamplingClientEvaluator(Protocol):
+class SamplingClientEvaluator(ABC):
     """Measures fixed weights by sampling from them."""
 
+    @abstractmethod
     async def __call__(self, client: SampleClient) -> Metrics: ...
+
+
+Evaluator: TypeAlias = TrainingClientEvaluator | SamplingClientEvaluator | Callable[[SampleClient], Awaitable[Metrics]]
+"""A plain async function samples, too."""
+EvaluatorBuilder: TypeAlias = Callable[[TrainingSettings, Renderer], Evaluator]
+"""Makes an evaluator for a run, from its settings and the renderer of its model."""
+
+EVALUATORS: OpenSet[EvaluatorBuilder] = OpenSet(
+    kind="evaluator",
+    group="cookhouse.evaluators",
+    builtin={},
+    check=lambda thing: thing if callable(thing) else None,
+    wants="an evaluator is named by a function of the settings and the renderer that makes one",
+)

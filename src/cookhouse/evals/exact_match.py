@@ -9,7 +9,7 @@ import tinker
 from cookhouse.chat import Message, Renderer, Termination, text_of
 from cookhouse.data import Conversation, parse_each
 from cookhouse.errors import InputError
-from cookhouse.evals.evaluator import Metrics, SampleClient
+from cookhouse.evals.evaluator import Metrics, SampleClient, SamplingClientEvaluator
 from cookhouse.evals.scores import is_exact_match, mean, standard_error
 
 
@@ -26,7 +26,7 @@ class Answer:
     """Value of the key to report by, if the conversation has it."""
 
 
-class ExactMatchEvaluator:
+class ExactMatchEvaluator(SamplingClientEvaluator):
     """Share of conversations whose last assistant message the model, asked greedily, writes letter by letter.
 
     Both are read by the renderer, so that thinking does not count, nor does whitespace around the text. At most

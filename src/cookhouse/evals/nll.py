@@ -12,12 +12,12 @@ import tinker
 from cookhouse.chat import Tokenizer
 from cookhouse.data import Example, datum_from_example
 from cookhouse.errors import InputError
-from cookhouse.evals.evaluator import ForwardClient, Metrics
+from cookhouse.evals.evaluator import ForwardClient, Metrics, TrainingClientEvaluator
 
 _CHUNK = 64
 
 
-class NLLEvaluator:
+class NLLEvaluator(TrainingClientEvaluator):
     """Mean NLL of the trained tokens of examples, in nats per token, and bits per byte of the text they spell.
 
     The mean is −Σ w·lp / Σ w over all tokens of all examples. Bits per byte sums the NLL of every token with weight,

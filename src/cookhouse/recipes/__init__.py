@@ -1,7 +1,34 @@
-"""Recipes: one file each, and the table of them. Importing this loads neither the SDK, torch nor transformers."""
+"""Recipes: what a user runs by name, with settings that become a workflow."""
 
-from cookhouse.recipes.config import ConfigField, config_fields, parse_config
-from cookhouse.recipes.recipe import RECIPES, Recipe, find_recipe
-from cookhouse.recipes.run import dry_run, run
+from cookhouse.recipes.aliases import ALIASES, Alias, aliases_of
+from cookhouse.recipes.config import (
+    ConfigField,
+    Settled,
+    config_fields,
+    make_config,
+    read_config_file,
+    settle,
+)
+from cookhouse.recipes.pipeline import pipeline_recipe
+from cookhouse.recipes.recipe import RECIPES, Recipe, every_recipe, find_recipe
+from cookhouse.recipes.running import dry_run, run, run_async
 
-__all__ = ["RECIPES", "ConfigField", "Recipe", "config_fields", "dry_run", "find_recipe", "parse_config", "run"]
+__all__ = [
+    "ALIASES",
+    "RECIPES",
+    "Alias",
+    "ConfigField",
+    "Recipe",
+    "Settled",
+    "aliases_of",
+    "config_fields",
+    "dry_run",
+    "every_recipe",
+    "find_recipe",
+    "make_config",
+    "pipeline_recipe",
+    "read_config_file",
+    "run",
+    "run_async",
+    "settle",
+]

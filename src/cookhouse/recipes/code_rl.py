@@ -1,27 +1,35 @@
 """Reinforcement learning on programs, rewarded by running tests: one-line functions, or DeepCoder."""
 
-import sys
-from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.settings import Default, ReinforcementSettings, above, by_model, computed, part_of, redefault
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
     from cookhouse.workflows import OpenSampler
 
+_Env = Literal["python_functions", "deepcoder"]
+
+
+def _of_ppo(name: str, value: Any, otherwise: Any) -> Any:
+    """What goes with the loss ppo, for models other than the embedded one."""
+    default = Default(
+        lambda config: value if config.loss_fn == "ppo" and config.model_name != TINY_MODEL else otherwise,
+        f"{value} with ppo for other models than {TINY_MODEL}" + ("" if otherwise is None else f", else {otherwise}"),
+    )
+    return redefault(ReinforcementSettings, name, default)
+
 
 @chz.chz
-class Config(ReinforcementConfig):
-    """Settings of the recipe. None means: chosen by `resolve`, in the way the field says."""
+class Config(ReinforcementSettings):
+    """Settings of the recipe."""
 
-    env: Literal["python_functions", "deepcoder"] | None = chz.field(
-        default=None, doc="Problems; default: python_functions for cookhouse/tiny, else deepcoder."
-    )
+    env: _Env = computed(by_model(embedded="python_functions", others="deepcoder"), _Env, "Problems.")
     dataset_path: str | None = chz.field(
         default=None, doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub."
     )
@@ -31,54 +39,37 @@ class Config(ReinforcementConfig):
     code_reward: Literal["all", "fraction"] = chz.field(
         default="all", doc="all: every test must pass; fraction: the share that passes."
     )
-    test_seconds: float = chz.field(default=6.0, doc="Time that each test of a program may take.")
-
-
-def _defaults(config: Config) -> Mapping[str, Any]:
-    if config.model_name != TINY_MODEL:
-        is_ppo = config.loss_fn in (None, "ppo")
-        return {
-            "env": "deepcoder",
-            "batch_size": 100,
-            "group_size": 4,
-            "max_tokens": 1024,
-            "learning_rate": 1e-5,
-            "loss_fn": "ppo",
-            "clip_low": 0.8 if is_ppo else None,
-            "clip_high": 1.2 if is_ppo else None,
-            "ppo_epochs": 4 if is_ppo else 1,
-            "advantage": "gae",
-        }
-    return {
-        "env": "python_functions",
-        "renderer_name": "human_ai",
-        "batch_size": 16,
-        "group_size": 16,
-        "max_tokens": 32,
-        "learning_rate": 2e-3,
-        "max_steps": 30,
-    }
+    test_seconds: float = chz.field(
+        default=6.0, doc="Time that each test of a program may take.", validator=above(0, "6")
+    )
+    renderer_name: str = plain_renderer()
+    batch_size: int = rl_default("batch_size", embedded=16, others=100)
+    group_size: int = rl_default("group_size", embedded=16, others=4)
+    max_tokens: int = rl_default("max_tokens", embedded=32, others=1024)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=1e-5)
+    loss_fn: str = rl_default("loss_fn", embedded="importance_sampling", others="ppo")
+    clip_low: float | None = _of_ppo("clip_low", 0.8, None)
+    clip_high: float | None = _of_ppo("clip_high", 1.2, None)
+    ppo_epochs: int = _of_ppo("ppo_epochs", 4, 1)
+    advantage: str = rl_default("advantage", embedded="group_centered", others="gae")
+    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     del open_sampler
     from cookhouse.envs import DeepCoderConfig, PythonFunctionsConfig
 
-    make = PythonFunctionsConfig if config.env == "python_functions" else DeepCoderConfig
-    settings = {
-        **config.env_settings,
-        "train_path": config.dataset_path,
-        "test_path": config.test_path,
-        "format_coef": config.format_coef,
-        "code_reward": config.code_reward,
-        "timeout_seconds": config.test_seconds,
-    }
-    return make(**settings)
+    if config.env == "python_functions":
+        return part_of(PythonFunctionsConfig, config)
+    return part_of(DeepCoderConfig, config)
 
 
-_RECIPE = ReinforcementRecipe(name="code_rl", defaults=_defaults, environments=_environments)
-resolve, workflow, execute, dry_run = _RECIPE.resolve, _RECIPE.workflow, _RECIPE.execute, _RECIPE.dry_run
+RECIPE = reinforcement_recipe(
+    name="code_rl",
+    description="Reinforcement learning on programs, rewarded by running their tests in a sandbox.",
+    config_class=Config,
+    environments=_environments,
+)
 
 if __name__ == "__main__":
-    # By name: the command line stands above the recipes, which import nothing of it.
-    import_module("cookhouse.cli").main(["run", _RECIPE.name, *sys.argv[1:]])
+    become_command(RECIPE)

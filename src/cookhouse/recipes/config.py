@@ -1,17 +1,24 @@
-"""Recipe configs from `key=value` text, and back to JSON."""
+"""Recipe configs from files, mappings and `key=value` texts, and where each value came from."""
 
+import inspect
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Generic, TypeVar
 
 import chz
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.recipes.aliases import aliases_of, without_aliases
 from cookhouse.recipes.recipe import Recipe
+from cookhouse.settings import FolderSettings, ModelSettings, RunSettings, default_in_words
 
 CONFIG_FILE = "config.json"
+MAX_FILE_BYTES = 1 << 20
+
+C = TypeVar("C", bound=RunSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,45 +27,119 @@ class ConfigField:
 
     name: str
     type: Any
-    default: Any
+    """Of what may be set."""
+    default: str | None
+    """In words; None where nothing is set unless somebody does."""
     doc: str
 
 
-def config_fields(recipe: Recipe) -> tuple[ConfigField, ...]:
-    """The settings of a recipe in the order of their declaration."""
-    hints = get_type_hints(recipe.config_class)
-    defaults = recipe.config_class()
+@dataclass(frozen=True, kw_only=True)
+class Settled(Generic[C]):
+    """A config, and where the value of each of its settings came from."""
+
+    config: C
+    origins: Mapping[str, str]
+    """By setting, in words: `default`, the path of a file, `key=value` and so on."""
+
+
+def config_fields(recipe: Recipe[Any]) -> tuple[ConfigField, ...]:
+    """The settings of a recipe: the model first, then the recipe's own, then as the specs declare them; files last."""
+    known = chz.chz_fields(recipe.config_class)
+    ends = {ModelSettings: 0, FolderSettings: 2}
+    specs = sorted(recipe.config_class.__mro__[:-1], key=lambda spec: ends.get(spec, 1))
+    ordered = dict.fromkeys(name for spec in specs for name in inspect.get_annotations(spec) if name in known)
     return tuple(
-        # chz has no public way to read a field's doc.
-        ConfigField(name=name, type=hints[name], default=getattr(defaults, name), doc=field._doc)
-        for name, field in chz.chz_fields(recipe.config_class).items()
+        ConfigField(
+            name=name,
+            # chz has no public way to read a field's type before it is computed, or its doc.
+            type=known[name].x_type,
+            default=default_in_words(recipe.config_class, name),
+            doc=known[name]._doc,
+        )
+        for name in ordered
     )
 
 
-def parse_config(recipe: Recipe, assignments: Mapping[str, str]) -> Any:
-    """A config from texts by field name; what is not named keeps its default, or, on a resume, its recorded value.
+def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None) -> C:
+    """A config from one, from values by setting, or from nothing but the defaults. Raises as `settle`."""
+    if isinstance(config, recipe.config_class):
+        return config
+    if config is None or isinstance(config, Mapping):
+        return settle(recipe, {"given": config or {}}).config
+    raise InputError(
+        f"a config of recipe {recipe.name} is a {recipe.config_class.__name__} or a dict, not a {type(config).__name__}"
+    )
 
-    With `behavior_if_log_dir_exists=resume` and a `log_path` that holds a run, the run's own config.json is the
-    starting point, so that naming the folder is enough to continue it.
+
+def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]]) -> Settled[C]:
+    """A config from values by setting, layer by layer, each named for where it comes from: a later one overrides.
+
+    Texts are read as on a command line. Names of other systems are understood (`ALIASES`). With
+    `behavior_if_log_dir_exists=resume` and a `log_path` that holds a run, the run's own config.json is the first layer,
+    so that naming the folder is enough to continue it.
 
     Raises:
-        UnknownNameError: a key is not a field of the recipe.
-        InputError: a value does not fit its field.
+        UnknownNameError: a key is not a setting of the recipe.
+        InputError: a value does not fit its setting, or two of them do not go together.
     """
     known = chz.chz_fields(recipe.config_class)
-    for key in assignments:
-        if key not in known:
-            raise UnknownNameError(f"setting of recipe {recipe.name}", key, known)
-    values = _recorded(recipe, assignments, known) | {
-        key: _value(recipe, key, text) for key, text in assignments.items()
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, given in layers.items():
+        plain = without_aliases(known, given)
+        for key in plain:
+            if key not in known:
+                raise UnknownNameError(f"setting of recipe {recipe.name}", key, [*known, *aliases_of(known)])
+        read = {key: _value(recipe, key, value) for key, value in plain.items()}
+        values |= read
+        origins |= dict.fromkeys(read, origin)
+    recorded = _recorded(recipe, values)
+    return Settled(
+        config=recipe.config_class(**(recorded | values)),
+        origins={name: origins.get(name, "the run's own" if name in recorded else "default") for name in known},
+    )
+
+
+def read_config_file(path: Path) -> Mapping[str, Any]:
+    """Values by setting from a YAML, TOML or JSON file, told apart by its ending.
+
+    Raises:
+        InputError: it cannot be read, or is no mapping; a line that does not parse is named.
+    """
+    readers: Mapping[str, Callable[[str], Any]] = {
+        ".json": json.loads,
+        ".toml": tomllib.loads,
+        ".yaml": _read_yaml,
+        ".yml": _read_yaml,
     }
-    return recipe.config_class(**values)
+    if path.suffix not in readers:
+        raise InputError(f"{path} ends in {path.suffix or 'nothing'}; a config file ends in {', '.join(readers)}")
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; that is no config")
+        values = readers[path.suffix](path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} cannot be read as a config: {' '.join(str(error).split())}") from error
+    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
+        raise InputError(f"{path} holds no settings by name; write one per line, such as batch_size: 8")
+    return values
 
 
-def _recorded(recipe: Recipe, assignments: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
-    if assignments.get("behavior_if_log_dir_exists") != "resume" or "log_path" not in assignments:
+def _read_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+def _recorded(recipe: Recipe[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    if values.get("behavior_if_log_dir_exists") != "resume" or values.get("log_path") is None:
         return {}
-    path = Path(assignments["log_path"]) / CONFIG_FILE
+    path = Path(values["log_path"]) / CONFIG_FILE
     if not path.exists():
         return {}
     try:
@@ -68,22 +149,31 @@ def _recorded(recipe: Recipe, assignments: Mapping[str, str], known: Mapping[str
         raise InputError(f"{path} is not the config of a run ({error}); name another log_path") from error
     if started != recipe.name:
         raise InputError(f"{path.parent} holds a run of {started}, not of {recipe.name}; choose another log_path")
-    if foreign := sorted(recorded.keys() - known.keys()):
+    if foreign := sorted(recorded.keys() - chz.chz_fields(recipe.config_class).keys()):
         raise InputError(
             f"{path} has settings that this recipe does not know: {', '.join(foreign)}; name another log_path"
         )
     return recorded
 
 
-def _value(recipe: Recipe, key: str, text: str) -> Any:
-    field_type = get_type_hints(recipe.config_class)[key]
+def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
+    """A value as its field takes it; a text is read unless the field takes texts alone."""
+    field_type = chz.chz_fields(recipe.config_class)[key].x_type
+    blueprint = chz.Blueprint(_lone_field(field_type))
     try:
-        made = chz.Blueprint(recipe.config_class).make_from_argv([f"{key}={text}"])
-    except InputError:
-        raise
+        if isinstance(value, str):
+            made = blueprint.make_from_argv([f"value={value}"])
+        else:
+            made = blueprint.apply({"value": value}).make()
     except Exception as error:  # chz has no common class for what it refuses
-        raise InputError(f"{key}={text!r} does not fit; {key} takes {_type_name(field_type)}") from error
-    return getattr(made, key)
+        raise InputError(f"{key}={value!r} does not fit; {key} takes {_type_name(field_type)}") from error
+    return made.value
+
+
+def _lone_field(field_type: Any) -> type[Any]:
+    """A config of one field: a value is read by itself, before it is asked what goes with it."""
+    made: type[Any] = chz.chz(type("_Lone", (), {"__annotations__": {"value": field_type}, "__module__": __name__}))
+    return made
 
 
 def _type_name(field_type: Any) -> str:

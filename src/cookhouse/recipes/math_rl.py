@@ -1,67 +1,54 @@
 """Reinforcement learning on mathematics: arithmetic, GSM8K, MATH, DeepMath or Polaris."""
 
-import sys
-from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import chz
 
-from cookhouse.assets import TINY_MODEL
-from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.settings import ReinforcementSettings, by_model, computed, part_of
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
     from cookhouse.workflows import OpenSampler
 
+_Env = Literal["arithmetic", "gsm8k", "math", "deepmath", "polaris"]
+
 
 @chz.chz
-class Config(ReinforcementConfig):
-    """Settings of the recipe. None means: chosen by `resolve`, in the way the field says."""
+class Config(ReinforcementSettings):
+    """Settings of the recipe."""
 
-    env: Literal["arithmetic", "gsm8k", "math", "deepmath", "polaris"] | None = chz.field(
-        default=None, doc="Problems; default: arithmetic for cookhouse/tiny, else gsm8k."
-    )
+    env: _Env = computed(by_model(embedded="arithmetic", others="gsm8k"), _Env, "Problems.")
     dataset_path: str | None = chz.field(
         default=None, doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub."
     )
     test_path: str | None = chz.field(
         default=None, doc="JSONL with the fields of the held-out problems; default: bundled, or from the hub."
     )
-
-
-def _defaults(config: Config) -> Mapping[str, Any]:
-    if config.model_name != TINY_MODEL:
-        return {"env": "gsm8k", "batch_size": 100, "group_size": 4, "max_tokens": 512, "learning_rate": 1e-5}
-    return {
-        "env": "arithmetic",
-        "renderer_name": "human_ai",
-        "batch_size": 48,
-        "group_size": 4,
-        "max_tokens": 8,
-        "learning_rate": 2e-3,
-        "max_steps": 30,
-    }
+    renderer_name: str = plain_renderer()
+    batch_size: int = rl_default("batch_size", embedded=48, others=100)
+    group_size: int = rl_default("group_size", embedded=4, others=4)
+    max_tokens: int = rl_default("max_tokens", embedded=8, others=512)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=1e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     del open_sampler
     from cookhouse.envs import ArithmeticConfig, MathConfig
 
-    settings = {
-        **config.env_settings,
-        "train_path": config.dataset_path,
-        "test_path": config.test_path,
-        "format_coef": config.format_coef,
-    }
     if config.env == "arithmetic":
-        return ArithmeticConfig(**settings)
-    return MathConfig(**{**settings, "dataset": config.env})
+        return part_of(ArithmeticConfig, config)
+    return part_of(MathConfig, config, dataset=config.env)
 
 
-_RECIPE = ReinforcementRecipe(name="math_rl", defaults=_defaults, environments=_environments)
-resolve, workflow, execute, dry_run = _RECIPE.resolve, _RECIPE.workflow, _RECIPE.execute, _RECIPE.dry_run
+RECIPE = reinforcement_recipe(
+    name="math_rl",
+    description="Reinforcement learning on mathematics: arithmetic, GSM8K, MATH, DeepMath or Polaris.",
+    config_class=Config,
+    environments=_environments,
+)
 
 if __name__ == "__main__":
-    # By name: the command line stands above the recipes, which import nothing of it.
-    import_module("cookhouse.cli").main(["run", _RECIPE.name, *sys.argv[1:]])
+    become_command(RECIPE)

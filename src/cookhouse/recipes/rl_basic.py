@@ -1,14 +1,13 @@
 """Reinforcement learning on word problems: arithmetic for the embedded model, GSM8K for all others."""
 
-import sys
-from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.settings import ReinforcementSettings, part_of
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @chz.chz
-class Config(ReinforcementConfig):
-    """Settings of the recipe. None means: chosen by `resolve`, in the way the field says."""
+class Config(ReinforcementSettings):
+    """Settings of the recipe."""
 
     dataset_path: str | None = chz.field(
         default=None, doc="JSONL of problems to train on; default: bundled arithmetic for cookhouse/tiny, else GSM8K."
@@ -25,39 +24,30 @@ class Config(ReinforcementConfig):
     test_path: str | None = chz.field(
         default=None, doc="JSONL of held-out problems; default: those that belong to the training data."
     )
-
-
-def _defaults(config: Config) -> Mapping[str, Any]:
-    if config.model_name != TINY_MODEL:
-        return {"batch_size": 128, "group_size": 16, "max_tokens": 256, "learning_rate": 4e-5}
-    return {
-        "renderer_name": "human_ai",
-        "batch_size": 16,
-        "group_size": 16,
-        "max_tokens": 8,
-        "learning_rate": 2e-3,
-        "max_steps": 30,
-    }
+    renderer_name: str = plain_renderer()
+    batch_size: int = rl_default("batch_size", embedded=16, others=128)
+    group_size: int = rl_default("group_size", embedded=16, others=16)
+    max_tokens: int = rl_default("max_tokens", embedded=8, others=256)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=4e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
 
 
 def environments(config: Config, open_sampler: "OpenSampler | None" = None) -> "RLDatasetBuilder":
-    """The problems of a resolved config; no second model is asked."""
+    """The problems of a config; no second model is asked."""
     del open_sampler
     from cookhouse.envs import ArithmeticConfig, MathConfig
 
-    settings = {
-        **config.env_settings,
-        "train_path": config.dataset_path,
-        "test_path": config.test_path,
-        "format_coef": config.format_coef,
-    }
-    make = ArithmeticConfig if config.model_name == TINY_MODEL else MathConfig  # of GSM8K, its default
-    return make(**settings)
+    if config.model_name == TINY_MODEL:
+        return part_of(ArithmeticConfig, config)
+    return part_of(MathConfig, config)  # of GSM8K, its default
 
 
-_RECIPE = ReinforcementRecipe(name="rl_basic", defaults=_defaults, environments=environments)
-resolve, workflow, execute, dry_run = _RECIPE.resolve, _RECIPE.workflow, _RECIPE.execute, _RECIPE.dry_run
+RECIPE = reinforcement_recipe(
+    name="rl_basic",
+    description="Reinforcement learning on word problems: bundled arithmetic, or GSM8K.",
+    config_class=Config,
+    environments=environments,
+)
 
 if __name__ == "__main__":
-    # By name: the command line stands above the recipes, which import nothing of it.
-    import_module("cookhouse.cli").main(["run", _RECIPE.name, *sys.argv[1:]])
+    become_command(RECIPE)

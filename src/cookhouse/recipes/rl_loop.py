@@ -12,58 +12,55 @@ It is `rl_basic` without evaluation, checkpoints, resumption and overlap, and gi
 import json
 import random
 import re
-import sys
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import chz
 import numpy as np
 
-from cookhouse.assets import TINY_MODEL, data_file
-from cookhouse.catalog import default_renderer
-from cookhouse.recipes.flat import settle
+from cookhouse.assets import data_file
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.reinforcement import plain_renderer
+from cookhouse.settings import AdapterSettings, RunSettings, above, at_least
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
 
     from cookhouse.chat import Renderer
     from cookhouse.training import Connect
+    from cookhouse.workflows import FlatState, Workflow
+
+Problems: TypeAlias = "tuple[Renderer, list[list[tuple[str, str]]]]"
+"""The renderer, and of each step its questions with their answers."""
 
 
 @chz.chz
-class Config:
+class Config(RunSettings, AdapterSettings):
     """Settings of the recipe; their defaults teach arithmetic to the embedded model."""
 
-    model_name: str = chz.field(default=TINY_MODEL, doc="Base model: a name or folder that the service knows.")
-    renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
+    renderer_name: str = plain_renderer()
     dataset_path: str | None = chz.field(default=None, doc="JSONL of question and answer; default: bundled arithmetic.")
-    batch_size: int = chz.field(default=16, doc="Problems per step.")
-    group_size: int = chz.field(default=16, doc="Answers sampled to each problem.")
-    max_tokens: int = chz.field(default=8, doc="Tokens of an answer at most.")
-    learning_rate: float = chz.field(default=2e-3, doc="Of the first step; from there linearly to 0.")
-    weight_decay: float = chz.field(default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.")
-    grad_clip_norm: float = chz.field(default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.")
-    max_steps: int = chz.field(default=30, doc="Steps at most; there is one pass over the problems.")
-    lora_rank: int = chz.field(default=32, doc="Rank of the LoRA adapter.")
-    train_mlp: bool = chz.field(default=True, doc="Adapt the MLPs, experts included.")
-    train_attn: bool = chz.field(default=True, doc="Adapt the attention.")
-    train_unembed: bool = chz.field(default=True, doc="Adapt the output layer.")
-    seed: int = chz.field(default=0, doc="Seed of the order, of the adapter and of sampling.")
-    log_path: str | None = chz.field(default=None, doc="Folder of the run; default: a new one under runs/.")
-    base_url: str | None = chz.field(default=None, doc="Address of the service; default: see the README.")
-    service_patience_seconds: float = chz.field(default=300.0, doc="Seconds without an answer of it that end a run.")
+    batch_size: int = chz.field(default=16, doc="Problems per step.", validator=at_least(1))
+    group_size: int = chz.field(default=16, doc="Answers sampled to each problem.", validator=at_least(1))
+    max_tokens: int = chz.field(default=8, doc="Tokens of an answer at most.", validator=at_least(1))
+    learning_rate: float = chz.field(
+        default=2e-3, doc="Of the first step; from there linearly to 0.", validator=above(0, "2e-3")
+    )
+    weight_decay: float = chz.field(
+        default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
+    )
+    grad_clip_norm: float = chz.field(
+        default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.", validator=at_least(0)
+    )
+    max_steps: int = chz.field(
+        default=30, doc="Steps at most; there is one pass over the problems.", validator=at_least(1)
+    )
 
 
-def resolve(config: Config) -> Config:
-    """The config with every default decided; `InputError` for one that cannot be used."""
-    own_renderer = "human_ai" if config.model_name == TINY_MODEL else default_renderer(config.model_name)
-    return settle("rl_loop", config, renderer_name=config.renderer_name or own_renderer)
-
-
-def load(config: Config) -> "tuple[Renderer, list[list[tuple[str, str]]]]":
+def load(config: Config) -> "Problems":
     """The renderer, and of each step its questions with their answers."""
     from cookhouse.data import build_renderer
     from cookhouse.envs.rows import read_problems, text_field
@@ -104,14 +101,13 @@ def make_datum(prompt: "tinker.ModelInput", answer: "tinker.types.SampledSequenc
     )
 
 
-async def train(config: Config, connect: "Connect") -> str:
+async def train(config: Config, problems: "Problems", folder: Path, connect: "Connect") -> str:
     """Train, write metrics.jsonl, and return the tinker:// path of the trained weights."""
     import tinker
 
     from cookhouse.rl import derive_seed
 
-    assert config.log_path is not None
-    renderer, batches = load(config)
+    renderer, batches = problems
     service = await connect()  # a `tinker.ServiceClient`
     trainer = await service.create_lora_training_client(
         config.model_name,
@@ -167,11 +163,25 @@ async def train(config: Config, connect: "Connect") -> str:
             "optim/lr": learning_rate,
             "time/step_seconds": time.perf_counter() - start,
         }
-        with (Path(config.log_path) / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
         print(f"step {step + 1} of {len(batches)}: mean reward {np.mean(rewards_PG):.3f}", flush=True)  # noqa: T201
     return (await trainer.save_weights_for_sampler("final")).path
 
 
+def workflow(config: Config) -> "Workflow[FlatState]":
+    """Load, train, and record the weights."""
+    from cookhouse.workflows import flat_workflow
+
+    return flat_workflow(config, Path(__file__), load, train)
+
+
+RECIPE = Recipe(
+    name="rl_loop",
+    description="The same on arithmetic, as one flat file to read, copy and change.",
+    config_class=Config,
+    workflow=workflow,
+)
+
 if __name__ == "__main__":
-    import_module("cookhouse.cli").main(["run", "rl_loop", *sys.argv[1:]])  # starts the embedded engine if need be
+    become_command(RECIPE)  # starts the embedded engine if need be

@@ -1,14 +1,13 @@
 """Reinforcement learning by twenty questions: the model asks, another one answers, until the secret is named."""
 
-import sys
-from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.settings import Default, ReinforcementSettings, at_least, by_model, computed, part_of
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -16,62 +15,46 @@ if TYPE_CHECKING:
 
 
 @chz.chz
-class Config(ReinforcementConfig):
-    """Settings of the recipe. None means: chosen by `resolve`, in the way the field says."""
+class Config(ReinforcementSettings):
+    """Settings of the recipe."""
 
-    answerer_model: str | None = chz.field(
-        default=None, doc="Model that answers; default: rules for cookhouse/tiny, which guesses numbers, else the base."
+    answerer_model: str | None = computed(
+        Default(
+            lambda config: None if config.model_name == TINY_MODEL else config.model_name,
+            f"none for {TINY_MODEL}, else the base model",
+        ),
+        str,
+        "Model that answers; none: rules do, and the secret is a number.",
     )
     answerer_renderer: str | None = chz.field(
         default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
     )
     answerer_max_tokens: int | None = chz.field(
-        default=None, doc="Tokens of its answers; default: 64, and 2048 more where it thinks."
+        default=None, doc="Tokens of its answers; default: 64, and 2048 more where it thinks.", validator=at_least(1)
     )
     words_path: str | None = chz.field(default=None, doc='JSONL of {"word": ...}, the secrets; default: a list.')
     num_candidates: int = chz.field(default=4, doc="Numbers that the secret is one of, where rules answer.")
-    num_turns: int | None = chz.field(default=None, doc="Turns to find the secret in; default: the recipe's.")
-
-
-def _defaults(config: Config) -> Mapping[str, Any]:
-    if config.model_name != TINY_MODEL:
-        return {
-            "answerer_model": config.model_name,
-            "batch_size": 64,
-            "group_size": 8,
-            "max_tokens": 64,
-            "learning_rate": 3e-5,
-            "num_turns": 20,
-        }
-    return {
-        "renderer_name": "human_ai",
-        "batch_size": 16,
-        "group_size": 8,
-        "max_tokens": 8,
-        "learning_rate": 1e-3,
-        "max_steps": 30,
-        "num_turns": 4,
-    }
+    num_turns: int = computed(by_model(embedded=4, others=20), int, "Turns to find the secret in.", at_least(1))
+    renderer_name: str = plain_renderer()
+    batch_size: int = rl_default("batch_size", embedded=16, others=64)
+    group_size: int = rl_default("group_size", embedded=8, others=8)
+    max_tokens: int = rl_default("max_tokens", embedded=8, others=64)
+    learning_rate: float = rl_default("learning_rate", embedded=1e-3, others=3e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     from cookhouse.envs import TwentyQuestionsConfig, TwoModelBuilder
 
-    settings = {
-        **config.env_settings,
-        "answerer_model": config.answerer_model,
-        "answerer_renderer": config.answerer_renderer,
-        "answerer_max_tokens": config.answerer_max_tokens,
-        "words_path": config.words_path,
-        "num_candidates": config.num_candidates,
-        "max_turns": config.num_turns,
-    }
-    return TwoModelBuilder(config=TwentyQuestionsConfig(**settings), open_sampler=open_sampler)
+    return TwoModelBuilder(config=part_of(TwentyQuestionsConfig, config), open_sampler=open_sampler)
 
 
-_RECIPE = ReinforcementRecipe(name="twenty_questions", defaults=_defaults, environments=_environments)
-resolve, workflow, execute, dry_run = _RECIPE.resolve, _RECIPE.workflow, _RECIPE.execute, _RECIPE.dry_run
+RECIPE = reinforcement_recipe(
+    name="twenty_questions",
+    description="Reinforcement learning by a game of questions that a second model answers.",
+    config_class=Config,
+    environments=_environments,
+)
 
 if __name__ == "__main__":
-    # By name: the command line stands above the recipes, which import nothing of it.
-    import_module("cookhouse.cli").main(["run", _RECIPE.name, *sys.argv[1:]])
+    become_command(RECIPE)

@@ -1,13 +1,12 @@
 """Reinforcement learning in any environment of the library `verifiers`."""
 
-import sys
-from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import chz
 
-from cookhouse.recipes.reinforcement import ReinforcementConfig, ReinforcementRecipe
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.reinforcement import reinforcement_recipe, rl_default
+from cookhouse.settings import ReinforcementSettings, part_of
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -15,28 +14,30 @@ if TYPE_CHECKING:
 
 
 @chz.chz
-class Config(ReinforcementConfig):
-    """Settings of the recipe. None means: chosen by `resolve`, in the way the field says."""
+class Config(ReinforcementSettings):
+    """Settings of the recipe."""
 
     env_id: str = chz.field(default="gsm8k", doc="Name of an installed environment.")
     env_args: str = chz.field(default="{}", doc="What the environment is loaded with, a JSON object.")
-
-
-def _defaults(config: Config) -> Mapping[str, Any]:
-    del config
-    return {"batch_size": 32, "group_size": 8, "max_tokens": 512, "learning_rate": 4e-5}
+    batch_size: int = rl_default("batch_size", embedded=32, others=32)
+    group_size: int = rl_default("group_size", embedded=8, others=8)
+    max_tokens: int = rl_default("max_tokens", embedded=512, others=512)
+    learning_rate: float = rl_default("learning_rate", embedded=4e-05, others=4e-05)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     del open_sampler
     from cookhouse.envs import VerifiersConfig
 
-    return VerifiersConfig(**{**config.env_settings, "env_id": config.env_id, "env_args": config.env_args})
+    return part_of(VerifiersConfig, config)
 
 
-_RECIPE = ReinforcementRecipe(name="verifiers_rl", defaults=_defaults, environments=_environments)
-resolve, workflow, execute, dry_run = _RECIPE.resolve, _RECIPE.workflow, _RECIPE.execute, _RECIPE.dry_run
+RECIPE = reinforcement_recipe(
+    name="verifiers_rl",
+    description="Reinforcement learning in any environment of the library verifiers.",
+    config_class=Config,
+    environments=_environments,
+)
 
 if __name__ == "__main__":
-    # By name: the command line stands above the recipes, which import nothing of it.
-    import_module("cookhouse.cli").main(["run", _RECIPE.name, *sys.argv[1:]])
+    become_command(RECIPE)

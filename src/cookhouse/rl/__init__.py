@@ -1,14 +1,14 @@
 """Reinforcement learning apart from the loop: environments, rollouts, advantages, and the datums made of them."""
 
 from cookhouse.rl.advantages import (
-    GROUP_METHODS,
-    AdvantageMethod,
-    compute_advantages,
+    ADVANTAGES,
+    Advantages,
     discounted_future_sum,
     gae,
     group_centered,
     leave_one_out,
     normalized,
+    of_total_rewards,
     remove_constant_reward_groups,
 )
 from cookhouse.rl.assembly import (
@@ -51,10 +51,10 @@ from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup,
 from cookhouse.rl.transcript import group_from_json, group_to_json
 
 __all__ = [
+    "ADVANTAGES",
     "FAIL_FAST",
-    "GROUP_METHODS",
     "NO_LIMITS",
-    "AdvantageMethod",
+    "Advantages",
     "ClientTokenCompleter",
     "Closable",
     "CoupledBuilder",
@@ -89,7 +89,6 @@ __all__ = [
     "assemble_group",
     "assemble_trajectory",
     "clip_metrics",
-    "compute_advantages",
     "derive_seed",
     "discounted_future_sum",
     "do_group_rollout",
@@ -106,6 +105,7 @@ __all__ = [
     "leave_one_out",
     "minimum_viable",
     "normalized",
+    "of_total_rewards",
     "remove_constant_reward_groups",
     "retry",
     "sampling_metrics",

@@ -4,19 +4,22 @@ Legend: G members of a group, T turns (or tokens) of one episode.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import InputError
+from cookhouse.naming import OpenSet
 from cookhouse.rl.trajectory import TrajectoryGroup
+from cookhouse.settings import AdvantageSettings
 
 logger = logging.getLogger(__name__)
 
 Floats: TypeAlias = NDArray[np.float64]
-AdvantageMethod = Literal["group_centered", "normalized", "leave_one_out", "gae"]
+Advantages: TypeAlias = Callable[[TrajectoryGroup, AdvantageSettings], Sequence[Sequence[float] | Floats]]
+"""Of a group: the advantage of each turn of each trajectory, in their order."""
 
 _EPSILON = 1e-8
 
@@ -69,39 +72,48 @@ def gae(rewards_T: ArrayLike, values_T: ArrayLike, gamma: float, lam: float) -> 
     return discounted_future_sum(rewards + gamma * next_values - values, gamma * lam)
 
 
-GROUP_METHODS: Mapping[str, Callable[[ArrayLike], Floats]] = {
-    "group_centered": group_centered,
-    "normalized": normalized,
-    "leave_one_out": leave_one_out,
-}
+def of_total_rewards(baseline: Callable[[ArrayLike], Floats]) -> Advantages:
+    """Gives every turn of a trajectory what `baseline` makes of its total reward among those of the group."""
+
+    def advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[Floats]:
+        del settings
+        advantages_G = baseline(group.get_total_rewards())
+        return [
+            np.full(len(trajectory.transitions), advantage)
+            for trajectory, advantage in zip(group.trajectories_G, advantages_G, strict=True)
+        ]
+
+    return advantages
 
 
-def compute_advantages(
-    group: TrajectoryGroup, method: AdvantageMethod = "group_centered", *, gamma: float = 0.99, lam: float = 0.95
-) -> list[Floats]:
-    """Advantage of each turn of each trajectory, in their order.
-
-    All methods but `gae` give every turn of a trajectory the advantage of its total reward, and do not read `gamma` and
-    `lam`. `gae` has no value network here: the value of every turn is the mean total reward of the group, and the group
+def gae_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[Floats]:
+    """`gae` without a value network: the value of every turn is the mean total reward of the group, and the group
     reward is paid on the last turn. On one-turn episodes that is `group_centered`.
-
-    Raises:
-        UnknownNameError: there is no such method.
     """
     rewards_G = group.get_total_rewards()
-    if method == "gae":
-        value = float(np.mean(rewards_G))
-        return [
-            gae(rewards_T, np.full(len(rewards_T), value), gamma, lam)
-            for rewards_T in (_turn_rewards(group, member) for member in range(len(rewards_G)))
-        ]
-    if method not in GROUP_METHODS:
-        raise UnknownNameError("advantage method", method, [*GROUP_METHODS, "gae"])
-    advantages_G = GROUP_METHODS[method](rewards_G)
+    value = float(np.mean(rewards_G))
     return [
-        np.full(len(trajectory.transitions), advantage)
-        for trajectory, advantage in zip(group.trajectories_G, advantages_G, strict=True)
+        gae(rewards_T, np.full(len(rewards_T), value), settings.gamma, settings.gae_lambda)
+        for rewards_T in (_turn_rewards(group, member) for member in range(len(rewards_G)))
     ]
+
+
+GROUP_CENTERED = of_total_rewards(group_centered)
+NORMALIZED = of_total_rewards(normalized)
+LEAVE_ONE_OUT = of_total_rewards(leave_one_out)
+
+ADVANTAGES: OpenSet[Advantages] = OpenSet(
+    kind="advantage",
+    group="cookhouse.advantages",
+    builtin={
+        "group_centered": f"{__name__}:GROUP_CENTERED",
+        "normalized": f"{__name__}:NORMALIZED",
+        "leave_one_out": f"{__name__}:LEAVE_ONE_OUT",
+        "gae": f"{__name__}:gae_advantages",
+    },
+    check=lambda thing: thing if callable(thing) else None,
+    wants="an advantage is a function of a group of trajectories and the settings",
+)
 
 
 def remove_constant_reward_groups(groups_P: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:

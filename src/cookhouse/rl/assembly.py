@@ -75,7 +75,9 @@ def trained_advantages(groups_P: Sequence[TrajectoryGroup], data_D: Sequence[tin
 
 
 def for_loss(datum: tinker.Datum, loss_fn: str) -> tinker.Datum:
-    """The datum as a policy loss of the service takes it: without `mask`, which gspo gets as `sequence_ratio_mask`."""
+    """The datum as a loss of the service takes it: without `mask`, which gspo gets as `sequence_ratio_mask`."""
+    if "mask" not in datum.loss_fn_inputs:
+        return datum
     inputs = {name: values for name, values in datum.loss_fn_inputs.items() if name != "mask"}
     if loss_fn == "gspo":
         inputs["sequence_ratio_mask"] = datum.loss_fn_inputs["mask"]

@@ -4,7 +4,7 @@ from cookhouse.telemetry.console import make_console, say, say_command, tell, wr
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
 from cookhouse.telemetry.logs import LogSink, log_file
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span
-from cookhouse.telemetry.telemetry import Telemetry
+from cookhouse.telemetry.telemetry import Relay, Telemetry
 from cookhouse.telemetry.terminal import TerminalSink
 from cookhouse.telemetry.trace import TraceSink
 
@@ -14,6 +14,7 @@ __all__ = [
     "LogSink",
     "MetricsRow",
     "Record",
+    "Relay",
     "Sink",
     "Span",
     "Telemetry",

@@ -12,6 +12,19 @@ from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span
 logger = logging.getLogger(__name__)
 
 
+class Relay:
+    """A sink that hands records on to another run's telemetry, whose sinks stay open."""
+
+    def __init__(self, telemetry: "Telemetry") -> None:
+        self._telemetry = telemetry
+
+    def write(self, record: Record) -> None:
+        self._telemetry.send(record)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class Telemetry:
     """Every sink sees every record, in the order reported. Used as a context, it closes its sinks at the end."""
 
@@ -26,11 +39,11 @@ class Telemetry:
         self, name: str, *, step: int | None = None, metrics: Mapping[str, float] | None = None, **text: str
     ) -> None:
         """Report that something happened."""
-        self._send(Event(name=name, step=step, metrics=dict(metrics or {}), text=text))
+        self.send(Event(name=name, step=step, metrics=dict(metrics or {}), text=text))
 
     def metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Report all metrics of a step, once."""
-        self._send(MetricsRow(step=step, metrics=dict(metrics)))
+        self.send(MetricsRow(step=step, metrics=dict(metrics)))
 
     @contextmanager
     def span(self, name: str, *, step: int | None = None) -> Iterator[None]:
@@ -47,9 +60,7 @@ class Telemetry:
         self, name: str, start_seconds: float, *, step: int | None = None, error: str | None = None
     ) -> None:
         """Report something that began at `start_seconds` of `time.perf_counter` and ends now."""
-        self._send(
-            Span(name=name, start_seconds=start_seconds, end_seconds=time.perf_counter(), step=step, error=error)
-        )
+        self.send(Span(name=name, start_seconds=start_seconds, end_seconds=time.perf_counter(), step=step, error=error))
 
     def close(self) -> None:
         """Close every sink; one that fails is reported and does not keep the others open."""
@@ -68,7 +79,8 @@ class Telemetry:
     ) -> None:
         self.close()
 
-    def _send(self, record: Record) -> None:
+    def send(self, record: Record) -> None:
+        """Hand a record to every sink."""
         for sink in list(self._sinks):
             try:
                 sink.write(record)

@@ -6,9 +6,17 @@ Every request method returns at once with an awaitable; requests of one training
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import tinker
+
+if TYPE_CHECKING:
+    import torch
+
+LossFunction: TypeAlias = "Callable[[list[tinker.Datum], list[torch.Tensor]], tuple[torch.Tensor, dict[str, float]]]"
+"""Of datums and, for each, the logprobs of its targets under the weights being trained, which carry a gradient: the
+loss, one number that depends on every one of them, and metrics. The service is sent `target_tokens` and `weights` of a
+datum; the function sees all of it."""
 
 
 class TrainingClient(Protocol):
@@ -26,6 +34,10 @@ class TrainingClient(Protocol):
         data: list[tinker.Datum],
         loss_fn: tinker.types.LossFnType,
         loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[tinker.ForwardBackwardOutput]: ...
+
+    def forward_backward_custom(
+        self, data: list[tinker.Datum], loss_fn: LossFunction
     ) -> Awaitable[tinker.ForwardBackwardOutput]: ...
 
     def optim_step(self, optim_params: tinker.AdamParams) -> Awaitable[tinker.OptimStepResponse]: ...

@@ -14,6 +14,8 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
+from cookhouse.training.client import LossFunction
+
 _NUM_BUCKETS = 512
 _T = TypeVar("_T")
 
@@ -158,6 +160,27 @@ class FakeTrainingClient:
         self._state.gradient += gradient
         return self._service.request("forward_backward", output)
 
+    def forward_backward_custom(
+        self, data: list[tinker.Datum], loss_fn: LossFunction
+    ) -> "FakeFuture[tinker.ForwardBackwardOutput]":
+        import torch
+
+        weightless = [_with_weights(datum, np.zeros(datum.model_input.length)) for datum in data]
+        forward, _ = _output(self._state.theta, weightless, "cross_entropy", None)
+        logprobs_D_T = [
+            torch.tensor(fields["logprobs"].to_numpy(), requires_grad=True) for fields in forward.loss_fn_outputs
+        ]
+        loss, metrics = loss_fn(data, logprobs_D_T)
+        gradients = torch.autograd.grad(loss, logprobs_D_T)
+        linear = [_with_weights(datum, -gradient.numpy()) for datum, gradient in zip(data, gradients, strict=True)]
+        output, gradient = _output(self._state.theta, linear, "cross_entropy", None)
+        self._state.gradient += gradient
+        reported = {**metrics, "loss:sum": float(loss.detach()), "synthetic:max": 1.0}
+        output = tinker.ForwardBackwardOutput(
+            loss_fn_output_type=output.loss_fn_output_type, loss_fn_outputs=output.loss_fn_outputs, metrics=reported
+        )
+        return self._service.request("forward_backward_custom", output)
+
     def optim_step(self, optim_params: tinker.AdamParams) -> "FakeFuture[tinker.OptimStepResponse]":
         state, adam = self._state, optim_params
         gradient, state.gradient = state.gradient, np.zeros(_NUM_BUCKETS)
@@ -220,6 +243,14 @@ class FakeSamplingClient:
         tokens_T = np.array(prompt.to_ints(), dtype=np.int32)
         logprobs = _logprobs(self._theta, tokens_T).astype(np.float32).tolist()
         return self._service.request("compute_logprobs", [None, *logprobs[1:]])
+
+
+def _with_weights(datum: tinker.Datum, weights_T: NDArray[Any]) -> tinker.Datum:
+    inputs = {
+        "target_tokens": datum.loss_fn_inputs["target_tokens"],
+        "weights": tinker.TensorData.from_numpy(weights_T.astype(np.float32)),
+    }
+    return tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs)
 
 
 def _logprobs(theta: NDArray[np.float64], tokens_T: NDArray[Any]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ class Interrupt:
     """A request to stop. While `deferred`, the loop looks at it between steps; otherwise it cancels the run's task."""
 
     def __init__(self, on_request: Callable[[], None] = lambda: None) -> None:
-        self._on_request = on_request
+        self.on_request = on_request
         self._task: asyncio.Task[object] | None = None
         self._is_deferred = False
         self._requested = asyncio.Event()
@@ -30,7 +30,7 @@ class Interrupt:
         """Ask to stop; asked again, or where nothing waits to be finished, stop at once."""
         if self._is_deferred and not self.is_requested:
             self._requested.set()
-            self._on_request()
+            self.on_request()
             return
         self._requested.set()
         self.is_forced = True
@@ -54,6 +54,9 @@ class Interrupt:
         Raises:
             KeyboardInterrupt: the body was stopped at once.
         """
+        if self._task is not None:  # a run within a run: the outer one takes them
+            yield
+            return
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         previous = {number: signal.getsignal(number) for number in _SIGNALS}

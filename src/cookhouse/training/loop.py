@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import tinker
 
@@ -35,6 +35,7 @@ from cookhouse.training.source import Source
 from cookhouse.training.work import Cursor, Work
 
 _T = TypeVar("_T")
+P = TypeVar("P")
 
 
 class Evaluation(Protocol):
@@ -47,28 +48,39 @@ class Evaluation(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScheduledEvaluation:
+    """An evaluation, and before which steps it is due."""
+
+    name: str
+    evaluation: Evaluation
+    cadence: Cadence
+
+
+@dataclass(frozen=True, kw_only=True)
 class FinishedStep:
     """A step whose answers are all here."""
 
     cursor: Cursor
     metrics: Mapping[str, float]
     """Of the work and the optimizer (each a mean over the step's pieces or updates that report it), of the objective,
-    and of the evaluation of the weights before the step, if one was due."""
+    and of the evaluations of the weights before the step that were due."""
     seconds: float
     """Since the step before it finished or, for the first, since it was submitted; waiting for evaluations left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopSlots:
-    """What the loop is filled with. The service sees the requests of the slots in the order they stand here."""
+class LoopSlots(Generic[P]):
+    """What the loop is filled with. The service sees the requests of the slots in the order they stand here. P is what
+    the source's work carries besides datums, for the objective.
+    """
 
-    evaluate: Evaluation | None
-    get_work: Source
-    forward_backward: Objective
+    evaluate: Sequence[ScheduledEvaluation]
+    get_work: Source[P]
+    forward_backward: Objective[P]
     optim_step: AdamSchedule
     checkpoint: Callable[[TrainingClient, Cursor], PendingCheckpoint]
     log: Callable[[FinishedStep], None]
-    look_back: Callable[[TrainingClient, Sequence[Work]], Awaitable[Mapping[str, float]]] | None = None
+    look_back: Callable[[TrainingClient, Sequence[Work[P]]], Awaitable[Mapping[str, float]]] | None = None
     """Asks the weights after a step about the work of that step; the metrics are the step's."""
     publish: Callable[[TrainingClient, int], None] | None = None
     """Requests a sampler with the weights after so many steps, before the first step and after each but the last."""
@@ -100,38 +112,38 @@ class LoopOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InFlight:
-    work: Work
+class _InFlight(Generic[P]):
+    work: Work[P]
     learning_rate: float
     start_seconds: float
     forward_backward: Awaitable[tinker.ForwardBackwardOutput] | None
     optim_step: Awaitable[tinker.OptimStepResponse] | None
     look_back: Awaitable[Mapping[str, float]] | None
-    evaluation: asyncio.Task[Mapping[str, float]] | None
+    evaluations: Sequence[asyncio.Task[Mapping[str, float]]]
     checkpoint: PendingCheckpoint | None
 
 
 @dataclass(kw_only=True)
-class _OpenStep:
+class _OpenStep(Generic[P]):
     """What has been answered of a step that is not over."""
 
     start_seconds: float
     reports: list[Mapping[str, float]] = field(default_factory=list)
-    parts: list[tuple[Work, tinker.ForwardBackwardOutput]] = field(default_factory=list)
+    parts: list[tuple[Work[P], tinker.ForwardBackwardOutput]] = field(default_factory=list)
     updates: list[Mapping[str, float]] = field(default_factory=list)
     looked_back: Mapping[str, float] = field(default_factory=dict)
-    evaluation: Mapping[str, float] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
 
 
-class TrainingLoop:
+class TrainingLoop(Generic[P]):
     """Drives work from a source through the service until there is no more, or until interrupted. Runs once."""
 
     def __init__(
         self,
         *,
         client: TrainingClient,
-        slots: LoopSlots,
-        cadence: Cadence,
+        slots: LoopSlots[P],
+        save_every: int,
         total_steps: int,
         checkpoints: CheckpointFile,
         telemetry: Telemetry,
@@ -142,7 +154,7 @@ class TrainingLoop:
     ) -> None:
         self._client = client
         self._slots = slots
-        self._cadence = cadence
+        self._saves = Cadence(every=save_every)
         self._total_steps = total_steps
         self._checkpoints = checkpoints
         self._telemetry = telemetry
@@ -150,13 +162,13 @@ class TrainingLoop:
         self._names = names or SlotNames()
         self._lookahead = lookahead
         self._patience = Patience(telemetry, patience_seconds)
-        self._in_flight: deque[_InFlight] = deque()
+        self._in_flight: deque[_InFlight[P]] = deque()
         self._evaluations: list[asyncio.Task[Mapping[str, float]]] = []  # every one ever started: a run has few
         self._cursor = slots.get_work.cursor  # the step of the next work not yet submitted
-        self._submitted: list[Work] = []  # of the step that is not all submitted
+        self._submitted: list[Work[P]] = []  # of the step that is not all submitted
         self._is_within_step = False  # of the last work submitted: whether more of its step is to come
         self._has_half_updated = False  # whether the weights now are those of no step's end
-        self._open_step: _OpenStep | None = None
+        self._open_step: _OpenStep[P] | None = None
         self._finished_at: float | None = None
         self._metrics: Mapping[str, float] = {}
         self._saved: Checkpoint | None = None
@@ -191,8 +203,8 @@ class TrainingLoop:
                 await self._finish(down_to=0)
             if self._must_stop or (work := await self._get_work()) is None or self._must_stop:
                 break
-            evaluation = None if self._is_within_step else await self._begin_evaluation(work.cursor.step)
-            self._in_flight.append(self._submit(work, evaluation))
+            evaluations = [] if self._is_within_step else await self._begin_evaluations(work.cursor.step)
+            self._in_flight.append(self._submit(work, evaluations))
             await self._finish(down_to=self._lookahead)
         await self._finish(down_to=0)
 
@@ -201,7 +213,7 @@ class TrainingLoop:
         # A step of several updates is brought to its end: no run could resume from the weights between two of them.
         return self._interrupt.is_requested and not self._has_half_updated
 
-    async def _get_work(self) -> Work | None:
+    async def _get_work(self) -> Work[P] | None:
         """The next piece; None if there is no more, or if the run is interrupted while it is being made."""
         name, step = self._names.get_work, self._cursor.step
         with _noted(name, step), self._telemetry.span(name, step=step):
@@ -216,26 +228,28 @@ class TrainingLoop:
                 stopping.cancel()
                 await asyncio.gather(making, stopping, return_exceptions=True)
 
-    async def _next_work(self, what: str) -> Work | None:
+    async def _next_work(self, what: str) -> Work[P] | None:
         source = self._slots.get_work
         step = self._cursor.step
         return await self._patience.wait(source.next_work(), what, step=step, progress=lambda: source.progress)
 
-    async def _begin_evaluation(self, step: int) -> asyncio.Task[Mapping[str, float]] | None:
-        if self._slots.evaluate is None or not self._cadence.is_eval_due(step):
-            return None
+    async def _begin_evaluations(self, step: int) -> list[asyncio.Task[Mapping[str, float]]]:
+        due = [scheduled for scheduled in self._slots.evaluate if scheduled.cadence.is_due(step)]
+        return [await self._begin_evaluation(scheduled, step) for scheduled in due]
+
+    async def _begin_evaluation(self, scheduled: ScheduledEvaluation, step: int) -> asyncio.Task[Mapping[str, float]]:
         self._telemetry.event("stage.start", step=step, stage=self._names.evaluate)
-        name = f"{self._names.evaluate} of step {step}"
+        name = f"{self._names.evaluate} ({scheduled.name}) of step {step}"
         with _noted(self._names.evaluate, step), service_errors(name):
-            finish = await self._patience.wait(self._slots.evaluate.begin(self._client, step), name, step=step)
+            finish = await self._patience.wait(scheduled.evaluation.begin(self._client, step), name, step=step)
         self._evaluations.append(asyncio.create_task(finish, name=name))
         return self._evaluations[-1]
 
-    def _submit(self, work: Work, evaluation: asyncio.Task[Mapping[str, float]] | None) -> _InFlight:
+    def _submit(self, work: Work[P], evaluations: Sequence[asyncio.Task[Mapping[str, float]]]) -> _InFlight[P]:
         adam = self._slots.optim_step.params(work.cursor.step)
         start_seconds = time.perf_counter()
         with _noted(self._names.forward_backward, work.cursor.step):
-            forward_backward = self._slots.forward_backward.submit(self._client, work) if work.data_D else None
+            forward_backward = self._slots.forward_backward.loss.submit(self._client, work) if work.data_D else None
         optim_step = self._client.optim_step(adam) if work.closes_update else None
         look_back = self._look_back(work)
         self._cursor = self._slots.get_work.cursor
@@ -243,7 +257,10 @@ class TrainingLoop:
         self._has_half_updated = self._is_within_step and (work.closes_update or self._has_half_updated)
         if work.closes_step:
             self._publish()
-        is_save_due = work.closes_step and self._cadence.is_save_due(self._cursor.step, self._total_steps)
+        # What follows the last step has a save of its own.
+        is_save_due = (
+            work.closes_step and self._cursor.step < self._total_steps and self._saves.is_due(self._cursor.step)
+        )
         return _InFlight(
             work=work,
             learning_rate=adam.learning_rate,
@@ -251,11 +268,11 @@ class TrainingLoop:
             forward_backward=forward_backward,
             optim_step=optim_step,
             look_back=look_back,
-            evaluation=evaluation,
+            evaluations=evaluations,
             checkpoint=self._slots.checkpoint(self._client, self._cursor) if is_save_due else None,
         )
 
-    def _look_back(self, work: Work) -> Awaitable[Mapping[str, float]] | None:
+    def _look_back(self, work: Work[P]) -> Awaitable[Mapping[str, float]] | None:
         if self._slots.look_back is None:
             return None
         self._submitted.append(work)
@@ -288,26 +305,26 @@ class TrainingLoop:
             answered.updates.append(optim.metrics or {})
         if flight.look_back is not None:
             answered.looked_back = await self._answer(flight.look_back, names.look_back, step, start)
-        if flight.evaluation is not None:
-            answered.evaluation = await self._answer(flight.evaluation, names.evaluate, step, start)
+        for evaluation in flight.evaluations:
+            answered.measured |= await self._answer(evaluation, names.evaluate, step, start)
         if flight.work.closes_step:
             self._open_step = None
             self._log(answered, flight)
         if flight.checkpoint is not None:
             await self._record(flight.checkpoint)
 
-    def _log(self, answered: _OpenStep, last: _InFlight) -> None:
+    def _log(self, answered: _OpenStep[P], last: _InFlight[P]) -> None:
         seconds = time.perf_counter() - (self._finished_at or answered.start_seconds)
         cursor = last.work.cursor
         with _noted(self._names.forward_backward, cursor.step):
-            found = self._slots.forward_backward.finish(answered.parts)
+            found = self._slots.forward_backward.metrics(answered.parts)
         metrics = {
             **_means(answered.reports),
             **found,
             keys.LEARNING_RATE: last.learning_rate,
             **{f"optim/{name}": value for name, value in _means(answered.updates).items()},
             **answered.looked_back,
-            **answered.evaluation,
+            **answered.measured,
         }
         self._finished_at, self._metrics = time.perf_counter(), metrics
         with _noted(self._names.log, cursor.step), self._telemetry.span(self._names.log, step=cursor.step):

@@ -1,54 +1,121 @@
-"""What is asked of the service for a piece of work, and what its answer says."""
+"""What is asked of the service for a piece of work, and what its answer says: a loss, and metrics."""
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import tinker
 
+from cookhouse.naming import OpenSet
+from cookhouse.rl import for_loss
 from cookhouse.telemetry import keys
-from cookhouse.training.client import TrainingClient
+from cookhouse.training.client import LossFunction, TrainingClient
 from cookhouse.training.work import Work
 
+P = TypeVar("P")
+P_contra = TypeVar("P_contra", contravariant=True)
 
-class Objective(Protocol):
-    """Turns work into a request, and the request's answer into metrics."""
+Answered: TypeAlias = Sequence[tuple[Work[P], tinker.ForwardBackwardOutput]]
+"""All pieces of a step with their answers."""
 
-    def submit(self, client: TrainingClient, work: Work) -> Awaitable[tinker.ForwardBackwardOutput]:
+
+class Loss(Protocol[P_contra]):
+    """How work becomes a gradient."""
+
+    def submit(self, client: TrainingClient, work: Work[P_contra]) -> Awaitable[tinker.ForwardBackwardOutput]:
         """Send the work without waiting for anything."""
 
-    def finish(self, parts: Sequence[tuple[Work, tinker.ForwardBackwardOutput]]) -> Mapping[str, float]:
-        """Metrics of a step from all its pieces and their answers."""
+
+@dataclass(frozen=True, kw_only=True)
+class Objective(Generic[P]):
+    """What a step asks for, and what it reports."""
+
+    loss: Loss[P]
+    metrics: Callable[[Answered[P]], Mapping[str, float]]
+    """Of a step, from all its pieces and their answers."""
 
 
-class CrossEntropy:
-    """The service's `cross_entropy`: the gradient of −Σ weight·logprob, a sum over all tokens of the batch."""
+@dataclass(frozen=True, kw_only=True)
+class ServiceLoss:
+    """One of the service's losses, by name. A sum over all tokens of the batch."""
 
-    def submit(self, client: TrainingClient, work: Work) -> Awaitable[tinker.ForwardBackwardOutput]:
-        return client.forward_backward(list(work.data_D), "cross_entropy")
+    name: str
+    config: Mapping[str, float] = field(default_factory=dict)
+    """Options of the loss, such as `clip_low_threshold`."""
 
-    def finish(self, parts: Sequence[tuple[Work, tinker.ForwardBackwardOutput]]) -> Mapping[str, float]:
-        """Mean negative log-likelihood over the batch, −Σ weight·logprob / Σ weight, and token counts."""
-        # Sums, not dot products: those may differ in the last bit from one machine, or one day, to the next.
-        loss = total_weight = 0.0
-        num_trained = 0
-        for datum, fields in answered_datums(parts):
-            weights = datum.loss_fn_inputs["weights"].to_numpy().astype(np.float64)
-            logprobs = fields["logprobs"].to_numpy().astype(np.float64)
-            trained = weights != 0
-            loss -= float(np.sum(weights[trained] * logprobs[trained]))
-            total_weight += float(np.sum(weights))
-            num_trained += int(np.count_nonzero(trained))
-        return {
-            keys.TRAIN_LOSS: loss / total_weight,
-            keys.TRAIN_TOKENS: float(sum(datum.model_input.length for work, _ in parts for datum in work.data_D)),
-            keys.TRAIN_TRAINED_TOKENS: float(num_trained),
-        }
+    def submit(self, client: TrainingClient, work: Work[Any]) -> Awaitable[tinker.ForwardBackwardOutput]:
+        data_D = [for_loss(datum, self.name) for datum in work.data_D]
+        name = cast("tinker.types.LossFnType", self.name)  # the service says what it does not know
+        return client.forward_backward(data_D, name, dict(self.config) or None)
 
 
-def answered_datums(
-    parts: Sequence[tuple[Work, tinker.ForwardBackwardOutput]],
-) -> Iterator[tuple[tinker.Datum, Mapping[str, tinker.TensorData]]]:
+@dataclass(frozen=True, kw_only=True)
+class CustomLoss:
+    """A differentiable function of the logprobs, computed here, whose gradient by them is sent to the service.
+
+    `forward_backward_custom` of the SDK: a forward pass for the logprobs, then a forward and backward pass with weights
+    −∂loss/∂logprob.
+    """
+
+    function: LossFunction
+
+    def submit(self, client: TrainingClient, work: Work[Any]) -> Awaitable[tinker.ForwardBackwardOutput]:
+        return client.forward_backward_custom(list(work.data_D), self.function)
+
+
+def custom_metrics(parts: Answered[Any]) -> dict[str, float]:
+    """What a custom loss reported, a mean over the step's pieces, under `train/`."""
+    # The SDK's own two are sums over tokens: the first is reported as such, the second is a means to an end.
+    reports = [
+        {name: value for name, value in output.metrics.items() if not name.endswith(":sum")} for _, output in parts
+    ]
+    names = dict.fromkeys(name for report in reports for name in report)
+    found = {name: [report[name] for report in reports if name in report] for name in names}
+    return {f"train/{name}": sum(values) / len(values) for name, values in found.items()}
+
+
+def likelihood_metrics(parts: Answered[Any]) -> dict[str, float]:
+    """Mean negative log-likelihood over the batch, −Σ weight·logprob / Σ weight, and token counts."""
+    # Sums, not dot products: those may differ in the last bit from one machine, or one day, to the next.
+    loss = total_weight = 0.0
+    num_trained = 0
+    for datum, fields in answered_datums(parts):
+        weights = datum.loss_fn_inputs["weights"].to_numpy().astype(np.float64)
+        logprobs = fields["logprobs"].to_numpy().astype(np.float64)
+        trained = weights != 0
+        loss -= float(np.sum(weights[trained] * logprobs[trained]))
+        total_weight += float(np.sum(weights))
+        num_trained += int(np.count_nonzero(trained))
+    return {
+        keys.TRAIN_LOSS: loss / total_weight,
+        keys.TRAIN_TOKENS: float(sum(datum.model_input.length for work, _ in parts for datum in work.data_D)),
+        keys.TRAIN_TRAINED_TOKENS: float(num_trained),
+    }
+
+
+CROSS_ENTROPY: Objective[Any] = Objective(loss=ServiceLoss(name="cross_entropy"), metrics=likelihood_metrics)
+"""The gradient of −Σ weight·logprob."""
+
+LOSSES: OpenSet[LossFunction] = OpenSet(
+    kind="loss",
+    group="cookhouse.losses",
+    builtin={},
+    check=lambda thing: thing if callable(thing) else None,
+    wants="a loss is a function of datums and logprobs that returns the loss and a dict of metrics",
+)
+"""Losses besides the service's own; for `CustomLoss`."""
+
+
+def supervised_objective(loss_fn: str) -> Objective[Any]:
+    """Of `cross_entropy`, or of a loss in `LOSSES`; the likelihood is reported beside it."""
+    if loss_fn == "cross_entropy":
+        return CROSS_ENTROPY
+    loss = CustomLoss(function=LOSSES.find(loss_fn))
+    return Objective(loss=loss, metrics=lambda parts: {**likelihood_metrics(parts), **custom_metrics(parts)})
+
+
+def answered_datums(parts: Answered[Any]) -> Iterator[tuple[tinker.Datum, Mapping[str, tinker.TensorData]]]:
     """Each datum of a step with the service's fields for it."""
     for work, output in parts:
         yield from zip(work.data_D, output.loss_fn_outputs, strict=True)

@@ -2,32 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import tinker
 
 from cookhouse.rl import StopCondition, TokensWithLogprobs
+from cookhouse.settings import SamplingSettings
 from cookhouse.training.client import SamplingClient, TrainingClient
 from cookhouse.training.session import service_errors
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How tokens are drawn. At temperature 1 with neither cut, their logprobs are the trainer's."""
-
-    max_tokens: int
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = -1
 
 
 class PolicySampler:
     """One version of the weights; fits `cookhouse.rl.GroupSampler`."""
 
-    def __init__(self, client: SamplingClient, version: int, sampling: Sampling) -> None:
+    def __init__(self, client: SamplingClient, version: int, *, max_tokens: int, temperature: float) -> None:
         self._client = client
         self._version = version
-        self._sampling = sampling
+        self._max_tokens = max_tokens
+        self._temperature = temperature
 
     @property
     def version(self) -> int:
@@ -36,12 +27,10 @@ class PolicySampler:
     async def sample(
         self, prompt: tinker.ModelInput, stop: StopCondition, *, num_samples: int, max_tokens: int | None, seed: int
     ) -> Sequence[TokensWithLogprobs]:
-        limit = self._sampling.max_tokens
+        limit = self._max_tokens
         params = tinker.SamplingParams(
             max_tokens=limit if max_tokens is None else min(limit, max_tokens),
-            temperature=self._sampling.temperature,
-            top_p=self._sampling.top_p,
-            top_k=self._sampling.top_k,
+            temperature=self._temperature,
             stop=stop,
             seed=seed,
         )
@@ -59,8 +48,8 @@ class PolicySampler:
 class Policy:
     """Holds the newest version that the service has confirmed; older ones live as long as a rollout holds them."""
 
-    def __init__(self, sampling: Sampling) -> None:
-        self._sampling = sampling
+    def __init__(self, settings: SamplingSettings) -> None:
+        self._settings = settings
         self._current: PolicySampler | None = None
         self._swaps: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
@@ -106,7 +95,10 @@ class Policy:
         with service_errors(f"publishing the weights of step {version}"):
             client = await pending
         if self._current is None or version > self._current.version:
-            self._current = PolicySampler(client, version, self._sampling)
+            settings = self._settings
+            self._current = PolicySampler(
+                client, version, max_tokens=settings.max_tokens, temperature=settings.temperature
+            )
 
     def _finish_swap(self, swap: asyncio.Task[None]) -> None:
         self._swaps.discard(swap)

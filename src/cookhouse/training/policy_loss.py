@@ -1,14 +1,24 @@
 """The service's policy losses over rollouts, and what their answers say."""
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import tinker
 
-from cookhouse.rl import clip_metrics, for_loss, kl_metrics, sampling_metrics
+from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
+from cookhouse.settings import SERVICE_LOSSES, LossSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.client import TrainingClient
-from cookhouse.training.objective import answered_datums
+from cookhouse.training.objective import (
+    LOSSES,
+    Answered,
+    CustomLoss,
+    Objective,
+    ServiceLoss,
+    answered_datums,
+    custom_metrics,
+)
 from cookhouse.training.work import Work
 
 CLIPPED_LOSSES: Mapping[str, Mapping[str, float]] = {
@@ -20,47 +30,49 @@ CLIPPED_LOSSES: Mapping[str, Mapping[str, float]] = {
 where none are known no clipped share is reported."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyLoss:
-    """One of the service's losses over sampled tokens with advantages; fits `Objective`."""
+def policy_objective(settings: LossSettings) -> Objective[Any]:
+    """A loss of the service over sampled tokens with advantages, or one of `LOSSES`.
 
-    loss_fn: tinker.types.LossFnType = "importance_sampling"
-    config: Mapping[str, float] = field(default_factory=dict)
-    """Options of the loss, such as `clip_low_threshold`."""
-
-    def submit(self, client: TrainingClient, work: Work) -> Awaitable[tinker.ForwardBackwardOutput]:
-        data_D = [for_loss(datum, self.loss_fn) for datum in work.data_D]
-        return client.forward_backward(data_D, self.loss_fn, dict(self.config) or None)
-
-    def finish(self, parts: Sequence[tuple[Work, tinker.ForwardBackwardOutput]]) -> Mapping[str, float]:
-        """Divergence of the sampler from the weights that each piece met, entropy, clipped share, token counts, and the
-        loss as the service reports it, a sum over all tokens.
-        """
-        answered = list(answered_datums(parts))
-        data_D = [datum for datum, _ in answered]
-        logprobs_D_T = [fields["logprobs"].to_numpy() for _, fields in answered]
-        metrics = {
-            **kl_metrics(data_D, logprobs_D_T),
-            **sampling_metrics(data_D),
-            keys.TRAIN_TOKENS: float(sum(datum.model_input.length for datum in data_D)),
-            keys.TRAIN_TRAINED_TOKENS: float(sum(datum.loss_fn_inputs["mask"].to_numpy().sum() for datum in data_D)),
-        }
-        losses = [output.metrics["loss:sum"] for _, output in parts if "loss:sum" in output.metrics]
-        if len(losses) == len(parts):
-            metrics[keys.POLICY_LOSS] = float(sum(losses))
-        bounds = {**CLIPPED_LOSSES[self.loss_fn], **self.config} if self.loss_fn in CLIPPED_LOSSES else {}
-        if "clip_low_threshold" in bounds and "clip_high_threshold" in bounds:
-            metrics |= clip_metrics(
-                data_D,
-                logprobs_D_T,
-                low=bounds["clip_low_threshold"],
-                high=bounds["clip_high_threshold"],
-                is_per_datum=self.loss_fn == "gspo",
-            )
-        return metrics
+    Raises:
+        UnknownNameError: there is no such loss.
+        InputError: it cannot be imported.
+    """
+    if settings.loss_fn in SERVICE_LOSSES:
+        loss = ServiceLoss(name=settings.loss_fn, config=settings.loss_fn_config)
+        return Objective(loss=loss, metrics=partial(policy_metrics, settings))
+    custom = CustomLoss(function=LOSSES.find(settings.loss_fn))
+    return Objective(loss=custom, metrics=lambda parts: {**policy_metrics(settings, parts), **custom_metrics(parts)})
 
 
-def post_step_divergence(client: TrainingClient, works: Sequence[Work]) -> Awaitable[Mapping[str, float]]:
+def policy_metrics(settings: LossSettings, parts: Answered[Any]) -> dict[str, float]:
+    """Divergence of the sampler from the weights that each piece met, entropy, clipped share, token counts, and the
+    loss as the service reports it, a sum over all tokens.
+    """
+    answered = list(answered_datums(parts))
+    data_D = [datum for datum, _ in answered]
+    logprobs_D_T = [fields["logprobs"].to_numpy() for _, fields in answered]
+    metrics = {
+        **kl_metrics(data_D, logprobs_D_T),
+        **sampling_metrics(data_D),
+        keys.TRAIN_TOKENS: float(sum(datum.model_input.length for datum in data_D)),
+        keys.TRAIN_TRAINED_TOKENS: float(sum(datum.loss_fn_inputs["mask"].to_numpy().sum() for datum in data_D)),
+    }
+    losses = [output.metrics["loss:sum"] for _, output in parts if "loss:sum" in output.metrics]
+    if len(losses) == len(parts):
+        metrics[keys.POLICY_LOSS] = float(sum(losses))
+    bounds = {**CLIPPED_LOSSES.get(settings.loss_fn, {}), **settings.loss_fn_config}
+    if "clip_low_threshold" in bounds and "clip_high_threshold" in bounds:
+        metrics |= clip_metrics(
+            data_D,
+            logprobs_D_T,
+            low=bounds["clip_low_threshold"],
+            high=bounds["clip_high_threshold"],
+            is_per_datum=settings.loss_fn == "gspo",
+        )
+    return metrics
+
+
+def post_step_divergence(client: TrainingClient, works: Sequence[Work[Any]]) -> Awaitable[Mapping[str, float]]:
     """Requests the divergence of the sampler from the weights after a step, on its own tokens: the `_post` figures.
 
     A pass over the step's datums by `forward`, which leaves no gradient.

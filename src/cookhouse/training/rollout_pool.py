@@ -4,9 +4,9 @@
        ▲                               │            │
        └────────── too old for the step to come ────┘
 
-One budget decides: with `max_lag` k, groups planned for step t may start once the weights of step t - k are published,
-and step t takes no group sampled from weights older than that. With k = 0 every step is trained on its own groups, from
-its own weights; with k > 0 on those that finish first.
+One budget decides: with `max_steps_off_policy` k, groups planned for step t may start once the weights of step t - k
+are published, and step t takes no group sampled from weights older than that. With k = 0 every step is trained on its
+own groups, from its own weights; with k > 0 on those that finish first.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from cookhouse.rl import (
     RLDataset,
     TrajectoryGroup,
 )
+from cookhouse.settings import RolloutSettings
 from cookhouse.training.policy import Policy
 from cookhouse.training.rollout_log import GroupId, RolloutLog
 
@@ -64,11 +65,7 @@ class RolloutPool:
     log: RolloutLog
     seed: int
     total_steps: int
-    max_lag: int = 0
-    max_concurrent: int | None = None
-    """Groups running at a time; None: as many as the budget allows."""
-    fails_with_group: bool = True
-    """Whether a group that fails ends the run; otherwise its step goes without it."""
+    settings: RolloutSettings
     first_step: int = 0
     num_resampled: int = field(init=False, default=0)
     """Groups so far that became too old and were started again."""
@@ -148,9 +145,9 @@ class RolloutPool:
 
     def _advance(self, step: int) -> None:
         """Plan what the budget allows, begin again what is too old for the step, and start what may start."""
-        while self._next_step <= min(step + self.max_lag, self.total_steps - 1):
+        while self._next_step <= min(step + self.settings.max_steps_off_policy, self.total_steps - 1):
             self._plan_step()
-        oldest = step - self.max_lag
+        oldest = step - self.settings.max_steps_off_policy
         for group_id, planned in self._planned.items():
             has_begun = planned.task is not None or planned.finished is not None
             if has_begun and planned.version < oldest and not _has_failed(planned):
@@ -160,10 +157,10 @@ class RolloutPool:
             return
         num_running = sum(planned.task is not None for planned in self._planned.values())
         for group_id, planned in self._planned.items():
-            if num_running == self.max_concurrent:
+            if num_running == self.settings.max_concurrent_groups:
                 break
             is_waiting = planned.task is None and planned.finished is None
-            if is_waiting and sampler.version >= max(step, group_id.step) - self.max_lag:
+            if is_waiting and sampler.version >= max(step, group_id.step) - self.settings.max_steps_off_policy:
                 self._start(group_id, planned, sampler)
                 num_running += 1
 
@@ -210,7 +207,7 @@ class RolloutPool:
             if error is None:
                 planned.finished = FinishedGroup(id=group_id, group=task.result())
                 self.log.keep(group_id, task.result())
-            elif isinstance(error, GroupFailedError) and not self.fails_with_group:
+            elif isinstance(error, GroupFailedError) and self.settings.on_failed_group == "skip":
                 planned.finished = FinishedGroup(id=group_id, group=None, error=error)
             else:
                 self._error = self._error or error

@@ -1,45 +1,31 @@
 """Rollouts as a source of work: synchronous, streamed in minibatches, or ahead of training by a bounded lag."""
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-import tinker
-
 from cookhouse.errors import InputError
 from cookhouse.rl import TrajectoryGroup
+from cookhouse.settings import UpdateSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.policy import Policy
-from cookhouse.training.rollout_batch import Batch
+from cookhouse.training.rollout_assembler import RolloutPayload
 from cookhouse.training.rollout_pool import FinishedGroup, RolloutPool
-from cookhouse.training.work import Cursor, Work
+from cookhouse.training.work import Assembled, Assembler, Cursor, Work
 
-Assemble = Callable[[Sequence[TrajectoryGroup]], Awaitable[Batch]]
-"""Datums to train on from the groups of one piece of work; never none."""
 Report = Callable[[int, Sequence[FinishedGroup]], Mapping[str, float]]
 """Metrics of all groups of a step, called once when they are complete."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepPlan:
-    """How the groups of a step become pieces of work."""
-
-    num_minibatches: int = 1
-    """Pieces per optimizer step. With more than one, training starts on the groups that are ready."""
-    num_substeps: int = 1
-    """Optimizer steps that the groups are divided among."""
-    num_epochs: int = 1
-    """Times that every piece is trained on."""
-
-    def split(self, num_groups: int) -> list[tuple[int, bool]]:
-        """Groups in each piece, and whether an optimizer step follows it."""
-        pieces: list[tuple[int, bool]] = []
-        for update_groups in _parts(num_groups, self.num_substeps):
-            sizes = _parts(update_groups, self.num_minibatches)
-            pieces += [(size, index == len(sizes) - 1) for index, size in enumerate(sizes)]
-        return pieces
+def split_step(settings: UpdateSettings, num_groups: int) -> list[tuple[int, bool]]:
+    """Groups in each piece of a step, and whether an optimizer step follows it."""
+    pieces: list[tuple[int, bool]] = []
+    for update_groups in _parts(num_groups, settings.num_substeps):
+        sizes = _parts(update_groups, settings.num_minibatches)
+        pieces += [(size, index == len(sizes) - 1) for index, size in enumerate(sizes)]
+    return pieces
 
 
 def _parts(count: int, num_parts: int) -> list[int]:
@@ -54,9 +40,10 @@ class RolloutSource:
 
     pool: RolloutPool
     policy: Policy
-    assemble: Assemble
+    assemble: Assembler[Sequence[TrajectoryGroup], RolloutPayload]
+    """Of the groups of one piece of work; never none."""
     report: Report
-    plan: StepPlan
+    settings: UpdateSettings
     batches_per_epoch: int
     total_steps: int
     start: Cursor = field(default_factory=Cursor)
@@ -64,7 +51,7 @@ class RolloutSource:
     def __post_init__(self) -> None:
         self._cursor = self.start
         self._is_within_step = False
-        self._works: AsyncGenerator[Work] | None = None
+        self._works: AsyncGenerator[Work[RolloutPayload]] | None = None
         self._num_groups = self._num_taken = 0  # of the step in the making
         self._waited_seconds = 0.0
 
@@ -82,7 +69,7 @@ class RolloutSource:
         num_done = min(self._num_taken + self.pool.num_ready, self._num_groups)
         return f"{num_done} of {self._num_groups} groups are done"
 
-    async def next_work(self) -> Work | None:
+    async def next_work(self) -> Work[RolloutPayload] | None:
         if self._works is None:
             self._works = self._produce()
         return await anext(self._works, None)
@@ -93,7 +80,7 @@ class RolloutSource:
         await self.pool.aclose()
         await self.policy.aclose()
 
-    async def _produce(self) -> AsyncGenerator[Work]:
+    async def _produce(self) -> AsyncGenerator[Work[RolloutPayload]]:
         while self._cursor.step < self.total_steps:
             async with aclosing(self._step(self._cursor)) as works:
                 async for work in works:
@@ -102,15 +89,15 @@ class RolloutSource:
                         self._cursor = self._after(work.cursor)
                     yield work
 
-    async def _step(self, cursor: Cursor) -> AsyncGenerator[Work]:
+    async def _step(self, cursor: Cursor) -> AsyncGenerator[Work[RolloutPayload]]:
         self._num_groups, self._num_taken = self.pool.num_groups(cursor.step), 0
         self._waited_seconds = 0.0
-        pieces = self.plan.split(self._num_groups)
+        pieces = split_step(self.settings, self._num_groups)
         groups: list[FinishedGroup] = []
-        if self.plan.num_minibatches == 1:
+        if self.settings.num_minibatches == 1:
             groups = await self._take(cursor.step, self._num_groups)
         trained: list[FinishedGroup] = []
-        made: list[tuple[Sequence[tinker.Datum], bool]] = []
+        made: list[tuple[Assembled[RolloutPayload], bool]] = []
         has_gradient = False
         for index, (size, ends_update) in enumerate(pieces):
             if len(groups) < self._num_taken + size:
@@ -129,18 +116,25 @@ class RolloutSource:
             has_gradient = has_gradient or len(batch.data_D) > 0
             closes_update = ends_update and has_gradient
             has_gradient = has_gradient and not closes_update
-            made.append((batch.data_D, closes_update))
+            made.append((batch, closes_update))
             yield Work(
                 cursor=cursor,
                 data_D=batch.data_D,
+                payload=batch.payload,
                 closes_update=closes_update,
-                closes_step=is_last and self.plan.num_epochs == 1,
+                closes_step=is_last and self.settings.ppo_epochs == 1,
                 metrics=metrics,
             )
-        for epoch in range(1, self.plan.num_epochs):
-            for index, (data_D, closes_update) in enumerate(made):
-                is_end = epoch == self.plan.num_epochs - 1 and index == len(made) - 1
-                yield Work(cursor=cursor, data_D=data_D, closes_update=closes_update, closes_step=is_end)
+        for epoch in range(1, self.settings.ppo_epochs):
+            for index, (batch, closes_update) in enumerate(made):
+                is_end = epoch == self.settings.ppo_epochs - 1 and index == len(made) - 1
+                yield Work(
+                    cursor=cursor,
+                    data_D=batch.data_D,
+                    payload=batch.payload,
+                    closes_update=closes_update,
+                    closes_step=is_end,
+                )
 
     async def _take(self, step: int, count: int) -> list[FinishedGroup]:
         start = time.perf_counter()
@@ -148,19 +142,19 @@ class RolloutSource:
         self._waited_seconds += time.perf_counter() - start
         return groups
 
-    async def _assemble(self, piece: Sequence[FinishedGroup]) -> Batch:
+    async def _assemble(self, piece: Sequence[FinishedGroup]) -> Assembled[RolloutPayload]:
         """Nothing where all groups of a piece failed: the step goes without them."""
         groups = [finished.group for finished in piece if finished.group is not None]
-        return await self.assemble(groups) if groups else Batch(data_D=[], metrics={}, advantages_P=[])
+        return await self.assemble(groups) if groups else Assembled(data_D=[], payload=RolloutPayload())
 
     def _after(self, cursor: Cursor) -> Cursor:
         is_last = cursor.batch + 1 == self.batches_per_epoch
         return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
 
 
-def _with_advantages(piece: Sequence[FinishedGroup], batch: Batch) -> list[FinishedGroup]:
+def _with_advantages(piece: Sequence[FinishedGroup], batch: Assembled[RolloutPayload]) -> list[FinishedGroup]:
     """The groups with what they are trained with; those that failed have no part in the batch."""
-    advantages = iter(batch.advantages_P)
+    advantages = iter(batch.payload.advantages_P)
     return [
         finished if finished.group is None else replace(finished, advantages=next(advantages)) for finished in piece
     ]

@@ -16,7 +16,9 @@ from typing import Literal, TypeVar
 import tinker
 
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.settings import TrainingSettings
 from cookhouse.training.client import Connect, Service, TrainingClient
+from cookhouse.training.weights import weights_path
 
 logger = logging.getLogger(__name__)
 
@@ -30,18 +32,11 @@ SessionStatus = Literal["success", "errored", "interrupted"]
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSpec:
-    """What to train: a fresh adapter, or one that a checkpoint holds."""
+    """What to train: a fresh adapter, one with the weights at `load_checkpoint_path`, or the one a run goes on with."""
 
-    model_name: str
-    lora_rank: int
-    train_mlp: bool = True
-    train_attn: bool = True
-    train_unembed: bool = True
-    seed: int
+    settings: TrainingSettings
     resume_path: str | None = None
-    """Checkpoint to continue from, optimizer state included."""
-    load_path: str | None = None
-    """Checkpoint whose weights to start from, with a fresh optimizer. Read only without `resume_path`."""
+    """Checkpoint to continue from, optimizer state included; `load_checkpoint_path` then plays no part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +65,7 @@ async def open_session(connect: Connect, spec: SessionSpec) -> Session:
         try:
             # The SDK opens its session inside the first of these calls and blocks meanwhile: not on the event loop.
             pending = await _in_thread(partial(_submit_client, service, spec))
-            context_tokens = await service.context_tokens(spec.model_name)
+            context_tokens = await service.context_tokens(spec.settings.model_name)
             return Session(service=service, client=await pending, context_tokens=context_tokens)
         except BaseException:
             await close_service(service, "errored", BROKEN_PATIENCE_SECONDS)
@@ -80,15 +75,17 @@ async def open_session(connect: Connect, spec: SessionSpec) -> Session:
 def _submit_client(service: Service, spec: SessionSpec) -> Awaitable[TrainingClient]:
     if spec.resume_path is not None:
         return service.create_training_client_from_state_with_optimizer(spec.resume_path)
-    if spec.load_path is not None:
-        return service.create_training_client_from_state(spec.load_path)
+    settings = spec.settings
+    if settings.load_checkpoint_path is not None:
+        path = weights_path(settings.load_checkpoint_path, purpose="training")
+        return service.create_training_client_from_state(path)
     return service.create_lora_training_client(
-        spec.model_name,
-        rank=spec.lora_rank,
-        seed=spec.seed,
-        train_mlp=spec.train_mlp,
-        train_attn=spec.train_attn,
-        train_unembed=spec.train_unembed,
+        settings.model_name,
+        rank=settings.lora_rank,
+        seed=settings.seed,
+        train_mlp=settings.train_mlp,
+        train_attn=settings.train_attn,
+        train_unembed=settings.train_unembed,
     )
 
 

@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import tinker
 
-from cookhouse.training.work import Cursor, Work
+from cookhouse.training.work import Assembled, Assembler, Cursor, Work
+
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class Source(Protocol):
+class Source(Protocol[P_co]):
     """Yields work in order. Opened by the loop, which reads it from one task and closes it."""
 
     @property
@@ -24,38 +29,47 @@ class Source(Protocol):
     def progress(self) -> str:
         """How far the next piece is, in words, for whoever waits for it; empty if there is nothing to say."""
 
-    async def next_work(self) -> Work | None:
+    async def next_work(self) -> Work[P_co] | None:
         """The next piece, or None when there is no more. Cancelled, it loses nothing that another run cannot redo."""
 
     async def aclose(self) -> None:
         """Stop preparing work ahead."""
 
 
-class Batches(Protocol):
+class Batches(Protocol[T_co]):
     """A data set in batches, whose order depends on the epoch alone."""
 
     def set_epoch(self, epoch: int) -> None:
         """Put the batches into an epoch's order."""
 
-    def get_batch(self, index: int) -> Sequence[tinker.Datum]:
+    def get_batch(self, index: int) -> T_co:
         """A batch of the present epoch."""
 
     def __len__(self) -> int:
         """Batches in an epoch."""
 
 
-class SupervisedSource:
-    """Batches of a data set, epoch after epoch, `total_steps` in all; the next is prepared while one is trained on.
+class BatchSource(Generic[T, P]):
+    """Batches of a data set, epoch after epoch, `total_steps` in all; the next is made while one is trained on.
 
-    next_work ──takes──► the one prepared batch ◄──makes── a worker thread, one at a time
+    next_work ──takes──► the one prepared batch ◄──assembles── read by a worker thread, one at a time
     """
 
-    def __init__(self, dataset: Batches, *, total_steps: int, cursor: Cursor | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Batches[T],
+        assemble: Assembler[T, P],
+        *,
+        total_steps: int,
+        cursor: Cursor | None = None,
+    ) -> None:
         self._dataset = dataset
+        self._assemble = assemble
         self._total_steps = total_steps
         self._cursor = cursor or Cursor()
         self._epoch: int | None = None
-        self._prepared: asyncio.Task[Work] | None = None
+        self._reading: asyncio.Task[T] | None = None
+        self._prepared: asyncio.Task[Work[P]] | None = None
 
     @property
     def cursor(self) -> Cursor:
@@ -69,7 +83,7 @@ class SupervisedSource:
     def progress(self) -> str:
         return ""
 
-    async def next_work(self) -> Work | None:
+    async def next_work(self) -> Work[P] | None:
         if self._cursor.step >= self._total_steps:
             return None
         if self._prepared is None:
@@ -84,19 +98,33 @@ class SupervisedSource:
 
     async def aclose(self) -> None:
         if self._prepared is not None:
-            # A worker thread cannot be cancelled: it is waited for, so that it outlives nothing that it uses.
+            self._prepared.cancel()
             await asyncio.gather(self._prepared, return_exceptions=True)
             self._prepared = None
+        if self._reading is not None:
+            # A worker thread cannot be cancelled: it is waited for, so that it outlives nothing that it uses.
+            await asyncio.gather(self._reading, return_exceptions=True)
+            self._reading = None
 
     def _prepare(self, cursor: Cursor) -> None:
-        self._prepared = asyncio.create_task(asyncio.to_thread(self._make, cursor), name="prepare batch")
+        self._prepared = asyncio.create_task(self._make(cursor), name="prepare batch")
 
-    def _make(self, cursor: Cursor) -> Work:
+    async def _make(self, cursor: Cursor) -> Work[P]:
+        self._reading = asyncio.create_task(asyncio.to_thread(self._read, cursor), name="read batch")
+        made = await self._assemble(await asyncio.shield(self._reading))
+        return Work(cursor=cursor, data_D=made.data_D, payload=made.payload, metrics=made.metrics)
+
+    def _read(self, cursor: Cursor) -> T:
         if self._epoch != cursor.epoch:
             self._dataset.set_epoch(cursor.epoch)
             self._epoch = cursor.epoch
-        return Work(cursor=cursor, data_D=self._dataset.get_batch(cursor.batch))
+        return self._dataset.get_batch(cursor.batch)
 
     def _after(self, cursor: Cursor) -> Cursor:
         is_last = cursor.batch + 1 == len(self._dataset)
         return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
+
+
+async def as_datums(batch: Sequence[tinker.Datum]) -> Assembled[None]:
+    """The assembler of batches that are datums already."""
+    return Assembled(data_D=batch, payload=None)

@@ -1,9 +1,14 @@
-"""One piece of training work, and the place it has in a run."""
+"""One piece of training work, the place it has in a run, and what an assembler makes of a batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
 
 import tinker
+
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +24,28 @@ class Cursor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class Assembled(Generic[P_co]):
+    """What an assembler made: datums, what the objective wants to know besides, and figures of the making."""
+
+    data_D: Sequence[tinker.Datum]
+    payload: P_co
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+Assembler: TypeAlias = Callable[[T], Awaitable[Assembled[P]]]
+"""Turns a batch of what a source has (rows, pairs, groups of rollouts) into datums. It may ask the service for
+something on the way, such as the logprobs of a reference; it runs ahead of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Generic[P_co]):
     """Datums for one `forward_backward`: those of a whole step, or one piece of them."""
 
     cursor: Cursor
     data_D: Sequence[tinker.Datum]
     """Empty where nothing came of a piece: then nothing is asked for it but the optimizer step that it may close."""
+    payload: P_co
+    """What the assembler hands to the objective besides, such as the pairs that the datums stand in."""
     closes_update: bool = True
     """Whether an `optim_step` follows, on the gradient of this piece and of those before it that had none."""
     closes_step: bool = True

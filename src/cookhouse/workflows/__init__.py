@@ -1,38 +1,44 @@
-"""Workflows: named stages over a run's state, with one training loop among them."""
+"""Workflows: named stages over a run's state, around a training loop, stages alone, or other runs."""
 
-from cookhouse.workflows.evaluation import HeldOutEvaluation
+from cookhouse.workflows.body import Body, Child, Children, Loop, PipelineState, Stages
+from cookhouse.workflows.evaluation import EvaluatorRun, HeldOutEvaluation
+from cookhouse.workflows.execution import StageError
+from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.folder import FolderChoice, FolderSpec, RecordedAnswer, RunFolder, choose_folder, open_folder
-from cookhouse.workflows.reinforcement import (
-    REINFORCEMENT,
-    MakeData,
-    OpenSampler,
-    ReinforcementPlan,
-    ReinforcementState,
-)
-from cookhouse.workflows.reinforcement_report import dry_run_reinforcement, reinforcement_result
-from cookhouse.workflows.result import AnswerSample, DryRunReport, Figure, RunResult, RunSummary
-from cookhouse.workflows.runner import RunState, StageError, run_workflow
-from cookhouse.workflows.stage import SlotStage, Stage, stage
-from cookhouse.workflows.supervised import SUPERVISED, SupervisedPlan, SupervisedState
-from cookhouse.workflows.supervised_report import dry_run_supervised, supervised_result
-from cookhouse.workflows.training_run import TrainingPlan, TrainingState
-from cookhouse.workflows.workflow import LoopStages, Workflow
+from cookhouse.workflows.outcome import RESULT_FILE, read_result, write_result
+from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
+from cookhouse.workflows.reinforcement import Environments, OpenSampler, ReinforcementState, reinforcement_workflow
+from cookhouse.workflows.result import AnswerSample, DryRunReport, Figure, Preview, RunResult, RunSummary
+from cookhouse.workflows.runner import dry_run_workflow, run_workflow
+from cookhouse.workflows.stages import SlotStage, Stage, stage
+from cookhouse.workflows.state import RunContext, RunState
+from cookhouse.workflows.supervised import SupervisedState, supervised_workflow
+from cookhouse.workflows.training_run import TrainingState
+from cookhouse.workflows.workflow import Workflow
 
 __all__ = [
-    "REINFORCEMENT",
-    "SUPERVISED",
+    "RESULT_FILE",
     "AnswerSample",
+    "Body",
+    "Child",
+    "ChildRun",
+    "Children",
     "DryRunReport",
+    "Environments",
+    "EvaluatorRun",
     "Figure",
+    "FlatState",
     "FolderChoice",
     "FolderSpec",
     "HeldOutEvaluation",
-    "LoopStages",
-    "MakeData",
+    "Loop",
     "OpenSampler",
+    "PipelineRunState",
+    "PipelineState",
+    "Preview",
     "RecordedAnswer",
-    "ReinforcementPlan",
     "ReinforcementState",
+    "RunContext",
     "RunFolder",
     "RunResult",
     "RunState",
@@ -40,17 +46,19 @@ __all__ = [
     "SlotStage",
     "Stage",
     "StageError",
-    "SupervisedPlan",
+    "Stages",
     "SupervisedState",
-    "TrainingPlan",
     "TrainingState",
     "Workflow",
     "choose_folder",
-    "dry_run_reinforcement",
-    "dry_run_supervised",
+    "dry_run_workflow",
+    "flat_workflow",
     "open_folder",
-    "reinforcement_result",
+    "pipeline_workflow",
+    "read_result",
+    "reinforcement_workflow",
     "run_workflow",
     "stage",
-    "supervised_result",
+    "supervised_workflow",
+    "write_result",
 ]

@@ -1,19 +1,50 @@
-"""Held-out conversations: their loss, and how many are answered exactly, at one point of a run."""
+"""Evaluators in a run: what is measured at points of it, and what becomes of the figures."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from cookhouse.chat import text_of
-from cookhouse.evals import Answer, ExactMatchEvaluator, NLLEvaluator
+from cookhouse.chat import Renderer, text_of
+from cookhouse.evals import (
+    EVALUATORS,
+    Answer,
+    Evaluator,
+    ExactMatchEvaluator,
+    NLLEvaluator,
+    TrainingClientEvaluator,
+)
+from cookhouse.evals import Metrics as MaybeMetrics
+from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import Telemetry
-from cookhouse.training import SamplingClient, TrainingClient
+from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
 from cookhouse.workflows.folder import RecordedAnswer
 
 
-class HeldOutEvaluation:
-    """Measures by `forward`, which leaves no gradient, and by sampling from a snapshot, which later steps do not reach.
+class EvaluatorRun:
+    """One evaluator at points of a run. Metrics are its own under `test/`; what it could not measure is left out.
 
-    Metrics are the evaluators' under `test/`; what could not be measured is left out.
+    A `TrainingClientEvaluator` is asked before the next step is submitted; any other samples from a snapshot, which
+    later steps do not reach.
+    """
+
+    def __init__(self, evaluator: Evaluator, telemetry: Telemetry) -> None:
+        self._evaluator = evaluator
+        self._telemetry = telemetry
+
+    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float]]:
+        if isinstance(self._evaluator, TrainingClientEvaluator):
+            return self._report(step, await self._evaluator(client))
+        return self._sample(step, self._evaluator, client.save_weights_and_get_sampling_client())
+
+    async def _sample(self, step: int, evaluator: Any, snapshot: Awaitable[SamplingClient]) -> Mapping[str, float]:
+        return await self._report(step, await evaluator(await snapshot))
+
+    async def _report(self, step: int, found: MaybeMetrics) -> Mapping[str, float]:
+        return report(self._telemetry, step, found)
+
+
+class HeldOutEvaluation:
+    """Held-out conversations: their loss, measured by `forward`, which leaves no gradient, and how many are answered
+    exactly, by sampling from a snapshot, which later steps do not reach.
     """
 
     def __init__(
@@ -37,10 +68,38 @@ class HeldOutEvaluation:
         self, step: int, loss: Mapping[str, float | None], snapshot: Awaitable[SamplingClient]
     ) -> Mapping[str, float]:
         found = {**loss, **await self._exact_match(await snapshot)}
-        metrics = {f"test/{name}": value for name, value in found.items() if value is not None}
         self._keep(step, [_recorded(answer) for answer in self._exact_match.answers])
-        self._telemetry.event("eval.complete", step=step, metrics=metrics)
-        return metrics
+        return report(self._telemetry, step, found)
+
+
+def report(telemetry: Telemetry, step: int, found: Mapping[str, float | None]) -> Mapping[str, float]:
+    """What was measured, under `test/`; and the event `eval.complete`."""
+    metrics = {f"test/{name}": value for name, value in found.items() if value is not None}
+    telemetry.event("eval.complete", step=step, metrics=metrics)
+    return metrics
+
+
+def named_evaluations(config: TrainingSettings, renderer: Renderer, telemetry: Telemetry) -> list[ScheduledEvaluation]:
+    """The evaluators that the settings name, at their two cadences.
+
+    Raises:
+        UnknownNameError: there is no such evaluator.
+        InputError: it cannot be imported, or made.
+    """
+    both = (
+        (config.evaluators, Cadence(every=config.eval_every, at_start=True)),
+        (config.infrequent_evaluators, Cadence(every=config.infrequent_eval_every)),
+    )
+    return [
+        ScheduledEvaluation(
+            name=name,
+            evaluation=EvaluatorRun(EVALUATORS.find(name)(config, renderer), telemetry),
+            cadence=cadence,
+        )
+        for names, cadence in both
+        for name in (part.strip() for part in names.split(","))
+        if name
+    ]
 
 
 def _recorded(answer: Answer) -> RecordedAnswer:

@@ -11,12 +11,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cookhouse import __version__
 from cookhouse.data import Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.telemetry import cut_metrics, log_file
 from cookhouse.training import Checkpoint, CheckpointFile
 from cookhouse.training.files import file_errors, write_whole
+from cookhouse.version import __version__
 
 logger = logging.getLogger(__name__)
 

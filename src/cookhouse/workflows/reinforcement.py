@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
@@ -22,105 +22,94 @@ from cookhouse.rl import (
     TrajectoryGroup,
     do_group_rollout,
 )
+from cookhouse.settings import ReinforcementSettings
 from cookhouse.training import (
-    AdvantageSpec,
+    Cadence,
     ComputeLogprobs,
+    Objective,
     Policy,
-    PolicyLoss,
     Rollout,
-    RolloutBatcher,
+    RolloutAssembler,
     RolloutLog,
+    RolloutPayload,
     RolloutPool,
     RolloutSource,
-    Sampling,
     SamplingClient,
+    ScheduledEvaluation,
     StepLog,
-    StepPlan,
+    policy_objective,
     post_step_divergence,
 )
+from cookhouse.workflows.body import Loop
+from cookhouse.workflows.evaluation import named_evaluations
+from cookhouse.workflows.reinforcement_account import facts, figures
 from cookhouse.workflows.rollout_evaluation import RolloutEvaluation
 from cookhouse.workflows.rollout_report import RolloutReport
 from cookhouse.workflows.second_model import SecondModel, open_sampler
-from cookhouse.workflows.stage import SlotStage, stage
+from cookhouse.workflows.stages import SlotStage, stage
+from cookhouse.workflows.training_account import training_result
 from cookhouse.workflows.training_run import (
-    TrainingPlan,
     TrainingState,
+    checkpoint_slot,
     cleanup,
     evaluate,
+    evaluate_slot,
     open_run,
+    optim_step_slot,
+    save_every,
     save_final,
-    save_state,
     set_steps,
 )
-from cookhouse.workflows.workflow import LoopStages, Workflow
+from cookhouse.workflows.workflow import Workflow
 
 logger = logging.getLogger(__name__)
 
 OpenSampler = Callable[[str], Awaitable[SamplingClient]]
 """A sampling client of a base model, or of a `tinker://` path; it answers once the session is open."""
-MakeData = Callable[[OpenSampler], RLDatasetBuilder]
-"""The environments of a recipe."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReinforcementPlan(TrainingPlan):
-    """Everything a reinforcement run is told, all of it decided."""
-
-    make_data: MakeData
-    sampling: Sampling
-    eval_sampling: Sampling
-    num_eval: int
-    limits: RolloutLimits
-    strategy: RolloutStrategy
-    fails_with_group: bool
-    max_concurrent_groups: int
-    max_lag: int
-    step_plan: StepPlan
-    advantages: AdvantageSpec
-    reference_model: str | None
-    """Base model or `tinker://` path that the KL penalty is against; None: there is no penalty."""
-    loss: PolicyLoss
-    computes_post_kl: bool
-    """Whether each step's divergence is also measured after it."""
+Environments = Callable[[OpenSampler], RLDatasetBuilder]
+"""What a run learns in; the argument opens a sampler of another model, once rollouts run."""
 
 
 @dataclass(kw_only=True)
 class ReinforcementState(TrainingState):
     """What the stages of a reinforcement run hand to one another."""
 
-    plan: ReinforcementPlan
+    config: ReinforcementSettings
+    environments: Environments
     renderer: Renderer = field(init=False)
     train: RLDataset = field(init=False)
     test: Sequence[EnvGroupBuilder] = field(init=False)
     """Groups to evaluate on; empty: nothing is evaluated."""
-    second_models: list[SecondModel] = field(init=False, default_factory=list)
+    objective: Objective[RolloutPayload] = field(init=False)
+    second_models: list[SecondModel] = field(default_factory=list)
     """Those that environments asked for, besides the one that is trained."""
     policy: Policy = field(init=False)
     reference: ComputeLogprobs | None = field(init=False)
     report: RolloutReport = field(init=False)
 
 
-@stage(reads=("plan",), writes=("renderer",))
+@stage(reads=("config",), writes=("renderer",))
 async def init_tokenizer(state: ReinforcementState) -> None:
     """Load the tokenizer, and the renderer over it."""
-    plan = state.plan
+    config = state.config
     state.renderer = await asyncio.to_thread(
-        partial(build_renderer, plan.model_name, plan.renderer_name, force=plan.force_renderer)
+        partial(build_renderer, config.model_name, config.renderer_name, force=config.force_renderer)
     )
 
 
 @stage(
-    reads=("plan",),
-    writes=("train", "test", "context_tokens", "notes", "second_models", "total_steps", "cadence", "adam"),
+    reads=("config", "environments"),
+    writes=("train", "test", "objective", "context_tokens", "notes", "second_models", "total_steps", "adam"),
 )
 async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
-    train, test = await state.plan.make_data(partial(_name_second_model, state)).build()
+    state.objective = policy_objective(state.config)
+    train, test = await state.environments(partial(_name_second_model, state)).build()
     if not len(train):
         raise InputError("there are no groups to train on; see batch_size and what the data holds")
     state.train = train
-    state.test = [] if test is None else _held_out(test, state.plan.num_eval)
-    state.context_tokens = await asyncio.to_thread(context_tokens, state.plan.model_name)
+    state.test = [] if test is None else _held_out(test, state.config.num_eval)
+    state.context_tokens = await asyncio.to_thread(context_tokens, state.config.model_name)
     state.notes += [*_batch_notes(train), *_length_notes(state)]
     set_steps(state, len(train))
 
@@ -133,11 +122,11 @@ def _batch_notes(train: RLDataset) -> list[str]:
 
 
 def _length_notes(state: ReinforcementState) -> list[str]:
-    asked, limit = state.plan.sampling.max_tokens, state.context_tokens
+    asked, limit = state.config.max_tokens, state.context_tokens
     if limit is None or asked < limit:
         return []
     return [
-        f"max_tokens is {asked:,} and {state.plan.model_name} takes {limit:,} tokens, prompt and answer together: a "
+        f"max_tokens is {asked:,} and {state.config.model_name} takes {limit:,} tokens, prompt and answer together: a "
         "turn is cut where its prompt leaves no more"
     ]
 
@@ -153,24 +142,25 @@ async def _name_second_model(state: ReinforcementState, name: str) -> SamplingCl
 
 
 @stage(
-    reads=("plan", "choice", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps"),
-    writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "report", "evaluation"),
+    reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps"),
+    writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "report", "evaluations"),
     needs=("service",),
 )
 async def init_session(state: ReinforcementState) -> None:
     """Open the run folder and then the session, and the other models that rollouts and a KL penalty need."""
-    plan = state.plan
     await open_run(state)
-    if plan.sampling.temperature != 1.0:
+    config = state.config
+    if config.temperature != 1.0:
         logger.warning(
             "temperature is %g: tokens are drawn from another distribution than the one that is trained; the ratios, "
             "clipping, KL and entropy of this run compare the two; with temperature=1 they are the same",
-            plan.sampling.temperature,
+            config.temperature,
         )
-    state.policy = Policy(plan.sampling)
+    state.policy = Policy(config)
     state.reference = None
-    if plan.reference_model is not None:
-        state.reference = (await open_sampler(state.session.service, plan.reference_model)).compute_logprobs
+    if config.kl_coef:
+        reference_model = config.kl_reference or config.model_name
+        state.reference = (await open_sampler(state.session.service, reference_model)).compute_logprobs
     for model in state.second_models:
         await model.open(state.session.service)
     state.report = RolloutReport(
@@ -178,26 +168,29 @@ async def init_session(state: ReinforcementState) -> None:
         tokenizer=state.renderer.encoder.tokenizer,
         telemetry=state.telemetry,
     )
-    state.evaluation = None
     if state.test:
-        state.evaluation = RolloutEvaluation(
+        evaluation = RolloutEvaluation(
             state.test,
             rollout=rollout_of(state),
-            sampling=plan.eval_sampling,
+            settings=config,
             telemetry=state.telemetry,
             keep=partial(_keep_evaluation, state),
-            max_concurrent=plan.max_concurrent_groups,
         )
+        cadence = Cadence(every=config.eval_every, at_start=True)
+        state.evaluations.append(ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
+    state.evaluations += named_evaluations(config, state.renderer, state.telemetry)
 
 
 def rollout_of(state: ReinforcementState) -> Rollout:
-    """Rolls out a group; its sequences are no longer than the plan says, and than the model and the service take."""
-    limits = state.plan.limits
-    bounds = (limits.max_tokens, state.context_tokens, state.session.context_tokens)
-    limits = replace(limits, max_tokens=min((tokens for tokens in bounds if tokens is not None), default=None))
+    """Rolls out a group; its sequences are no longer than the config says, and than the model and the service take."""
+    config = state.config
+    bounds = (config.max_sequence_tokens, state.context_tokens, state.session.context_tokens)
+    max_tokens = min((tokens for tokens in bounds if tokens is not None), default=None)
+    limits = RolloutLimits(max_turns=config.max_turns, max_tokens=max_tokens)
+    strategy = RolloutStrategy(attempts=config.rollout_attempts, min_members=config.min_group_members)
 
     async def rollout(builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:
-        return await do_group_rollout(builder, sampler, seed=seed, limits=limits, strategy=state.plan.strategy)
+        return await do_group_rollout(builder, sampler, seed=seed, limits=limits, strategy=strategy)
 
     return rollout
 
@@ -208,23 +201,21 @@ def _keep_evaluation(state: ReinforcementState, step: int, groups: Sequence[Traj
 
 
 def _source(state: ReinforcementState) -> RolloutSource:
-    plan = state.plan
+    config = state.config
     pool = RolloutPool(
         dataset=state.train,
         rollout=rollout_of(state),
         policy=state.policy,
         log=RolloutLog(state.folder.rollouts),
-        seed=plan.seed,
+        seed=config.seed,
         total_steps=state.total_steps,
-        max_lag=plan.max_lag,
-        max_concurrent=plan.max_concurrent_groups,
-        fails_with_group=plan.fails_with_group,
+        settings=config,
         first_step=state.cursor.step,
     )
     # dro looks at every token: at those that were not sampled its ratio is to be 1, whatever the weights.
-    needs_observations = plan.loss.loss_fn == "dro"
-    batcher = RolloutBatcher(
-        plan.advantages,
+    needs_observations = config.loss_fn == "dro"
+    assemble = RolloutAssembler(
+        config,
         state.telemetry,
         reference=state.reference,
         observation_logprobs=state.policy.compute_logprobs if needs_observations else None,
@@ -232,53 +223,54 @@ def _source(state: ReinforcementState) -> RolloutSource:
     return RolloutSource(
         pool=pool,
         policy=state.policy,
-        assemble=batcher,
+        assemble=assemble,
         report=partial(state.report, pool),
-        plan=plan.step_plan,
+        settings=config,
         batches_per_epoch=len(state.train),
         total_steps=state.total_steps,
         start=state.cursor,
     )
 
 
-def _slot(name: str, make: Callable[[ReinforcementState], Any], **more: Any) -> SlotStage[ReinforcementState]:
-    return SlotStage(name=name, make=make, **more)
-
-
-REINFORCEMENT = Workflow(
-    name="reinforcement",
-    state_class=ReinforcementState,
-    # What can be wrong with the caller's input is found before the folder is made and the session opened.
-    setup=(init_tokenizer, build_env_group, init_session),
-    loop=LoopStages(
-        get_work=_slot(
-            "do_rollout",
-            _source,
-            reads=("train", "context_tokens", "session", "policy", "reference", "report", "total_steps", "cursor"),
-            parts=("compute_advantages", "assemble_rl_batch"),
+def reinforcement_workflow(
+    config: ReinforcementSettings, environments: Environments, *, data_files: Mapping[str, Path] | None = None
+) -> Workflow[ReinforcementState]:
+    """The stages of a reinforcement run in environments; `data_files` are those that these read, by what for."""
+    return Workflow(
+        name="reinforcement",
+        state_class=ReinforcementState,
+        start=lambda context: ReinforcementState(context=context, config=config, environments=environments),
+        # What can be wrong with the caller's input is found before the folder is made and the session opened.
+        setup=(init_tokenizer, build_env_group, init_session),
+        body=Loop(
+            get_work=SlotStage(
+                name="do_rollout",
+                make=_source,
+                reads=("train", "context_tokens", "session", "policy", "reference", "report", "total_steps", "cursor"),
+                parts=("compute_advantages", "assemble_rl_batch"),
+            ),
+            forward_backward=SlotStage(name="ppo_update", make=lambda state: state.objective, reads=("objective",)),
+            optim_step=optim_step_slot(),
+            log=SlotStage(
+                name="log_rl_metrics",
+                make=lambda state: StepLog(state.telemetry, state.total_steps, event="rl.step"),
+                reads=("total_steps",),
+            ),
+            checkpoint=checkpoint_slot(),
+            evaluate=evaluate_slot(),
+            look_back=SlotStage(
+                name="post_kl",
+                make=lambda state: post_step_divergence if state.config.compute_post_kl else None,
+                reads=("config",),
+                is_optional=True,
+            ),
+            publish=SlotStage(name="publish_weights", make=lambda state: state.policy.publish, reads=("policy",)),
+            save_every=save_every,
         ),
-        forward_backward=_slot("ppo_update", lambda state: state.plan.loss, reads=("plan",)),
-        optim_step=_slot("optim_step", lambda state: state.adam, reads=("adam",)),
-        log=_slot(
-            "log_rl_metrics",
-            lambda state: StepLog(state.telemetry, state.total_steps, event="rl.step"),
-            reads=("telemetry", "total_steps"),
-        ),
-        checkpoint=_slot(
-            "checkpoint",
-            lambda state: partial(save_state, state.plan),
-            reads=("plan", "session", "checkpoints", "cadence"),
-            is_optional=True,
-        ),
-        evaluate=_slot("evaluate", lambda state: state.evaluation, reads=("evaluation",), is_optional=True),
-        look_back=_slot(
-            "post_kl",
-            lambda state: post_step_divergence if state.plan.computes_post_kl else None,
-            reads=("plan",),
-            is_optional=True,
-        ),
-        publish=_slot("publish_weights", lambda state: state.policy.publish, reads=("policy",)),
-    ),
-    final=(save_final, evaluate),
-    cleanup=cleanup,
-)
+        final=(save_final, evaluate),
+        cleanup=cleanup,
+        result=partial(training_result, figures),
+        facts=facts,
+        notes=lambda state: state.notes,
+        data_files=data_files or {},
+    )

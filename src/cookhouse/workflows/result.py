@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +65,17 @@ class RunSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResult:
+class RunResult(Generic[S]):
     """The outcome of a recipe: its final state, the last value of every metric, and files and paths by name."""
 
-    state: Any
+    state: S
     metrics: Mapping[str, float]
     artifacts: Mapping[str, str]
     summary: RunSummary
+
+
+Preview: TypeAlias = Sequence[tuple[str, bool]]
+"""An example as pieces of text, each with whether it is trained on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,5 +90,5 @@ class DryRunReport:
     """What was found, in words and with units, by name: tokenizer, steps, adapter and so on."""
     notes: Sequence[str] = ()
     """What a person should know about the data, a sentence each."""
-    previews: Sequence[Sequence[tuple[str, bool]]] = field(default_factory=tuple)
-    """First examples as (text, whether it is trained on) pieces."""
+    previews: Sequence[Preview] = field(default_factory=tuple)
+    """First examples."""

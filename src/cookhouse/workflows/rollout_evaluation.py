@@ -5,8 +5,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from cookhouse.rl import EnvGroupBuilder, GroupFailedError, TrajectoryGroup, failure_metrics, group_metrics
+from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import Telemetry
-from cookhouse.training import PolicySampler, Rollout, Sampling, SamplingClient, TrainingClient
+from cookhouse.training import PolicySampler, Rollout, SamplingClient, TrainingClient
+from cookhouse.workflows.evaluation import report
 
 
 class RolloutEvaluation:
@@ -20,24 +22,25 @@ class RolloutEvaluation:
         builders: Sequence[EnvGroupBuilder],
         *,
         rollout: Rollout,
-        sampling: Sampling,
+        settings: ReinforcementSettings,
         telemetry: Telemetry,
         keep: Callable[[int, Sequence[TrajectoryGroup]], None],
-        max_concurrent: int,
     ) -> None:
         self._builders = builders
         self._rollout = rollout
-        self._sampling = sampling
+        self._settings = settings
         self._telemetry = telemetry
         self._keep = keep
-        self._max_concurrent = max_concurrent
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float]]:
         return self._finish(step, client.save_weights_and_get_sampling_client())
 
     async def _finish(self, step: int, snapshot: Awaitable[SamplingClient]) -> Mapping[str, float]:
-        sampler = PolicySampler(await snapshot, step, self._sampling)
-        slots = asyncio.Semaphore(self._max_concurrent)
+        settings = self._settings
+        sampler = PolicySampler(
+            await snapshot, step, max_tokens=settings.max_tokens, temperature=settings.eval_temperature
+        )
+        slots = asyncio.Semaphore(settings.max_concurrent_groups)
         try:
             async with asyncio.TaskGroup() as tasks:
                 playing = [
@@ -52,10 +55,8 @@ class RolloutEvaluation:
         if not groups:
             raise lost[0]
         found = {**group_metrics(groups), **failure_metrics(groups, lost)}
-        metrics = {f"test/{name}": value for name, value in found.items()}
         self._keep(step, groups)
-        self._telemetry.event("eval.complete", step=step, metrics=metrics)
-        return metrics
+        return report(self._telemetry, step, found)
 
     async def _play(
         self, builder: EnvGroupBuilder, sampler: PolicySampler, seed: int, slots: asyncio.Semaphore

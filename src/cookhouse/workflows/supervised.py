@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import tinker
+
+from cookhouse.assets import data_file
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import (
@@ -21,43 +24,44 @@ from cookhouse.data import (
 )
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, preview_example
+from cookhouse.settings import SupervisedSettings
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import CrossEntropy, StepLog, SupervisedSource
-from cookhouse.workflows.evaluation import HeldOutEvaluation
-from cookhouse.workflows.stage import SlotStage, stage
+from cookhouse.training import (
+    BatchSource,
+    Cadence,
+    Objective,
+    ScheduledEvaluation,
+    StepLog,
+    as_datums,
+    supervised_objective,
+)
+from cookhouse.workflows.body import Loop
+from cookhouse.workflows.evaluation import HeldOutEvaluation, named_evaluations
+from cookhouse.workflows.stages import SlotStage, stage
+from cookhouse.workflows.supervised_account import facts, figures
+from cookhouse.workflows.training_account import training_result
 from cookhouse.workflows.training_run import (
-    TrainingPlan,
     TrainingState,
+    checkpoint_slot,
     cleanup,
     evaluate,
+    evaluate_slot,
     open_run,
+    optim_step_slot,
+    save_every,
     save_final,
-    save_state,
     set_steps,
 )
-from cookhouse.workflows.workflow import LoopStages, Workflow
+from cookhouse.workflows.workflow import Workflow
 
 _NUM_PREVIEWS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class SupervisedPlan(TrainingPlan):
-    """Everything a supervised run is told, all of it decided."""
-
-    train_path: Path
-    test_path: Path | None
-    train_on_what: str
-    max_length: int
-    batch_size: int
-    num_eval: int
-    eval_max_tokens: int
 
 
 @dataclass(kw_only=True)
 class SupervisedState(TrainingState):
     """What the stages of a supervised run hand to one another."""
 
-    plan: SupervisedPlan
+    config: SupervisedSettings
     train: Sequence[Conversation] = field(init=False)
     test: Sequence[Conversation] = field(init=False)
     """Chosen for evaluation; empty: nothing is evaluated."""
@@ -65,51 +69,64 @@ class SupervisedState(TrainingState):
     dataset: SupervisedDataset = field(init=False)
     nll: NLLEvaluator | None = field(init=False)
     exact_match: ExactMatchEvaluator | None = field(init=False)
+    objective: Objective[None] = field(init=False)
 
 
-@stage(reads=("plan",), writes=("train", "test"))
+@stage(reads=("config",), writes=("train", "test", "objective"))
 async def load_dataset(state: SupervisedState) -> None:
     """Read the conversations to train on and, evenly spaced through its file, those to evaluate on."""
-    plan = state.plan
-    state.train = await asyncio.to_thread(read_conversations, plan.train_path)
+    config = state.config
+    state.objective = supervised_objective(config.loss_fn)
+    state.train = await asyncio.to_thread(read_conversations, _train_path(config))
     state.test = []
-    if plan.test_path is not None and plan.num_eval > 0:
-        held_out = await asyncio.to_thread(read_conversations, plan.test_path)
-        count = min(plan.num_eval, len(held_out))
+    test_path = _test_path(config)
+    if test_path is not None and config.num_eval > 0:
+        held_out = await asyncio.to_thread(read_conversations, test_path)
+        count = min(config.num_eval, len(held_out))
         state.test = [held_out[index * len(held_out) // count] for index in range(count)]
 
 
-@stage(reads=("plan",), writes=("renderer",))
+def _train_path(config: SupervisedSettings) -> Path:
+    return data_file("conversations/train.jsonl") if config.dataset_path is None else Path(config.dataset_path)
+
+
+def _test_path(config: SupervisedSettings) -> Path | None:
+    if config.test_path is not None:
+        return Path(config.test_path)
+    return data_file("conversations/test.jsonl") if config.dataset_path is None else None
+
+
+@stage(reads=("config",), writes=("renderer",))
 async def init_tokenizer(state: SupervisedState) -> None:
     """Load the tokenizer, and the renderer over it."""
-    state.renderer = await asyncio.to_thread(_renderer, state.plan)
+    state.renderer = await asyncio.to_thread(_renderer, state.config)
 
 
-def _renderer(plan: SupervisedPlan) -> Renderer:
-    return build_renderer(plan.model_name, plan.renderer_name, force=plan.force_renderer)
+def _renderer(config: SupervisedSettings) -> Renderer:
+    return build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
 
 
 @stage(
-    reads=("plan", "train", "test", "renderer"),
-    writes=("dataset", "context_tokens", "notes", "nll", "exact_match", "total_steps", "cadence", "adam"),
+    reads=("config", "train", "test", "renderer"),
+    writes=("dataset", "context_tokens", "notes", "nll", "exact_match", "total_steps", "adam"),
 )
 async def build_supervised_dataset(state: SupervisedState) -> None:
     """Tokenize, and know from it how many steps there will be."""
-    plan = state.plan
-    state.context_tokens = await asyncio.to_thread(context_tokens, plan.model_name)
+    config = state.config
+    state.context_tokens = await asyncio.to_thread(context_tokens, config.model_name)
     examples = await _render(state, state.train)
     state.notes += _cut(state, examples, "examples")
-    state.dataset = SupervisedDataset(examples, batch_size=plan.batch_size, seed=plan.seed)
+    state.dataset = SupervisedDataset(examples, batch_size=config.batch_size, seed=config.seed)
     state.notes += state.dataset.notes
     state.nll = state.exact_match = None
     if state.test:
         held_out = await _render(state, state.test)
         state.notes += _cut(state, held_out, "held-out examples")
-        state.nll = NLLEvaluator(held_out, get_tokenizer(plan.model_name))
+        state.nll = NLLEvaluator(held_out, get_tokenizer(config.model_name))
         state.exact_match = ExactMatchEvaluator(
             state.test,
             state.renderer,
-            max_tokens=plan.eval_max_tokens,
+            max_tokens=config.eval_max_tokens,
             context_tokens=state.context_tokens,
             group_by="skill",
         )
@@ -120,8 +137,8 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
 
 
 def max_length(state: SupervisedState) -> int:
-    """Tokens that an example may have: as many as the plan says, and the model takes."""
-    return min(state.plan.max_length, state.context_tokens or state.plan.max_length)
+    """Tokens that an example may have: as many as the config says, and the model takes."""
+    return min(state.config.max_length, state.context_tokens or state.config.max_length)
 
 
 def _cut(state: SupervisedState, examples: Sequence[Example], what: str) -> list[str]:
@@ -129,13 +146,13 @@ def _cut(state: SupervisedState, examples: Sequence[Example], what: str) -> list
     if not num_cut:
         return []
     length = max_length(state)
-    reason = "max_length" if length == state.plan.max_length else f"all that {state.plan.model_name} takes"
+    reason = "max_length" if length == state.config.max_length else f"all that {state.config.model_name} takes"
     return [f"{num_cut:,} of {len(examples):,} {what} lose their end: they are cut to {length:,} tokens ({reason})"]
 
 
 def preview(state: SupervisedState) -> list[list[tuple[str, bool]]]:
     """The first examples as pieces of text, each with whether it is trained on."""
-    tokenizer = get_tokenizer(state.plan.model_name)
+    tokenizer = get_tokenizer(state.config.model_name)
     return [preview_example(example, tokenizer) for example in state.dataset.examples[:_NUM_PREVIEWS]]
 
 
@@ -147,7 +164,7 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
         if is_over.is_set():
             raise asyncio.CancelledError(f"tokenizing stopped after {num_done} of {num_all} conversations")
 
-    train_on_what = parse_train_on_what(state.plan.train_on_what)
+    train_on_what = parse_train_on_what(state.config.train_on_what)
     render = partial(render_examples, max_length=max_length(state), progress=heed_the_end)
     try:
         return await asyncio.to_thread(render, conversations, state.renderer, train_on_what)
@@ -156,15 +173,15 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
 
 
 @stage(
-    reads=("plan", "choice", "notes", "nll", "exact_match", "total_steps"),
-    writes=("folder", "checkpoints", "cursor", "session", "evaluation"),
+    reads=("config", "dataset", "notes", "nll", "exact_match", "renderer", "total_steps"),
+    writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
 )
 async def init_session(state: SupervisedState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
     await open_run(state)
     _refuse_longer(state)
-    state.evaluation = _evaluation(state)
+    state.evaluations += _held_out(state) + named_evaluations(state.config, state.renderer, state.telemetry)
 
 
 def _refuse_longer(state: SupervisedState) -> None:
@@ -175,47 +192,54 @@ def _refuse_longer(state: SupervisedState) -> None:
         longest = max(longest, state.nll.longest_tokens, state.exact_match.longest_tokens)
     if limit is not None and longest > limit:
         raise InputError(
-            f"{state.plan.model_name} takes {limit:,} tokens at this service, and the longest example, or held-out "
+            f"{state.config.model_name} takes {limit:,} tokens at this service, and the longest example, or held-out "
             f"prompt with its answer, has {longest:,}; set max_length={limit}, and eval_max_tokens or num_eval lower"
         )
 
 
-def _evaluation(state: SupervisedState) -> HeldOutEvaluation | None:
+def _held_out(state: SupervisedState) -> list[ScheduledEvaluation]:
     if state.nll is None or state.exact_match is None:
-        return None
-    return HeldOutEvaluation(
+        return []
+    evaluation = HeldOutEvaluation(
         nll=state.nll, exact_match=state.exact_match, telemetry=state.telemetry, keep=state.folder.write_answers
     )
+    cadence = Cadence(every=state.config.eval_every, at_start=True)
+    return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]
 
 
-def _source(state: SupervisedState) -> SupervisedSource:
-    return SupervisedSource(state.dataset, total_steps=state.total_steps, cursor=state.cursor)
+def _source(state: SupervisedState) -> BatchSource[Sequence[tinker.Datum], None]:
+    return BatchSource(state.dataset, as_datums, total_steps=state.total_steps, cursor=state.cursor)
 
 
-SUPERVISED = Workflow(
-    name="supervised",
-    state_class=SupervisedState,
-    # What can be wrong with the caller's input is found before the folder is made and the session opened.
-    setup=(load_dataset, init_tokenizer, build_supervised_dataset, init_session),
-    loop=LoopStages(
-        get_work=SlotStage(name="get_batch", make=_source, reads=("dataset", "total_steps", "cursor")),
-        forward_backward=SlotStage(name="forward_backward", make=lambda _: CrossEntropy()),
-        optim_step=SlotStage(name="optim_step", make=lambda state: state.adam, reads=("adam",)),
-        log=SlotStage(
-            name="log_step_metrics",
-            make=lambda state: StepLog(state.telemetry, state.total_steps),
-            reads=("telemetry", "total_steps"),
+def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]:
+    """The stages of a supervised run."""
+    files = {"train": _train_path(config), "test": _test_path(config)}
+    return Workflow(
+        name="supervised",
+        state_class=SupervisedState,
+        start=lambda context: SupervisedState(context=context, config=config),
+        # What can be wrong with the caller's input is found before the folder is made and the session opened.
+        setup=(load_dataset, init_tokenizer, build_supervised_dataset, init_session),
+        body=Loop(
+            get_work=SlotStage(name="get_batch", make=_source, reads=("dataset", "total_steps", "cursor")),
+            forward_backward=SlotStage(
+                name="forward_backward", make=lambda state: state.objective, reads=("objective",)
+            ),
+            optim_step=optim_step_slot(),
+            log=SlotStage(
+                name="log_step_metrics",
+                make=lambda state: StepLog(state.telemetry, state.total_steps),
+                reads=("total_steps",),
+            ),
+            checkpoint=checkpoint_slot(),
+            evaluate=evaluate_slot(),
+            save_every=save_every,
         ),
-        checkpoint=SlotStage(
-            name="checkpoint",
-            make=lambda state: partial(save_state, state.plan),
-            reads=("plan", "session", "checkpoints", "cadence"),
-            is_optional=True,
-        ),
-        evaluate=SlotStage(
-            name="evaluate", make=lambda state: state.evaluation, reads=("evaluation",), is_optional=True
-        ),
-    ),
-    final=(save_final, evaluate),
-    cleanup=cleanup,
-)
+        final=(save_final, evaluate),
+        cleanup=cleanup,
+        result=partial(training_result, figures),
+        facts=facts,
+        notes=lambda state: state.notes,
+        previews=preview,
+        data_files={name: path for name, path in files.items() if path is not None},
+    )

@@ -1,20 +1,22 @@
-"""What every workflow that trains shares: its plan's common part, its state, and the stages around the loop."""
+"""What every workflow that trains shares: its state, and the stages around the loop."""
 
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from cookhouse.errors import InputError
+from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink
 from cookhouse.training import (
     AdamSchedule,
-    Cadence,
     Checkpoint,
     CheckpointKind,
     Cursor,
-    Evaluation,
     Patience,
     PendingCheckpoint,
+    ScheduledEvaluation,
     SessionSpec,
     TrainingClient,
     open_session,
@@ -23,57 +25,34 @@ from cookhouse.training import (
 )
 from cookhouse.training.files import file_errors
 from cookhouse.training.session import BROKEN_PATIENCE_SECONDS
-from cookhouse.workflows.folder import FolderChoice, FolderSpec, RunFolder, open_folder
+from cookhouse.workflows.body import LoopState
+from cookhouse.workflows.folder import RunFolder, open_folder
 from cookhouse.workflows.report_page import write_report
-from cookhouse.workflows.runner import RunState
-from cookhouse.workflows.stage import stage
+from cookhouse.workflows.stages import SlotStage, stage
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingPlan:
-    """What every training run is told, all of it decided."""
-
-    folder: FolderSpec
-    model_name: str
-    renderer_name: str
-    force_renderer: bool
-    num_epochs: int
-    max_steps: int | None
-    learning_rate: float
-    lr_schedule: str
-    warmup_steps: int
-    weight_decay: float
-    grad_clip_norm: float
-    """0: the gradient is not clipped."""
-    lora_rank: int
-    train_mlp: bool
-    train_attn: bool
-    train_unembed: bool
-    seed: int
-    load_checkpoint_path: str | None
-    cadence: Cadence
-    ttl_seconds: int | None
-
-
 @dataclass(kw_only=True)
-class TrainingState(RunState):
+class TrainingState(LoopState):
     """What the stages of a training run hand to one another."""
 
-    plan: TrainingPlan
-    choice: FolderChoice
+    config: TrainingSettings
     adam: AdamSchedule = field(init=False)
     folder: RunFolder = field(init=False)
-    context_tokens: int | None = field(init=False, default=None)
+    context_tokens: int | None = None
     """What the model takes at most, prompt and answer together; None if nobody here knows."""
-    notes: list[str] = field(init=False, default_factory=list)
+    notes: list[str] = field(default_factory=list)
     """What a person should know about the data before it is trained on; said once."""
-    evaluation: Evaluation | None = field(init=False)
+    evaluations: list[ScheduledEvaluation] = field(default_factory=list)
+    """What is measured, and how often; all of it also of the trained weights. A stage may add to it."""
     cursor: Cursor = field(init=False)
     final_checkpoint: Checkpoint = field(init=False)
-    eval_results: dict[str, float] = field(init=False, default_factory=dict)
+    eval_results: dict[str, float] = field(default_factory=dict)
     """Metrics of the trained weights on what was held out."""
+
+
+T = TypeVar("T", bound=TrainingState)
 
 
 def set_steps(state: TrainingState, steps_per_epoch: int) -> None:
@@ -82,19 +61,11 @@ def set_steps(state: TrainingState, steps_per_epoch: int) -> None:
     Raises:
         InputError: the schedule does not fit the steps.
     """
-    plan = state.plan
-    state.total_steps = steps_per_epoch * plan.num_epochs
-    if plan.max_steps is not None:
-        state.total_steps = min(state.total_steps, plan.max_steps)
-    state.cadence = plan.cadence
-    state.adam = AdamSchedule(
-        learning_rate=plan.learning_rate,
-        schedule=plan.lr_schedule,
-        total_steps=state.total_steps,
-        warmup_steps=plan.warmup_steps,
-        weight_decay=plan.weight_decay,
-        grad_clip_norm=plan.grad_clip_norm,
-    )
+    config = state.config
+    state.total_steps = steps_per_epoch * config.num_epochs
+    if config.max_steps is not None:
+        state.total_steps = min(state.total_steps, config.max_steps)
+    state.adam = AdamSchedule(settings=config, total_steps=state.total_steps)
     state.adam.params(0)  # refuses before anything is opened
 
 
@@ -105,8 +76,10 @@ async def open_run(state: TrainingState) -> None:
         InputError: the folder cannot be written, or the service refuses the model, the checkpoint or the key.
         ServiceError: the service failed.
     """
-    plan = state.plan
-    folder = await asyncio.to_thread(open_folder, plan.folder, state.choice)
+    config, context = state.config, state.context
+    assert context.adapters.service is not None
+    folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
+    state.closing.push_async_callback(_close_folder, state, folder)
     state.folder, state.checkpoints = folder, folder.checkpoints
     state.cursor = Cursor() if folder.resume is None else folder.resume.cursor
     with file_errors(folder.path):
@@ -116,29 +89,47 @@ async def open_run(state: TrainingState) -> None:
         "run.start",
         step=state.cursor.step,
         metrics={"total_steps": state.total_steps},
-        recipe=plan.folder.recipe,
-        model=plan.model_name,
+        recipe=context.recipe,
+        model=config.model_name,
         folder=str(folder.path),
     )
     for note in state.notes:
         state.telemetry.event("data.note", text=note)
-    spec = SessionSpec(
-        model_name=plan.model_name,
-        lora_rank=plan.lora_rank,
-        train_mlp=plan.train_mlp,
-        train_attn=plan.train_attn,
-        train_unembed=plan.train_unembed,
-        seed=plan.seed,
-        resume_path=None if folder.resume is None else folder.resume.state_path,
-        load_path=plan.load_checkpoint_path,
-    )
-    opening = open_session(state.service, spec)
+    spec = SessionSpec(settings=config, resume_path=None if folder.resume is None else folder.resume.state_path)
+    opening = open_session(context.adapters.service, spec)
     state.session = await Patience(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
+    state.closing.push_async_callback(_close_session, state)
 
 
-def save_state(plan: TrainingPlan, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
-    """Request a periodic checkpoint, to continue from."""
-    return submit_checkpoint(client, cursor, kind=CheckpointKind.STATE, ttl_seconds=plan.ttl_seconds)
+def optim_step_slot() -> SlotStage[T]:
+    """Adam with the run's schedule."""
+    return SlotStage(name="optim_step", make=lambda state: state.adam, reads=("adam",))
+
+
+def checkpoint_slot() -> SlotStage[T]:
+    """Periodic checkpoints, to continue from."""
+    return SlotStage(
+        name="checkpoint",
+        make=lambda state: partial(_save_state, state.config),
+        reads=("session", "checkpoints"),
+        is_optional=True,
+    )
+
+
+def evaluate_slot() -> SlotStage[T]:
+    """Every evaluation of the state, each when it is due."""
+    return SlotStage(
+        name="evaluate", make=lambda state: state.evaluations, reads=("evaluations", "session"), is_optional=True
+    )
+
+
+def save_every(state: TrainingState) -> int:
+    """Steps between periodic checkpoints."""
+    return state.config.save_every
+
+
+def _save_state(config: TrainingSettings, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
+    return submit_checkpoint(client, cursor, kind=CheckpointKind.STATE, ttl_seconds=config.ttl_seconds)
 
 
 @stage(reads=("session", "folder", "cursor", "checkpoints", "outcome", "total_steps"), writes=("final_checkpoint",))
@@ -157,17 +148,38 @@ async def save_final(state: TrainingState) -> None:
     state.telemetry.event("training.checkpoint", step=cursor.step, checkpoint=state.final_checkpoint.name)
 
 
-@stage(reads=("session", "evaluation", "outcome"), writes=("eval_results",))
+@stage(reads=("session", "evaluations", "outcome"), writes=("eval_results",))
 async def evaluate(state: TrainingState) -> None:
-    """Measure the trained weights on what was held out."""
-    if state.evaluation is None:
-        return
+    """Measure the trained weights on what was held out, by every evaluation there is."""
     step = state.outcome.cursor.step
-    with service_errors("the final evaluation"):
-        answers = await state.evaluation.begin(state.session.client, step)
-        metrics = await Patience(state.telemetry).wait(answers, "the final evaluation", step=step)
-    state.eval_results = dict(metrics)
-    state.telemetry.metrics(step, metrics)
+    for scheduled in state.evaluations:
+        doing = f"the final evaluation ({scheduled.name})"
+        with service_errors(doing):
+            answers = await scheduled.evaluation.begin(state.session.client, step)
+            state.eval_results |= await Patience(state.telemetry).wait(answers, doing, step=step)
+    if state.eval_results:
+        state.telemetry.metrics(step, state.eval_results)
+
+
+@stage()
+async def cleanup(state: TrainingState) -> None:
+    """End the session and stop logging; a folder in which nothing was trained yet goes, unless its logs may help."""
+    await state.closing.aclose()
+
+
+async def _close_session(state: TrainingState) -> None:
+    if state.error is None:
+        await state.session.close(state.status)
+    else:
+        await state.session.close(state.status, BROKEN_PATIENCE_SECONDS)
+
+
+async def _close_folder(state: TrainingState, folder: RunFolder) -> None:
+    state.telemetry.event("run.end", status=state.status)
+    await _write_report(folder)
+    folder.close()
+    if isinstance(state.error, InputError) or state.interrupt.is_forced:
+        folder.discard()
 
 
 async def _write_report(folder: RunFolder) -> None:
@@ -177,19 +189,3 @@ async def _write_report(folder: RunFolder) -> None:
         await asyncio.to_thread(write_report, folder.path)
     except InputError as error:  # what ended the run matters more
         logger.warning("no report of the run: %s", error)
-
-
-@stage()
-async def cleanup(state: TrainingState) -> None:
-    """End the session and stop logging; a folder in which nothing was trained yet goes, unless its logs may help."""
-    if hasattr(state, "session"):
-        if state.error is None:
-            await state.session.close(state.status)
-        else:
-            await state.session.close(state.status, BROKEN_PATIENCE_SECONDS)
-    if hasattr(state, "folder"):
-        state.telemetry.event("run.end", status=state.status)
-        await _write_report(state.folder)
-        state.folder.close()
-        if isinstance(state.error, InputError) or state.interrupt.is_forced:
-            state.folder.discard()

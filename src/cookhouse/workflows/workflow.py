@@ -1,42 +1,32 @@
-"""A workflow: stages to set up, one training loop, stages to finish; and cleanup, which always runs."""
+"""A workflow: stages to set up, a body, stages to finish; and cleanup, which always runs."""
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields
-from typing import Any, Generic
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from cookhouse.errors import InputError
-from cookhouse.training import LoopSlots, SlotNames
-from cookhouse.workflows.stage import S, SlotStage, Stage
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.workflows.body import Body, spliced
+from cookhouse.workflows.result import Preview, RunResult
+from cookhouse.workflows.stages import S, SlotStage, Stage
+from cookhouse.workflows.state import RunContext
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoopStages(Generic[S]):
-    """The loop's slots, filled with stages. Listed in the order in which a step passes through them."""
+def _no_facts(state: Any) -> Mapping[str, str]:
+    del state
+    return {}
 
-    get_work: SlotStage[S]
-    forward_backward: SlotStage[S]
-    optim_step: SlotStage[S]
-    log: SlotStage[S]
-    checkpoint: SlotStage[S]
-    evaluate: SlotStage[S]
-    look_back: SlotStage[S] | None = None
-    publish: SlotStage[S] | None = None
 
-    def __iter__(self) -> Iterator[SlotStage[S]]:
-        return iter(self._filled().values())
+def _no_notes(state: Any) -> Sequence[str]:
+    del state
+    return ()
 
-    def fill(self, state: S) -> LoopSlots:
-        """Make what the loop runs."""
-        return LoopSlots(**{name: stage.make(state) for name, stage in self._filled().items()})
 
-    def names(self) -> SlotNames:
-        """What the loop calls it in spans."""
-        known = {slot.name for slot in fields(SlotNames)}
-        return SlotNames(**{name: stage.name for name, stage in self._filled().items() if name in known})
-
-    def _filled(self) -> dict[str, SlotStage[S]]:
-        stages = {slot.name: getattr(self, slot.name) for slot in fields(self)}
-        return {name: stage for name, stage in stages.items() if stage is not None}
+def _no_previews(state: Any) -> Sequence[Preview]:
+    del state
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,37 +35,110 @@ class Workflow(Generic[S]):
 
     name: str
     state_class: type[S]
-    """A dataclass; its init fields are there from the start, the others are written by stages."""
+    start: Callable[[RunContext], S]
+    """Makes the state that stages then fill."""
     setup: tuple[Stage[S], ...]
-    loop: LoopStages[S]
+    body: Body[S]
     final: tuple[Stage[S], ...]
     cleanup: Stage[S]
     """Runs last however the others ended, so it reads nothing that must have been written."""
+    result: Callable[[S, float], RunResult[S]]
+    """What a run hands back, from its state and its seconds, after it came to its end or was interrupted."""
+    facts: Callable[[S], Mapping[str, str]] = _no_facts
+    """What a run would do, in words and with units, from the state after the stages that need no port."""
+    notes: Callable[[S], Sequence[str]] = _no_notes
+    """What a person should know about the data, a sentence each, from the same state."""
+    previews: Callable[[S], Sequence[Preview]] = _no_previews
+    """First examples, from the same state."""
+    data_files: Mapping[str, Path] = field(default_factory=dict)
+    """Files that the run reads, by what for; a resume on changed ones is refused."""
 
     def check(self, ports: Collection[str]) -> None:
         """See that every stage will find what it reads, and that every port is there, before anything runs.
 
         Raises:
-            InputError: a stage reads or writes what is not there, or needs a port that was not given.
+            InputError: a stage reads or writes what is not there, or needs a port that was not given; or two stages
+                have one name.
         """
-        declared: Any = self.state_class
-        known = {field.name for field in fields(declared)}
-        written = {field.name for field in fields(declared) if field.init}
-        for stage in (*self.setup, *self.loop, *self.final, self.cleanup):
-            if stage is self.final[0]:
-                written |= {"outcome"}
-            self._refuse(stage.name, "reads", set(stage.reads) - written, written)
-            if isinstance(stage, Stage):
-                self._refuse(stage.name, "writes", set(stage.writes) - known, known)
-                self._refuse(stage.name, "needs the port", set(stage.needs) - set(ports), set(ports))
-                written |= set(stage.writes)
+        known = {each.name for each in fields(self._declared)}
+        there = {each.name for each in fields(self._declared) if each.init or _has_default(each)}
+        stages = list(self.stages())
+        names = [each.name for each in stages if isinstance(each, Stage)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(f"workflow {self.name}: two stages are called {', '.join(twice)}; give each its own name")
+        for each in stages:
+            if self.final and each is self.final[0]:
+                there |= set(self.body.writes)
+            self._check_fields(each, "reads", set(each.reads) - known, known)
+            if missing := sorted(set(each.reads) - there):
+                raise InputError(self._unwritten(each.name, missing))
+            if isinstance(each, Stage):
+                self._check_fields(each, "writes", set(each.writes) - known, known)
+                if missing := sorted(set(each.needs) - set(ports)):
+                    raise InputError(
+                        f"workflow {self.name}: stage {each.name} needs the port {', '.join(missing)}, which has no "
+                        f"adapter; there is {', '.join(sorted(ports)) or 'none'}"
+                    )
+                there |= set() if each.is_optional else set(each.writes)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Ports that some stage needs."""
+        return frozenset(port for each in self.stages() if isinstance(each, Stage) for port in each.needs)
+
+    def stages(self) -> Iterator[Stage[S] | SlotStage[Any]]:
+        """Everything that runs, in its order."""
+        yield from (*self.setup, *self.body.parts, *self.final, self.cleanup)
+
+    def with_state(self, state_class: type[T], start: Callable[[RunContext], T]) -> "Workflow[T]":
+        """The workflow over a state of one's own, a dataclass that adds fields to this one's."""
+        assert issubclass(state_class, self.state_class)
+        wider: Any = self
+        widened: Workflow[T] = replace(wider, state_class=state_class, start=start)
+        return widened
+
+    def stage(self, name: str) -> Stage[S] | SlotStage[Any]:
+        """The stage of that name, or, as `loop.NAME`, what fills a slot of the loop; those have names of their own.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        by_name = {self._path(each): each for each in self.stages()}
+        if name not in by_name:
+            raise UnknownNameError(f"stage of workflow {self.name}", name, by_name)
+        return by_name[name]
+
+    def replaced(self, name: str, new: Stage[S] | SlotStage[Any]) -> "Workflow[S]":
+        """The workflow with another stage in the place of the one of that name. Raises as `stage`."""
+        old = self.stage(name)
+        if old is self.cleanup and isinstance(new, Stage):
+            return replace(self, cleanup=new)
+        return self._with(old, (new,))
+
+    def inserted(self, new: Stage[S], *, before: str | None = None, after: str | None = None) -> "Workflow[S]":
+        """The workflow with one more stage, before or after the one of that name.
+
+        Raises:
+            UnknownNameError: it has no such stage.
+            InputError: neither or both are named, or there can be no stage at that place.
+        """
+        place = before or after
+        if place is None or (before is not None and after is not None):
+            raise InputError(f"name the stage before which or after which {new.name} is to run, one of the two")
+        old = self.stage(place)
+        return self._with(old, (new, old) if before is not None else (old, new))
+
+    def without(self, name: str) -> "Workflow[S]":
+        """The workflow without a stage. Raises as `inserted`."""
+        return self._with(self.stage(name), ())
 
     def describe(self) -> str:
-        """The stages as a tree; `?` marks those that run at some steps only."""
+        """The stages as a tree; `?` marks those that run at times only."""
+        body = [name for each in self.body.parts for name in (_marked(each), *_inner(each))]
         parts = {
-            "setup": [stage.name for stage in self.setup],
-            "loop": [name for slot in self.loop for name in (slot.name + "?" * slot.is_optional, *slot.parts)],
-            "final": [*(stage.name for stage in self.final), self.cleanup.name],
+            "setup": [_marked(each) for each in self.setup],
+            self.body.title: [*body, *self.body.children],
+            "final": [*(_marked(each) for each in self.final), self.cleanup.name],
         }
         lines = [self.name]
         for (title, names), (edge, indent) in zip(parts.items(), _edges(len(parts)), strict=True):
@@ -83,12 +146,51 @@ class Workflow(Generic[S]):
             lines += [indent + inner + name for name, (inner, _) in zip(names, _edges(len(names)), strict=True)]
         return "\n".join(lines)
 
-    def _refuse(self, stage: str, verb: str, missing: set[str], allowed: set[str]) -> None:
+    @property
+    def _declared(self) -> Any:
+        return self.state_class
+
+    def _check_fields(
+        self, each: Stage[S] | SlotStage[Any], verb: str, missing: Collection[str], allowed: Collection[str]
+    ) -> None:
         if missing:
             raise InputError(
-                f"workflow {self.name}: stage {stage} {verb} {', '.join(sorted(missing))}, which is not there by then; "
-                f"there is {', '.join(sorted(allowed)) or 'nothing'}"
+                f"workflow {self.name}: stage {each.name} {verb} {', '.join(sorted(missing))}, which is no field of "
+                f"{self.state_class.__name__}; it has {', '.join(sorted(allowed))}"
             )
+
+    def _unwritten(self, reader: str, missing: Sequence[str]) -> str:
+        writers = [each for each in self.stages() if isinstance(each, Stage) and set(each.writes) & set(missing)]
+        said = f"workflow {self.name}: stage {reader} reads {', '.join(missing)}, which is not there by then; "
+        if not writers:
+            return said + "no stage of this workflow writes it: insert one that does before it"
+        return said + f"{', '.join(each.name for each in writers)} writes it: put {reader} after that, unconditionally"
+
+    def _with(self, old: Stage[S] | SlotStage[Any], instead: Sequence[Stage[S] | SlotStage[Any]]) -> "Workflow[S]":
+        if old in self.body.parts:
+            return replace(self, body=self.body.with_parts(old.name, instead))
+        stages = [each for each in instead if isinstance(each, Stage)]
+        if len(stages) < len(instead) or old is self.cleanup:
+            raise InputError(
+                f"workflow {self.name}: a slot of the loop, or a second cleanup, cannot stand at {old.name}"
+            )
+        setup, final = spliced(self.setup, old.name, stages), spliced(self.final, old.name, stages)
+        return replace(self, setup=setup, final=final)
+
+    def _path(self, each: Stage[S] | SlotStage[Any]) -> str:
+        return each.name if isinstance(each, Stage) else f"{self.body.title}.{each.name}"
+
+
+def _has_default(each: Any) -> bool:
+    return each.default is not MISSING or each.default_factory is not MISSING
+
+
+def _marked(each: Stage[Any] | SlotStage[Any]) -> str:
+    return each.name + "?" * each.is_optional
+
+
+def _inner(each: Stage[Any] | SlotStage[Any]) -> tuple[str, ...]:
+    return each.parts if isinstance(each, SlotStage) else ()
 
 
 def _edges(count: int) -> list[tuple[str, str]]:

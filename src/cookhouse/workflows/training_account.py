@@ -1,30 +1,28 @@
 """What every training run hands back, read from its state and its folder."""
 
-import asyncio
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import lora_parameter_count
-from cookhouse.telemetry import Telemetry, keys, read_metrics
-from cookhouse.training import Interrupt, Service
-from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer, choose_folder
+from cookhouse.settings import TrainingSettings
+from cookhouse.telemetry import keys, read_metrics
+from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer
 from cookhouse.workflows.report_page import REPORT_FILE
 from cookhouse.workflows.result import AnswerSample, Figure, RunResult, RunSummary
-from cookhouse.workflows.stage import Stage
-from cookhouse.workflows.training_run import TrainingPlan, TrainingState
+from cookhouse.workflows.training_run import TrainingState
 
 _BYTES_PER_PARAMETER = 16
 """Weight, gradient and two Adam moments, four bytes each."""
 
-S = TypeVar("S", bound=TrainingState)
+T = TypeVar("T", bound=TrainingState)
 Row = Mapping[str, float]
 Figures = Callable[[Row, Row, Row], Sequence[Figure]]
 """Of the metrics of the first step, of the last step, and of the trained weights; each may be empty."""
 
 
-def run_result(state: TrainingState, figures: Figures, *, num_samples: int, seconds: float) -> RunResult:
+def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
     """The result of a run that ended well or was interrupted; figures from before a resume come from the run folder."""
     rows = read_metrics(state.folder.metrics)
     first = rows[0] if rows and rows[0]["step"] == 0 else {}
@@ -33,15 +31,15 @@ def run_result(state: TrainingState, figures: Figures, *, num_samples: int, seco
     is_interrupted = state.outcome.is_interrupted
     report = state.folder.path / REPORT_FILE
     summary = RunSummary(
-        recipe=state.plan.folder.recipe,
-        model_name=state.plan.model_name,
+        recipe=state.context.recipe,
+        model_name=state.config.model_name,
         folder=state.folder.path,
         is_interrupted=is_interrupted,
         num_steps=state.outcome.cursor.step,
         total_steps=state.total_steps,
         seconds=seconds,
         figures=figures(first, last, state.eval_results),
-        samples=_samples(state, num_samples),
+        samples=_samples(state, state.config.num_samples),
         report=report if report.exists() else None,
         state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
         sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),
@@ -54,7 +52,7 @@ def run_result(state: TrainingState, figures: Figures, *, num_samples: int, seco
 def _next_command(state: TrainingState, is_interrupted: bool) -> str:
     folder = shlex.quote(str(state.folder.path))
     if is_interrupted:
-        return f"cookhouse run {state.plan.folder.recipe} log_path={folder} behavior_if_log_dir_exists=resume"
+        return f"cookhouse run {state.context.recipe} log_path={folder} behavior_if_log_dir_exists=resume"
     return f"cookhouse sample --run {folder}"
 
 
@@ -100,28 +98,6 @@ def _answer(answers: Sequence[RecordedAnswer], index: int) -> str | None:
     return answers[index].answer if index < len(answers) else None
 
 
-def prepared(state_class: type[S], plan: TrainingPlan, stages: Sequence[Stage[S]]) -> S:
-    """The state after stages that need no service, for a dry run. Raises as the stages do, and as `choose_folder`."""
-    state = state_class(
-        telemetry=Telemetry(),
-        interrupt=Interrupt(),
-        service=_no_service,
-        plan=plan,
-        choice=choose_folder(plan.folder),
-    )
-
-    async def run() -> None:
-        for stage in stages:
-            await stage.run(state)
-
-    asyncio.run(run())
-    return state
-
-
-async def _no_service() -> Service:
-    raise AssertionError("a dry run makes no request")
-
-
 def context_fact(context_tokens: int | None) -> str:
     """How long a sequence the model takes."""
     if context_tokens is None:
@@ -129,17 +105,17 @@ def context_fact(context_tokens: int | None) -> str:
     return f"{context_tokens:,} tokens, prompt and answer together"
 
 
-def adapter_size(plan: TrainingPlan) -> str:
+def adapter_size(config: TrainingSettings) -> str:
     """Parameters of an adapter, and the memory that it takes at the service."""
-    if plan.lora_rank == 0:
+    if config.lora_rank == 0:
         return "none: all weights of the model are trained"
     try:
         parameters = lora_parameter_count(
-            plan.model_name,
-            plan.lora_rank,
-            train_attn=plan.train_attn,
-            train_mlp=plan.train_mlp,
-            train_unembed=plan.train_unembed,
+            config.model_name,
+            config.lora_rank,
+            train_attn=config.train_attn,
+            train_mlp=config.train_mlp,
+            train_unembed=config.train_unembed,
         )
     except InputError:  # the weights are elsewhere, with the service
         return "size unknown: the model's config cannot be read here"

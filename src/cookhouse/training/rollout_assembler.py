@@ -9,54 +9,37 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.rl import (
-    AdvantageMethod,
+    ADVANTAGES,
     GroupAdvantages,
     TrajectoryGroup,
     assemble_group,
-    compute_advantages,
     kl_penalty,
     remove_constant_reward_groups,
     trained_advantages,
 )
+from cookhouse.settings import AdvantageSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.training.session import service_errors
+from cookhouse.training.work import Assembled
 
 ComputeLogprobs = Callable[[tinker.ModelInput], Awaitable[Sequence[float | None]]]
 """Logprob of each token of a sequence given those before it; None for the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Datums with `mask`, and figures of their making."""
+class RolloutPayload:
+    """What the groups of a piece of work are trained with."""
 
-    data_D: Sequence[tinker.Datum]
-    metrics: dict[str, float]
-    advantages_P: Sequence[GroupAdvantages | None]
+    advantages_P: Sequence[GroupAdvantages | None] = ()
     """Of each group it was made of, as the datums have them; None for one that was left out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdvantageSpec:
-    """How rewards become advantages."""
-
-    method: AdvantageMethod = "group_centered"
-    gamma: float = 0.99
-    lam: float = 0.95
-    """γ and λ of `gae`."""
-    removes_constant_groups: bool = False
-    """Whether groups whose rewards are all equal are left out of the batch."""
-    kl_coef: float = 0.0
-    """Weight of the penalty for leaving the reference; 0: there is none."""
-    kl_gamma: float = 0.0
-    """Discount of later tokens' penalties; 0: each token has its own alone."""
-
-
-class RolloutBatcher:
-    """Fits `Assemble` of a rollout source."""
+class RolloutAssembler:
+    """The assembler of groups of rollouts: advantages, and what a reference adds to them. Datums have a `mask`."""
 
     def __init__(
         self,
-        spec: AdvantageSpec,
+        settings: AdvantageSettings,
         telemetry: Telemetry,
         *,
         reference: ComputeLogprobs | None = None,
@@ -65,22 +48,23 @@ class RolloutBatcher:
         """`reference` gives the logprobs that the KL penalty is against. `observation_logprobs` gives those that stand
         at tokens which were not sampled, for a loss that looks at all of them (dro); without it they are 0.
         """
-        self._spec = spec
+        self._settings = settings
+        self._advantages = ADVANTAGES.find(settings.advantage)
         self._telemetry = telemetry
         self._reference = reference
         self._observation_logprobs = observation_logprobs
 
-    async def __call__(self, groups_P: Sequence[TrajectoryGroup]) -> Batch:
+    async def __call__(self, groups_P: Sequence[TrajectoryGroup]) -> Assembled[RolloutPayload]:
         """Datums of all trajectories, in the order of their groups.
 
         Raises:
             InputError: what was sampled cannot be trained on.
             ServiceError: the reference failed.
         """
-        spec = self._spec
-        kept = remove_constant_reward_groups(groups_P) if spec.removes_constant_groups else groups_P
+        settings = self._settings
+        kept = remove_constant_reward_groups(groups_P) if settings.remove_constant_reward_groups else groups_P
         with self._telemetry.span("compute_advantages"):
-            advantages_P = [compute_advantages(group, spec.method, gamma=spec.gamma, lam=spec.lam) for group in kept]
+            advantages_P = [self._advantages(group, settings) for group in kept]
         with self._telemetry.span("assemble_rl_batch"):
             data_D = [
                 datum
@@ -90,11 +74,12 @@ class RolloutBatcher:
             metrics: dict[str, float] = {}
             if self._reference is not None:
                 logprobs_D_T = await _target_logprobs(self._reference, data_D)
-                data_D, metrics = kl_penalty(data_D, logprobs_D_T, coef=spec.kl_coef, gamma=spec.kl_gamma)
+                data_D, metrics = kl_penalty(data_D, logprobs_D_T, coef=settings.kl_coef, gamma=settings.kl_gamma)
             if self._observation_logprobs is not None:
                 data_D = _fill(data_D, await _target_logprobs(self._observation_logprobs, data_D))
         by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D), strict=True))
-        return Batch(data_D=data_D, metrics=metrics, advantages_P=[by_group.get(id(group)) for group in groups_P])
+        payload = RolloutPayload(advantages_P=[by_group.get(id(group)) for group in groups_P])
+        return Assembled(data_D=data_D, payload=payload, metrics=metrics)
 
 
 async def _target_logprobs(compute: ComputeLogprobs, data_D: Sequence[tinker.Datum]) -> list[NDArray[np.float32]]:

@@ -18,6 +18,15 @@ class Stage(Generic[S_contra]):
     writes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     """Ports, such as `service`, that have to be there before anything runs."""
+    leaves_files: bool = False
+    """Whether it makes files; like one that needs a port, it is left out of a dry run."""
+    when: Callable[[S_contra], bool] | None = None
+    """Runs only where this says so, and then others cannot count on what it writes; None: always."""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether it may be passed over."""
+        return self.when is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +35,7 @@ class SlotStage(Generic[S_contra]):
 
     name: str
     make: Callable[[S_contra], Any]
+    """Makes what the slot of `cookhouse.training.LoopSlots` holds; the type is the slot's."""
     reads: tuple[str, ...] = ()
     is_optional: bool = False
     """Whether it runs at some steps only."""
@@ -34,12 +44,19 @@ class SlotStage(Generic[S_contra]):
 
 
 def stage(
-    *, reads: tuple[str, ...] = (), writes: tuple[str, ...] = (), needs: tuple[str, ...] = ()
+    *,
+    reads: tuple[str, ...] = (),
+    writes: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
+    leaves_files: bool = False,
+    when: Callable[[Any], bool] | None = None,
 ) -> Callable[[Callable[[S], Awaitable[None]]], Stage[S]]:
     """Makes a stage of an async function, under the function's name."""
 
     def wrap(function: Callable[[S], Awaitable[None]]) -> Stage[S]:
         name = function.__name__
-        return Stage(name=name, run=function, reads=reads, writes=writes, needs=needs)
+        return Stage(
+            name=name, run=function, reads=reads, writes=writes, needs=needs, leaves_files=leaves_files, when=when
+        )
 
     return wrap

@@ -1,0 +1,31 @@
+"""The adapters of a run, by port."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from cookhouse.telemetry import Sink
+    from cookhouse.training import Connect
+
+Ask: TypeAlias = Callable[[str], str]
+"""Given a question, returns delete, resume or raise; called only when the run folder exists and the config says ask."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapters:
+    """What fills each port; a port that is None is not there."""
+
+    service: "Connect | None" = None
+    """Opens a connection to the training service; awaited once the data has been read."""
+    sinks: "Sequence[Sink] | None" = None
+    """Where telemetry goes besides the run folder; None: to the terminal."""
+    ask: Ask | None = None
+    """Asks the user about an existing run folder; without it, `behavior_if_log_dir_exists=ask` is refused."""
+    program: str = "cookhouse"
+    """How the user calls cookhouse, for the command that continues a run."""
+
+    @property
+    def ports(self) -> frozenset[str]:
+        """Names of the ports that are there."""
+        return frozenset(port.name for port in fields(self) if getattr(self, port.name) is not None)

@@ -1,0 +1,210 @@
+"""Environments by name, and several of them in one run."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+import chz
+
+from cookhouse.envs.dataset import EnvConfig
+from cookhouse.envs.second_model import OpenSampler, TwoModelBuilder
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.naming import OpenSet
+from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
+from cookhouse.settings import EnvironmentSettings, part_of
+
+EnvironmentBuilder: TypeAlias = Callable[[EnvironmentSettings, OpenSampler], RLDatasetBuilder]
+"""Makes the environments of a run from its settings; the second argument opens a sampler of another model, once
+rollouts run."""
+
+
+def _check(thing: Any) -> EnvironmentBuilder | None:
+    if isinstance(thing, type) and issubclass(thing, EnvConfig):
+        return _ConfigBuilder(thing)
+    return thing if callable(thing) else None
+
+
+@dataclass(frozen=True)
+class _ConfigBuilder:
+    """Environments of a config class; what the run has settings for, it takes from there."""
+
+    config_class: type[EnvConfig]
+
+    def __call__(self, settings: EnvironmentSettings, open_sampler: OpenSampler, **own: Any) -> RLDatasetBuilder:
+        known = chz.chz_fields(self.config_class)
+        for name in own:
+            if name not in known:
+                raise UnknownNameError(f"setting of {self.config_class.__name__}", name, known)
+        config: Any = part_of(self.config_class, settings, **own)
+        takes_sampler = "answerer_model" in known or "opponent_model" in known
+        return TwoModelBuilder(config=config, open_sampler=open_sampler) if takes_sampler else config
+
+
+def gsm8k(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
+    """GSM8K, from the hub or from files with its fields."""
+    return _math("gsm8k", settings, open_sampler)
+
+
+def math(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
+    """MATH, evaluated on MATH-500."""
+    return _math("math", settings, open_sampler)
+
+
+def deepmath(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
+    """DeepMath, evaluated on MATH-500."""
+    return _math("deepmath", settings, open_sampler)
+
+
+def polaris(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
+    """Polaris, evaluated on MATH-500."""
+    return _math("polaris", settings, open_sampler)
+
+
+def _math(dataset: str, settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
+    del open_sampler
+    from cookhouse.envs.math import MathConfig
+
+    return part_of(MathConfig, settings, dataset=dataset)
+
+
+ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
+    kind="environment",
+    group="cookhouse.environments",
+    builtin={
+        "arithmetic": "cookhouse.envs.arithmetic:ArithmeticConfig",
+        "gsm8k": f"{__name__}:gsm8k",
+        "math": f"{__name__}:math",
+        "deepmath": f"{__name__}:deepmath",
+        "polaris": f"{__name__}:polaris",
+        "python_functions": "cookhouse.envs.python_functions:PythonFunctionsConfig",
+        "deepcoder": "cookhouse.envs.deepcoder:DeepCoderConfig",
+        "twenty_questions": "cookhouse.envs.twenty_questions:TwentyQuestionsConfig",
+        "self_play": "cookhouse.envs.self_play:SelfPlayConfig",
+        "verifiers": "cookhouse.envs.verifiers:VerifiersConfig",
+        "textarena": "cookhouse.envs.textarena:TextArenaConfig",
+    },
+    check=_check,
+    wants="an environment is a function of the run's settings and of what opens a second model, which returns a "
+    "builder of data sets; or a class of EnvConfig",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environments:
+    """One environment, or several mixed by weight; fits `cookhouse.rl.RLDatasetBuilder`."""
+
+    names: Sequence[str]
+    weights: Sequence[float]
+    """One for each name, above 0."""
+    args: dict[str, Any]
+    """Settings of an environment's own, by their names; only for one that is alone."""
+    settings: EnvironmentSettings
+    open_sampler: OpenSampler
+
+    async def build(self) -> tuple[RLDataset, RLDataset | None]:
+        """Data sets whose every batch holds groups of each environment, in the proportion of the weights.
+
+        Raises:
+            UnknownNameError: there is no such environment.
+            InputError: an environment cannot be made, or a batch is too small to hold a group of each.
+        """
+        sizes = _shares(self.settings.batch_size, self.weights)
+        if 0 in sizes:
+            raise InputError(
+                f"batch_size is {self.settings.batch_size}; that is too small for a group of each of "
+                f"{', '.join(self.names)} at the weights {', '.join(map(str, self.weights))}"
+            )
+        parts = [await self._build(name, size) for name, size in zip(self.names, sizes, strict=True)]
+        if len(parts) == 1:
+            return parts[0]
+        train = Mixed(parts=[part for part, _ in parts], names=self.names)
+        tests = [(test, name) for (_, test), name in zip(parts, self.names, strict=True) if test is not None]
+        if not tests:
+            return train, None
+        return train, Mixed(parts=[test for test, _ in tests], names=[name for _, name in tests])
+
+    async def _build(self, name: str, batch_size: int) -> tuple[RLDataset, RLDataset | None]:
+        make: Any = ENVIRONMENTS.find(name)
+        settings = chz.replace(self.settings, batch_size=batch_size)
+        built = make(settings, self.open_sampler, **self.args)
+        return await built.build()  # type: ignore[no-any-return]
+
+
+def parse_environments(
+    env: str, env_weights: str, env_args: str, settings: EnvironmentSettings, open_sampler: OpenSampler
+) -> Environments:
+    """Environments from texts: names and weights separated by commas, arguments as a JSON object.
+
+    Raises:
+        InputError: there is no name, not one weight above 0 for each, or the arguments are no object, or not of one.
+    """
+    names = [name.strip() for name in env.split(",") if name.strip()]
+    if not names:
+        raise InputError("env names no environment; give a name, module:NAME or file.py:NAME")
+    try:
+        weights = [float(weight) for weight in env_weights.split(",")] if env_weights.strip() else [1.0] * len(names)
+    except ValueError as error:
+        raise InputError(f"env_weights is {env_weights!r}; it must be numbers separated by commas") from error
+    if len(weights) != len(names) or not all(0 < weight < float("inf") for weight in weights):
+        raise InputError(f"env_weights is {env_weights!r}; there must be one above 0 for each of {', '.join(names)}")
+    try:
+        args = json.loads(env_args)
+    except ValueError as error:
+        raise InputError(f"env_args is {env_args!r}; it must be a JSON object: {error}") from error
+    if not isinstance(args, dict):
+        raise InputError(f"env_args is {env_args!r}; it must be a JSON object, such as {{}}")
+    if args and len(names) > 1:
+        raise InputError("env_args is for one environment, and env names several; give each its own defaults in a file")
+    return Environments(names=names, weights=weights, args=args, settings=settings, open_sampler=open_sampler)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """Data sets side by side: batch i is batch i of each. An epoch is over when the largest is through."""
+
+    parts: Sequence[RLDataset]
+    names: Sequence[str]
+    """Tags of the groups of each part."""
+
+    def __len__(self) -> int:
+        return max(len(part) for part in self.parts)
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        return [
+            _Tagged(builder=builder, tag=_short(name))
+            for part, name in zip(self.parts, self.names, strict=True)
+            for builder in part.get_batch(index)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tagged:
+    """A group with one more tag: the environment that it is of."""
+
+    builder: EnvGroupBuilder
+    tag: str
+
+    async def make_envs(self) -> Sequence[Env]:
+        return await self.builder.make_envs()
+
+    async def compute_group_rewards(
+        self, trajectories_G: Sequence[Trajectory], envs_G: Sequence[Env]
+    ) -> Sequence[tuple[float, Metrics]]:
+        return await self.builder.compute_group_rewards(trajectories_G, envs_G)
+
+    def logging_tags(self) -> Sequence[str]:
+        return list(dict.fromkeys([self.tag, *self.builder.logging_tags()]))
+
+
+def _short(name: str) -> str:
+    """What metrics are called: the last part of a `module:NAME` or `file.py:NAME`."""
+    return name.rpartition(":")[2].rpartition(".")[2]
+
+
+def _shares(total: int, weights: Sequence[float]) -> list[int]:
+    """`total` divided in proportion to the weights; what rounding leaves falls where it is due first."""
+    whole = sum(weights)
+    edges = [round(total * part / whole) for part in accumulate(weights)]
+    return [end - start for start, end in zip([0, *edges], edges, strict=False)]

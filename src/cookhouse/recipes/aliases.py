@@ -1,0 +1,72 @@
+"""Names that other systems have for our settings: the one table of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cookhouse.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alias:
+    """A foreign name, and the settings that it stands for."""
+
+    name: str
+    means: tuple[str, ...]
+    """Settings; a recipe that lacks one of them does not know the alias."""
+    convert: Callable[[Any], Mapping[str, Any]] | None = None
+    """From the alias's value to those of the settings; None: it is the value of the one setting."""
+    doc: str = ""
+
+
+def _clip_range(epsilon: Any) -> Mapping[str, Any]:
+    try:
+        width = float(epsilon)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"clip_epsilon is {epsilon!r}; it must be a number between 0 and 1, such as 0.2") from error
+    return {"clip_low": 1.0 - width, "clip_high": 1.0 + width}
+
+
+ALIASES = (
+    Alias(name="groups_per_batch", means=("batch_size",), doc="tinker-cookbook"),
+    Alias(name="num_rollouts", means=("batch_size",), doc="TinkexCookbook: groups of a step"),
+    Alias(name="kl_penalty_coef", means=("kl_coef",), doc="tinker-cookbook"),
+    Alias(name="kl_discount_factor", means=("kl_gamma",), doc="tinker-cookbook"),
+    Alias(name="reference_model_name", means=("kl_reference",), doc="TinkexCookbook"),
+    Alias(name="clip_epsilon", means=("clip_low", "clip_high"), convert=_clip_range, doc="1 - ε to 1 + ε"),
+    Alias(name="model", means=("model_name",)),
+    Alias(name="dataset", means=("dataset_path",)),
+    Alias(name="epochs", means=("num_epochs",)),
+    Alias(name="num_train_epochs", means=("num_epochs",), doc="TRL"),
+    Alias(name="lr", means=("learning_rate",)),
+    Alias(name="rank", means=("lora_rank",)),
+)
+
+
+def aliases_of(settings: Mapping[str, Any]) -> Mapping[str, Alias]:
+    """Those that a recipe with these settings understands, by name."""
+    return {
+        alias.name: alias
+        for alias in ALIASES
+        if alias.name not in settings and all(setting in settings for setting in alias.means)
+    }
+
+
+def without_aliases(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by our names.
+
+    Raises:
+        InputError: a setting is given by two names, or an alias has a value that it cannot have.
+    """
+    known = aliases_of(settings)
+    plain = {name: value for name, value in values.items() if name not in known}
+    for name, value in values.items():
+        if name not in known:
+            continue
+        alias = known[name]
+        meant = {alias.means[0]: value} if alias.convert is None else alias.convert(value)
+        for setting in meant:
+            if setting in plain:
+                raise InputError(f"{name} is another name of {setting}, which is given as well; give it once")
+        plain |= meant
+    return plain

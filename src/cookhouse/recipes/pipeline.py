@@ -1,0 +1,45 @@
+"""Recipes that consist of other recipes, run one after another."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.running import run_async
+from cookhouse.settings import RunSettings
+
+if TYPE_CHECKING:
+    from cookhouse.workflows import ChildRun, PipelineRunState, RunContext, RunResult, Workflow
+
+C = TypeVar("C", bound=RunSettings)
+
+
+def pipeline_recipe(
+    *, name: str, description: str, config_class: type[C], runs: "Callable[[C], Sequence[ChildRun]]"
+) -> Recipe[C]:
+    """A recipe of runs in order, each in a folder of its own below the pipeline's.
+
+    Weights are handed on by naming the folder of an earlier run. Resumed, it goes on in the first run that has not
+    finished, and runs none again that has.
+    """
+
+    def workflow(config: C) -> "Workflow[PipelineRunState]":
+        from cookhouse.workflows import pipeline_workflow
+
+        return pipeline_workflow(config, runs(config), _run_child)
+
+    return Recipe(name=name, description=description, config_class=config_class, workflow=workflow)
+
+
+async def _run_child(context: "RunContext", recipe: str, folder: Path, settings: Mapping[str, Any]) -> "RunResult[Any]":
+    from cookhouse.telemetry import Relay
+    from cookhouse.workflows import read_result
+
+    finished = read_result(folder)
+    if finished is not None:
+        return finished
+    # A folder that is not there is made, one that a run has begun in is gone on with.
+    where = {"log_path": str(folder), "behavior_if_log_dir_exists": "resume"}
+    adapters = replace(context.adapters, sinks=[Relay(context.telemetry)])
+    return await run_async(recipe, {**settings, **where}, adapters=adapters, interrupt=context.interrupt)

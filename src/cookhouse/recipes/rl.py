@@ -1,0 +1,57 @@
+"""Reinforcement learning in any environment: a built-in one, your own, or several mixed by weight."""
+
+from typing import TYPE_CHECKING
+
+import chz
+
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.settings import ReinforcementSettings, by_model, computed
+
+if TYPE_CHECKING:
+    from cookhouse.rl import RLDatasetBuilder
+    from cookhouse.workflows import OpenSampler
+
+
+@chz.chz
+class Config(ReinforcementSettings):
+    """Settings of the recipe."""
+
+    env: str = computed(
+        by_model(embedded="arithmetic", others="gsm8k"),
+        str,
+        "Environment, by name, module:NAME or file.py:NAME; several separated by commas.",
+    )
+    env_weights: str = chz.field(
+        default="", doc="Share of each environment in a batch, separated by commas; default: equal."
+    )
+    env_args: str = chz.field(default="{}", doc="Settings of the environment's own, a JSON object.")
+    dataset_path: str | None = chz.field(
+        default=None, doc="JSONL of problems to train on, for environments that read one; default: their own."
+    )
+    test_path: str | None = chz.field(
+        default=None, doc="JSONL of held-out problems, for environments that read one; default: their own."
+    )
+    renderer_name: str = plain_renderer()
+    batch_size: int = rl_default("batch_size", embedded=16, others=32)
+    group_size: int = rl_default("group_size", embedded=16, others=8)
+    max_tokens: int = rl_default("max_tokens", embedded=8, others=256)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=4e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+
+
+def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
+    from cookhouse.envs import parse_environments
+
+    return parse_environments(config.env, config.env_weights, config.env_args, config, open_sampler)
+
+
+RECIPE = reinforcement_recipe(
+    name="rl",
+    description="Reinforcement learning in any environment: a built-in one, your own, or several mixed.",
+    config_class=Config,
+    environments=_environments,
+)
+
+if __name__ == "__main__":
+    become_command(RECIPE)

@@ -1,0 +1,245 @@
+"""Running a recipe from Python; the command line is a thin layer over these functions."""
+
+import asyncio
+import os
+import shlex
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import chz
+
+from cookhouse.adapters import Adapters
+from cookhouse.errors import InputError
+from cookhouse.local import service_folder
+from cookhouse.recipes.config import make_config
+from cookhouse.recipes.recipe import Recipe, find_recipe
+from cookhouse.settings import FREE_ON_RESUME, WEIGHTS_FIELDS, RunSettings
+
+if TYPE_CHECKING:
+    from cookhouse.connection import Connection
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Interrupt
+    from cookhouse.workflows import DryRunReport, RunContext, RunResult, Workflow
+
+C = TypeVar("C", bound=RunSettings)
+
+
+def run(
+    recipe: Recipe[C] | str,
+    config: C | Mapping[str, Any] | None = None,
+    *,
+    adapters: Adapters | None = None,
+) -> "RunResult[Any]":
+    """Run a recipe to its end, to an interrupt, or to an error, and wait for it; also in a notebook.
+
+    Arguments, Ctrl-C and errors as `run_async`. Where an event loop runs already, the run has its own in a thread.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run_async(recipe, config, adapters=adapters))
+    return _run_in_thread(lambda interrupt: run_async(recipe, config, adapters=adapters, interrupt=interrupt))
+
+
+async def run_async(
+    recipe: Recipe[C] | str,
+    config: C | Mapping[str, Any] | None = None,
+    *,
+    adapters: Adapters | None = None,
+    interrupt: "Interrupt | None" = None,
+) -> "RunResult[Any]":
+    """Run a recipe to its end, to an interrupt, or to an error.
+
+    Args:
+        recipe: the recipe; or its name, `module:NAME` or `file.py:NAME`.
+        config: an object of the recipe's config class, or values by setting; default: its defaults.
+        adapters: what fills the ports. Without a `service`, that is the one at `config.base_url` or in
+            `TINKER_BASE_URL`, the hosted one if there is a key alone, and without either the embedded engine, started
+            for this run. Without `sinks`, telemetry goes to the terminal.
+        interrupt: asks the run to stop, as Ctrl-C does.
+
+    The first Ctrl-C (SIGINT) or SIGTERM stops submitting, finishes what is in flight, saves, and returns a result whose
+    `summary.is_interrupted` is set; the second raises `KeyboardInterrupt` at once.
+
+    Raises:
+        InputError: something in the config or the data cannot be used; nothing half-made is left behind.
+        ServiceError: the training service failed, or has not answered for `service_patience_seconds`.
+
+    What ends a run that can be continued carries the command that does so, in a note.
+    """
+    from cookhouse.telemetry import Telemetry, TerminalSink, make_console
+    from cookhouse.training import Interrupt
+    from cookhouse.workflows import run_workflow
+
+    chosen, settled = _settled(recipe, config)
+    name = _typed_name(recipe)
+    given = adapters or Adapters()
+    workflow = chosen.workflow(settled)
+    with Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry:
+        stopping = interrupt or Interrupt()
+        stopping.on_request = lambda: telemetry.event("run.interrupt")
+        context = _context(chosen, name, settled, workflow, given, telemetry, stopping)
+        try:
+            with stopping.on_signals():
+                if given.service is not None or "service" not in workflow.needs:
+                    return await run_workflow(workflow, context)
+                async with _connection(settled, stopping, telemetry) as connection:
+                    connected = replace(context, adapters=replace(given, service=connection.connect))
+                    return await connection.guard(run_workflow(workflow, connected))
+        except InputError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            for note in _how_to_resume(context, given.program):
+                error.add_note(note)
+            raise
+
+
+def dry_run(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None) -> "DryRunReport":
+    """What a run would do: paths, tokens, truncation, steps, memory. Makes no request and no folder.
+
+    It blocks, and is not to be called inside an event loop.
+
+    Raises:
+        InputError: as `run` would.
+    """
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Interrupt
+    from cookhouse.workflows import dry_run_workflow
+
+    chosen, settled = _settled(recipe, config)
+    # Whether a folder that exists may be used is checked; what would be asked about it is left to the run.
+    asking = Adapters(ask=lambda _: "delete")
+    workflow = chosen.workflow(settled)
+    context = _context(chosen, _typed_name(recipe), settled, workflow, asking, Telemetry(), Interrupt())
+    return asyncio.run(dry_run_workflow(workflow, context))
+
+
+def _settled(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None) -> tuple[Recipe[C], C]:
+    """The recipe, and the config with a run folder."""
+    chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
+    made = make_config(chosen, config)
+    return chosen, made if made.log_path is not None else chz.replace(made, log_path=_new_log_path(chosen.name))
+
+
+def _typed_name(recipe: Recipe[Any] | str) -> str:
+    """How a person names the recipe to run it again: by its own name if it has one of the open set."""
+    if isinstance(recipe, Recipe) or ":" not in recipe.removeprefix(":"):
+        return recipe.name if isinstance(recipe, Recipe) else find_recipe(recipe).name
+    return recipe
+
+
+def _new_log_path(recipe: str) -> str:
+    """A folder under runs/ that does not exist yet."""
+    first = f"runs/{recipe}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    candidates = chain([first], (f"{first}-{number}" for number in count(2)))
+    return next(path for path in candidates if not Path(path).exists())
+
+
+def _context(
+    recipe: Recipe[C],
+    name: str,
+    config: C,
+    workflow: "Workflow[Any]",
+    adapters: Adapters,
+    telemetry: "Telemetry",
+    interrupt: "Interrupt",
+) -> "RunContext":
+    from cookhouse.workflows import FolderSpec, RunContext, choose_folder
+
+    folder = FolderSpec(
+        path=_folder(config),
+        recipe=recipe.name,
+        config=chz.asdict(config),
+        seed=config.seed,
+        behavior=config.behavior_if_log_dir_exists,
+        free_fields=FREE_ON_RESUME,
+        data=workflow.data_files,
+        ask=adapters.ask,
+    )
+    return RunContext(
+        recipe=name,
+        folder=folder,
+        choice=choose_folder(folder),
+        adapters=adapters,
+        telemetry=telemetry,
+        interrupt=interrupt,
+    )
+
+
+def _folder(config: RunSettings) -> Path:
+    assert config.log_path is not None
+    return Path(config.log_path)
+
+
+def _connection(
+    config: RunSettings, interrupt: "Interrupt", telemetry: "Telemetry"
+) -> "AbstractAsyncContextManager[Connection]":
+    from cookhouse.connection import configured_service, open_connection
+
+    address = configured_service(os.environ, config.base_url)
+    folder = _folder(config)
+    return open_connection(
+        address,
+        model_name=config.model_name,
+        state_dir=service_folder(folder),
+        read_state_dirs=() if address is not None else _other_state_dirs(config, folder),
+        patience_seconds=config.service_patience_seconds,
+        interrupt=interrupt,
+        telemetry=telemetry,
+    )
+
+
+def _other_state_dirs(config: RunSettings, folder: Path) -> Sequence[Path]:
+    """Where the embedded services keep the weights that a config names, if other runs on this machine saved them."""
+    from cookhouse.training import run_that_saved
+
+    settings = chz.asdict(config)
+    named = [name for field in WEIGHTS_FIELDS if (name := settings.get(field)) is not None]
+    runs = [run_that_saved(name, among=(folder.parent, Path("runs"))) for name in named]
+    kept = dict.fromkeys(service_folder(run) for run in runs if run is not None and run != folder)
+    return [state_dir for state_dir in kept if state_dir.is_dir()]
+
+
+def _how_to_resume(context: "RunContext", program: str) -> list[str]:
+    """The command that continues a run that broke, if it has saved anything."""
+    folder = context.folder.path
+    checkpoints = folder / "checkpoints.jsonl"
+    if not checkpoints.exists() or not checkpoints.stat().st_size:
+        return []
+    settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
+    return [f"its last checkpoint is kept; continue with:\n  {program} run {context.recipe} {settings}"]
+
+
+def _run_in_thread(start: "Callable[[Interrupt], Any]") -> "RunResult[Any]":
+    """Run a coroutine on an event loop of its own, in a thread. Ctrl-C asks it to stop, the second time at once."""
+    from cookhouse.training import Interrupt
+
+    interrupt = Interrupt()
+    loop = asyncio.new_event_loop()
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append(loop.run_until_complete(start(interrupt)))
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=work, name="cookhouse run", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(interrupt.request)
+    if failure:
+        raise failure[0]
+    return outcome[0]  # type: ignore[no-any-return]

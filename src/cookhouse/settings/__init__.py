@@ -1,0 +1,67 @@
+"""Settings: small frozen specs that components take, and of which a recipe's config is made, by inheritance.
+
+A config *is* every spec that it is made of, so that it is handed on as it is: nothing is copied, and a setting has one
+name from the command line to the line that uses it. A component names in its signature the spec that it reads.
+"""
+
+from cookhouse.settings.checks import above, at_least, between, one_of
+from cookhouse.settings.defaults import Default, by_model, computed, default_in_words, part_of, redefault
+from cookhouse.settings.reinforcement import (
+    SERVICE_LOSSES,
+    AdvantageSettings,
+    EnvironmentSettings,
+    GroupSettings,
+    LossSettings,
+    ReinforcementSettings,
+    RolloutSettings,
+    SamplingSettings,
+    UpdateSettings,
+)
+from cookhouse.settings.supervised import SupervisedSettings
+from cookhouse.settings.training import (
+    FREE_ON_RESUME,
+    WEIGHTS_FIELDS,
+    AdapterSettings,
+    EvaluationSettings,
+    FolderSettings,
+    ModelSettings,
+    OptimizerSettings,
+    RunSettings,
+    SeedSettings,
+    StepSettings,
+    TrainingSettings,
+)
+
+__all__ = [
+    "FREE_ON_RESUME",
+    "SERVICE_LOSSES",
+    "WEIGHTS_FIELDS",
+    "AdapterSettings",
+    "AdvantageSettings",
+    "Default",
+    "EnvironmentSettings",
+    "EvaluationSettings",
+    "FolderSettings",
+    "GroupSettings",
+    "LossSettings",
+    "ModelSettings",
+    "OptimizerSettings",
+    "ReinforcementSettings",
+    "RolloutSettings",
+    "RunSettings",
+    "SamplingSettings",
+    "SeedSettings",
+    "StepSettings",
+    "SupervisedSettings",
+    "TrainingSettings",
+    "UpdateSettings",
+    "above",
+    "at_least",
+    "between",
+    "by_model",
+    "computed",
+    "default_in_words",
+    "one_of",
+    "part_of",
+    "redefault",
+]

@@ -1,0 +1,50 @@
+"""What makes a setting's value refused: one check per field, run when a config is made."""
+
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+from cookhouse.errors import InputError, UnknownNameError
+
+Check = Callable[[Any, str], None]
+"""Of a config and the name of one of its fields; fits chz's `validator`. A field that is None passes."""
+
+
+def at_least(least: float) -> Check:
+    """A finite number that is not below `least`."""
+    return _number(lambda value: value >= least, f"at least {least}")
+
+
+def above(bound: float, example: str) -> Check:
+    """A finite number greater than `bound`."""
+    return _number(lambda value: value > bound, f"a number above {bound}, such as {example}")
+
+
+def between(low: float, high: float) -> Check:
+    """A number in the closed interval."""
+    return _number(lambda value: low <= value <= high, f"a number between {low} and {high}")
+
+
+def one_of(kind: str, allowed: Collection[str]) -> Check:
+    """One of the names."""
+
+    def check(config: Any, name: str) -> None:
+        value = getattr(config, name)
+        if value is not None and value not in allowed:
+            raise UnknownNameError(kind, value, allowed)
+
+    return check
+
+
+def _number(is_good: Callable[[float], bool], wanted: str) -> Check:
+    def check(config: Any, name: str) -> None:
+        value = getattr(config, name)
+        if value is not None and not (math.isfinite(value) and is_good(value)):
+            raise InputError(f"{_plain(name)} is {value}; it must be {wanted}")
+
+    return check
+
+
+def _plain(name: str) -> str:
+    """Chz asks about a computed field twice, under `X_` for what was set."""
+    return name.removeprefix("X_")

@@ -1,0 +1,79 @@
+"""Fields whose default depends on other fields, and fields with another default than their parent's.
+
+Such a field is None where nobody set it and has its value all the same: chz computes it when the config is made, and
+keeps what was set beside it.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import chz
+from chz.mungers import Munger
+
+from cookhouse.assets import TINY_MODEL
+
+T = TypeVar("T")
+
+
+class Default(Munger):
+    """What a field is where nobody set it, as a function of the whole config, and in words."""
+
+    def __init__(self, value: Callable[[Any], Any], words: str) -> None:
+        self._value = value
+        self.words = words
+
+    def __call__(self, value: Any, *, chzself: Any = None, field: Any = None) -> Any:
+        del field
+        return self._value(chzself) if value is None else value
+
+
+def by_model(*, embedded: Any, others: Any) -> Default:
+    """One value for cookhouse's own small model, another for all others."""
+    if embedded == others:
+        return Default(lambda _: others, str(others))
+    return Default(
+        lambda config: embedded if config.model_name == TINY_MODEL else others,
+        f"{_words(embedded)} for {TINY_MODEL}, else {_words(others)}",
+    )
+
+
+def redefault(parent: type, name: str, default: Any) -> Any:
+    """The parent's field with another default: a value, or a `Default`."""
+    field = chz.chz_fields(parent)[name]
+    is_computed = isinstance(default, Default)
+    # chz has no public way to read a field's doc, checks and type before it is computed.
+    return chz.field(
+        default=None if is_computed else default,
+        munger=default if is_computed else field._munger,
+        x_type=_or_none(field.x_type) if is_computed else field.x_type,
+        validator=list(field._validator),
+        doc=field._doc,
+    )
+
+
+def computed(default: Default, x_type: Any, doc: str, validator: Any = None) -> Any:
+    """A field that is computed where it is not set; `x_type` is what may be set."""
+    return chz.field(default=None, munger=default, x_type=_or_none(x_type), doc=doc, validator=validator)
+
+
+def part_of(spec: type[T], config: Any, **more: Any) -> T:
+    """A spec from whatever config has settings of its names; `more` are those that the config has not."""
+    names = [name for name in chz.chz_fields(spec) if hasattr(config, name) and name not in more]
+    return spec(**{name: getattr(config, name) for name in names}, **more)
+
+
+def default_in_words(config_class: type, name: str) -> str | None:
+    """What a field is where nobody sets it, for `--help`; None where that is nothing."""
+    field = chz.chz_fields(config_class)[name]
+    if isinstance(field._munger, Default):
+        return field._munger.words
+    value = field._default
+    return None if value is None else _words(value)
+
+
+def _or_none(x_type: Any) -> Any:
+    return x_type | None
+
+
+def _words(value: Any) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,192 @@
+"""Settings of reinforcement learning, by the component that takes them."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import chz
+
+from cookhouse.errors import InputError
+from cookhouse.settings.checks import above, at_least, between
+from cookhouse.settings.training import ModelSettings, SeedSettings, TrainingSettings
+
+
+@chz.chz
+class GroupSettings:
+    """Problems, and the group of rollouts that each of them gets."""
+
+    batch_size: int = chz.field(default=128, doc="Groups per step.", validator=at_least(1))
+    group_size: int = chz.field(default=16, doc="Rollouts of each problem.", validator=at_least(1))
+    n_batches: int | None = chz.field(
+        default=None, doc="Batches in an epoch; default: as many as the data gives.", validator=at_least(1)
+    )
+    n_train_samples: int | None = chz.field(
+        default=None, doc="Problems to train on; default: all.", validator=at_least(1)
+    )
+    format_coef: float = chz.field(
+        default=0.1, doc="Reward lost by an answer without the right form.", validator=at_least(0)
+    )
+
+
+@chz.chz
+class SamplingSettings:
+    """How tokens are drawn. At temperature 1 their logprobs are the trainer's."""
+
+    max_tokens: int = chz.field(default=256, doc="Tokens sampled in each turn.", validator=at_least(1))
+    temperature: float = chz.field(
+        default=1.0,
+        doc="Of sampling; at 1 the sampler's logprobs are the trainer's.",
+        validator=above(0, "1; at 0 the rollouts of a group would all be the same, and nothing could be learned"),
+    )
+    eval_temperature: float = chz.field(
+        default=1.0, doc="Of sampling in evaluations; 0 is greedy.", validator=at_least(0)
+    )
+
+
+@chz.chz
+class RolloutSettings:
+    """Limits of an episode, and what becomes of one that fails."""
+
+    max_turns: int | None = chz.field(
+        default=None, doc="Turns of an episode; default: the environment's end.", validator=at_least(1)
+    )
+    max_sequence_tokens: int | None = chz.field(
+        default=None, doc="Tokens of an episode, prompts included; default: no limit.", validator=at_least(2)
+    )
+    rollout_attempts: int = chz.field(default=1, doc="Attempts at a rollout that fails.", validator=at_least(1))
+    min_group_members: int | None = chz.field(
+        default=None, doc="Rollouts that a group cannot do without; default: all of them.", validator=at_least(1)
+    )
+    on_failed_group: Literal["stop", "skip"] = chz.field(
+        default="stop", doc="Whether a group that fails ends the run or is left out of its step."
+    )
+    max_concurrent_groups: int = chz.field(default=256, doc="Groups being rolled out at a time.", validator=at_least(1))
+    max_steps_off_policy: int = chz.field(
+        default=0, doc="Steps that rollouts may run ahead of training; 0: they never do.", validator=at_least(0)
+    )
+
+
+@chz.chz
+class UpdateSettings:
+    """How the groups of a step become pieces of work."""
+
+    num_substeps: int = chz.field(
+        default=1, doc="Optimizer steps that a batch is divided among.", validator=at_least(1)
+    )
+    ppo_epochs: int = chz.field(default=1, doc="Times that a batch is trained on.", validator=at_least(1))
+    num_minibatches: int = chz.field(
+        default=1,
+        doc="Pieces of a batch; above 1, training starts on the groups that are ready.",
+        validator=at_least(1),
+    )
+
+
+@chz.chz
+class AdvantageSettings:
+    """How rewards become advantages."""
+
+    advantage: str = chz.field(
+        default="group_centered",
+        doc="group_centered, normalized, leave_one_out, gae, or your own as module:name or file.py:name.",
+    )
+    gamma: float = chz.field(default=0.99, doc="Discount of later rewards, for gae.", validator=between(0, 1))
+    gae_lambda: float = chz.field(default=0.95, doc="Weight of longer estimates, for gae.", validator=between(0, 1))
+    remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
+    kl_coef: float = chz.field(default=0.0, doc="Penalty for leaving the reference; 0: none.", validator=at_least(0))
+    kl_gamma: float = chz.field(
+        default=0.0, doc="Discount of later tokens' penalties; 0: each token has its own.", validator=between(0, 1)
+    )
+    kl_reference: str | None = chz.field(
+        default=None,
+        doc="Reference of the penalty: a base model, tinker:// path or run folder; default: the base model.",
+    )
+
+
+SERVICE_LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "gspo")
+"""Losses over sampled tokens that a service computes by itself."""
+
+
+@chz.chz
+class LossSettings:
+    """The loss over sampled tokens."""
+
+    loss_fn: str = chz.field(
+        default="importance_sampling",
+        doc="importance_sampling, ppo, cispo, dro or gspo of the service, or your own as module:name or file.py:name.",
+    )
+    clip_low: float | None = chz.field(
+        default=None, doc="Lower bound of the ratio, for ppo, cispo and gspo.", validator=at_least(0)
+    )
+    clip_high: float | None = chz.field(
+        default=None, doc="Upper bound of the ratio, for ppo, cispo and gspo.", validator=at_least(0)
+    )
+    dro_beta: float | None = chz.field(default=None, doc="Weight of dro's quadratic term.", validator=at_least(0))
+    compute_post_kl: bool = chz.field(
+        default=False, doc="Report how far each step moved the weights from its sampler; costs a pass over the batch."
+    )
+
+    @property
+    def loss_fn_config(self) -> Mapping[str, float]:
+        """What is sent with the service's loss: the options that are set, by the service's names."""
+        options = {
+            "clip_low_threshold": self.clip_low,
+            "clip_high_threshold": self.clip_high,
+            "beta": self.dro_beta,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+@chz.chz
+class EnvironmentSettings(ModelSettings, GroupSettings, SeedSettings):
+    """What environments are made from."""
+
+
+@chz.chz
+class ReinforcementSettings(
+    TrainingSettings,
+    EnvironmentSettings,
+    SamplingSettings,
+    RolloutSettings,
+    UpdateSettings,
+    AdvantageSettings,
+    LossSettings,
+):
+    """Settings of every recipe that learns by reward."""
+
+    @chz.validate
+    def _pieces_have_groups(self) -> None:
+        pieces = self.num_minibatches * self.num_substeps
+        if pieces > self.batch_size:
+            raise InputError(
+                f"num_minibatches={self.num_minibatches} times num_substeps={self.num_substeps} is more than "
+                f"batch_size={self.batch_size}; a piece needs at least one group"
+            )
+
+    @chz.validate
+    def _one_overlap(self) -> None:
+        if self.num_minibatches > 1 and self.max_steps_off_policy > 0:
+            raise InputError(
+                "num_minibatches streams rollouts of the present weights and max_steps_off_policy lets them run ahead; "
+                "set only one of the two"
+            )
+
+    @chz.validate
+    def _groups_can_be_compared(self) -> None:
+        size, least = self.group_size, self.min_group_members
+        if size == 1 and self.advantage in ("group_centered", "normalized", "leave_one_out") and not self.kl_coef:
+            raise InputError(
+                "group_size is 1; a rollout is compared with the others of its group, so that nothing could be "
+                "learned; it must be at least 2"
+            )
+        if least is not None and least > size:
+            raise InputError(f"min_group_members is {least}, more than group_size={size}; no group could reach it")
+
+    @chz.validate
+    def _options_fit_the_loss(self) -> None:
+        if self.loss_fn not in ("ppo", "cispo", "gspo") and (self.clip_low, self.clip_high) != (None, None):
+            raise InputError(f"clip_low and clip_high are for ppo, cispo and gspo, not for {self.loss_fn}")
+        if self.loss_fn != "dro" and self.dro_beta is not None:
+            raise InputError(f"dro_beta is for dro, not for {self.loss_fn}")
+        if self.clip_low is not None and self.clip_high is not None and self.clip_low >= self.clip_high:
+            raise InputError(f"clip_low={self.clip_low} must be below clip_high={self.clip_high}")
+        if not self.kl_coef and (self.kl_reference is not None or self.kl_gamma):
+            raise InputError("kl_reference and kl_gamma are for the KL penalty, which kl_coef=0 turns off; set kl_coef")

@@ -1,0 +1,163 @@
+"""Settings of every run that trains: of the model, the adapter, the optimizer, and the run itself."""
+
+from typing import Literal
+
+import chz
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.catalog import default_renderer
+from cookhouse.errors import InputError
+from cookhouse.schedules import SCHEDULES
+from cookhouse.settings.checks import above, at_least, one_of
+from cookhouse.settings.defaults import Default, computed
+
+
+@chz.chz
+class ModelSettings:
+    """Which model, and how conversations are put to it."""
+
+    model_name: str = chz.field(
+        default=TINY_MODEL, doc="Base model: cookhouse/tiny, a hub id or a folder that the service knows."
+    )
+    renderer_name: str = computed(
+        Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
+    )
+    force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
+
+
+@chz.chz
+class SeedSettings:
+    """What chance depends on."""
+
+    seed: int = chz.field(
+        default=0, doc="Seed of the data order, of the adapter and of sampling.", validator=at_least(0)
+    )
+
+
+@chz.chz
+class AdapterSettings(SeedSettings):
+    """What is trained."""
+
+    train_mlp: bool = chz.field(default=True, doc="Adapt the MLPs, experts included.")
+    train_attn: bool = chz.field(default=True, doc="Adapt the attention.")
+    train_unembed: bool = chz.field(default=True, doc="Adapt the output layer.")
+
+    lora_rank: int = chz.field(
+        default=32,
+        doc="Rank of the LoRA adapter; 0 trains all weights, on cookhouse's own engine.",
+        validator=at_least(0),
+    )
+
+    @chz.validate
+    def _something_is_trained(self) -> None:
+        adapted = (self.train_mlp, self.train_attn, self.train_unembed)
+        if not any(adapted):
+            raise InputError("train_mlp, train_attn and train_unembed are all false; at least one must be true")
+        if self.lora_rank == 0 and not all(adapted):
+            raise InputError(
+                "lora_rank=0 trains all weights, and one of train_mlp, train_attn and train_unembed is false; set a "
+                "rank, or leave them true"
+            )
+
+
+@chz.chz
+class OptimizerSettings:
+    """Adam, and its learning rate over the steps of a run."""
+
+    learning_rate: float = chz.field(default=2e-4, doc="Peak learning rate.", validator=above(0, "2e-4"))
+    lr_schedule: str = chz.field(
+        default="linear",
+        doc="constant, linear, cosine, warmup_linear or warmup_cosine, over all steps.",
+        validator=one_of("lr_schedule", SCHEDULES),
+    )
+    warmup_steps: int = chz.field(
+        default=0, doc="Steps of warm-up, for the two schedules that have it.", validator=at_least(0)
+    )
+    weight_decay: float = chz.field(
+        default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
+    )
+    grad_clip_norm: float = chz.field(
+        default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.", validator=at_least(0)
+    )
+
+
+@chz.chz
+class StepSettings:
+    """How long a run goes on, and what happens along the way."""
+
+    num_epochs: int = chz.field(default=1, doc="Passes over the data, reshuffled each time.", validator=at_least(1))
+    max_steps: int | None = chz.field(
+        default=None, doc="Stop after this many steps; default: all epochs.", validator=at_least(1)
+    )
+    save_every: int = chz.field(default=20, doc="Steps between checkpoints; 0: only the last.", validator=at_least(0))
+    ttl_seconds: int | None = chz.field(
+        default=None,
+        doc="Seconds after which the service may delete periodic checkpoints; default: never.",
+        validator=at_least(3600),
+    )
+
+
+@chz.chz
+class EvaluationSettings:
+    """What is measured along the way, and how often."""
+
+    eval_every: int = chz.field(
+        default=0, doc="Steps between evaluations; 0: only before and after.", validator=at_least(0)
+    )
+    infrequent_eval_every: int = chz.field(
+        default=0, doc="Steps between the evaluations of infrequent_evaluators; 0: only after.", validator=at_least(0)
+    )
+    evaluators: str = chz.field(
+        default="", doc="Further evaluators, by name, module:name or file.py:name, separated by commas."
+    )
+    infrequent_evaluators: str = chz.field(default="", doc="The same, every infrequent_eval_every steps.")
+    num_eval: int = chz.field(default=100, doc="Held-out problems to evaluate on; 0: none.", validator=at_least(0))
+    num_samples: int = chz.field(default=3, doc="Answers shown before and after.", validator=at_least(0))
+
+
+@chz.chz
+class FolderSettings:
+    """Where a run leaves its files, and which service it asks."""
+
+    log_path: str | None = chz.field(default=None, doc="Run folder; default: a new one under runs/.")
+    behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
+        default="ask", doc="What to do when the run folder exists: ask, delete, raise or resume."
+    )
+    base_url: str | None = chz.field(
+        default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
+    )
+    service_patience_seconds: float = chz.field(
+        default=300.0, doc="Seconds without an answer of the service after which a run ends.", validator=above(0, "300")
+    )
+
+
+@chz.chz
+class RunSettings(ModelSettings, FolderSettings, SeedSettings):
+    """Settings of every recipe."""
+
+
+@chz.chz
+class TrainingSettings(RunSettings, AdapterSettings, OptimizerSettings, StepSettings, EvaluationSettings):
+    """Settings of every recipe that trains."""
+
+    load_checkpoint_path: str | None = chz.field(
+        default=None, doc="Weights to start from, with a fresh optimizer: a tinker:// path, or a run folder."
+    )
+
+
+WEIGHTS_FIELDS = ("load_checkpoint_path", "kl_reference", "answerer_model", "opponent_model")
+"""Settings that may name weights."""
+
+FREE_ON_RESUME = frozenset(
+    {
+        "base_url",
+        "behavior_if_log_dir_exists",
+        "eval_every",
+        "log_path",
+        "num_samples",
+        "save_every",
+        "service_patience_seconds",
+        "ttl_seconds",
+    }
+)
+"""Settings that do not change what is trained, so that a resumed run may set them anew."""

@@ -1,0 +1,50 @@
+"""One stage runs: as a span, and with its name on whatever escapes from it."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from cookhouse.errors import CookhouseError
+from cookhouse.workflows.stages import Stage
+from cookhouse.workflows.state import RunState
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=RunState)
+
+
+class StageError(CookhouseError):
+    """A stage failed in a way that nobody foresaw; the message names it, and the cause is chained."""
+
+
+async def execute(stage: Stage[R], state: R) -> None:
+    """Run a stage, unless its condition says no.
+
+    Raises:
+        InputError, ServiceError: the stage raised it; a note on it names the stage.
+        StageError: the stage raised something else.
+    """
+    with named(stage.name):
+        if stage.when is not None and not stage.when(state):
+            return
+        state.telemetry.event("stage.start", stage=stage.name)
+        with state.telemetry.span(stage.name):
+            await stage.run(state)
+
+
+@contextmanager
+def named(stage: str) -> Iterator[None]:
+    """Puts the name of a stage on what escapes from it, unless a stage within has."""
+    try:
+        yield
+    except CookhouseError as error:
+        if not any(note.startswith("in stage ") for note in getattr(error, "__notes__", ())):
+            error.add_note(f"in stage {stage}")
+        raise
+    except Exception as error:
+        logger.exception("stage %s failed", stage)
+        failed = StageError(f"stage {stage} failed: {type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            failed.add_note(note)
+        raise failed from error

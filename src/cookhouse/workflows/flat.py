@@ -1,0 +1,157 @@
+"""A flat file of training as a workflow: what it loads, what it trains, and where its weights are in the end.
+
+The file has a config, `load(config)`, which finds out without a service what each step trains on, and
+`train(config, loaded, folder, connect)`, which writes metrics.jsonl and gives the tinker:// path of the trained
+weights. Its run cannot be resumed: Ctrl-C ends it at once.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from cookhouse.errors import InputError
+from cookhouse.telemetry import read_metrics
+from cookhouse.training import Checkpoint, Connect, Service, service_errors
+from cookhouse.training.session import close_service
+from cookhouse.workflows.body import Stages
+from cookhouse.workflows.folder import FolderChoice, RunFolder, open_folder
+from cookhouse.workflows.report_page import write_report
+from cookhouse.workflows.result import RunResult, RunSummary
+from cookhouse.workflows.stages import Stage, stage
+from cookhouse.workflows.state import RunState
+from cookhouse.workflows.workflow import Workflow
+
+Loaded = tuple[Any, Sequence[Any]]
+"""A renderer, and what each step trains on."""
+
+
+class FlatConfig(Protocol):
+    """What the config of a flat file has."""
+
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def renderer_name(self) -> str: ...
+
+
+@dataclass(kw_only=True)
+class FlatState(RunState):
+    """What the stages of a flat file hand to one another."""
+
+    config: FlatConfig
+    file: Path
+    loaded: Loaded = field(init=False)
+    folder: RunFolder = field(init=False)
+    sampler_path: str = field(init=False)
+    report: Path = field(init=False)
+
+
+def flat_workflow(
+    config: Any,
+    file: Path,
+    load: Callable[[Any], Any],
+    train: Callable[[Any, Any, Path, Connect], Awaitable[str]],
+) -> Workflow[FlatState]:
+    """The stages of a flat file."""
+
+    @stage(reads=("config",), writes=("loaded",))
+    async def load_dataset(state: FlatState) -> None:
+        state.loaded = await asyncio.to_thread(load, state.config)
+
+    async def train_in_folder(state: FlatState) -> None:
+        connect = state.context.adapters.service
+        assert connect is not None
+
+        async def connect_and_keep() -> Service:
+            service = await connect()
+            state.closing.push_async_callback(lambda: close_service(service, state.status))
+            return service
+
+        with service_errors(f"running {state.context.recipe}"):
+            state.sampler_path = await train(state.config, state.loaded, state.folder.path, connect_and_keep)
+
+    training = Stage(
+        name="train", run=train_in_folder, reads=("loaded", "folder"), writes=("sampler_path",), needs=("service",)
+    )
+    return Workflow(
+        name="flat",
+        state_class=FlatState,
+        start=lambda context: FlatState(context=context, config=config, file=file),
+        setup=(load_dataset, init_folder),
+        body=Stages(parts=(training,)),
+        final=(save_final,),
+        cleanup=cleanup,
+        result=_result,
+        facts=_facts,
+    )
+
+
+@stage(writes=("folder",), leaves_files=True)
+async def init_folder(state: FlatState) -> None:
+    """Make the run folder anew."""
+    spec, choice = state.context.folder, state.context.choice
+    if choice is FolderChoice.RESUME:
+        raise InputError(
+            f"log_path {spec.path} exists, and {state.context.recipe} never continues a run; choose another, or set "
+            "behavior_if_log_dir_exists=delete"
+        )
+    state.folder = await asyncio.to_thread(open_folder, spec, choice)
+    state.closing.push_async_callback(_close_folder, state)
+
+
+async def _close_folder(state: FlatState) -> None:
+    state.folder.close()
+    if isinstance(state.error, InputError | asyncio.CancelledError):
+        state.folder.discard()
+
+
+@stage(reads=("folder", "sampler_path"), writes=("report",))
+async def save_final(state: FlatState) -> None:
+    """Record the weights, so that `cookhouse sample --run` finds them, and draw the page."""
+    count = len(read_metrics(state.folder.metrics))
+    state.folder.checkpoints.append(
+        Checkpoint(
+            name="final", epoch=0, batch=count, step=count, final=True, state_path=None, sampler_path=state.sampler_path
+        )
+    )
+    state.report = write_report(state.folder.path)
+
+
+@stage()
+async def cleanup(state: FlatState) -> None:
+    """End the session and stop logging."""
+    await state.closing.aclose()
+
+
+def _result(state: FlatState, seconds: float) -> RunResult[FlatState]:
+    rows = read_metrics(state.folder.metrics)
+    path = state.folder.path
+    summary = RunSummary(
+        recipe=state.context.recipe,
+        model_name=state.config.model_name,
+        folder=path,
+        is_interrupted=False,
+        num_steps=len(rows),
+        total_steps=len(rows),
+        seconds=seconds,
+        figures=(),
+        samples=(),
+        report=state.report,
+        state_path=None,
+        sampler_path=state.sampler_path,
+        next_command=f"cookhouse sample --run {shlex.quote(str(path))}",
+    )
+    artifacts = {"folder": str(path), "report": str(state.report), "sampler_path": state.sampler_path}
+    return RunResult(state=state, metrics=rows[-1], artifacts=artifacts, summary=summary)
+
+
+def _facts(state: FlatState) -> dict[str, str]:
+    return {
+        "code": str(state.file),
+        "tokenizer": state.config.model_name,
+        "renderer": state.config.renderer_name,
+        "steps": f"{len(state.loaded[1]):,} in all",
+    }

@@ -1,0 +1,110 @@
+"""Runs one after another as one: each has a folder below its parent's, and one that has finished is not run again."""
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cookhouse.settings import RunSettings
+from cookhouse.workflows.body import Child, Children, PipelineState
+from cookhouse.workflows.folder import RunFolder, open_folder
+from cookhouse.workflows.result import RunResult, RunSummary
+from cookhouse.workflows.stages import stage
+from cookhouse.workflows.state import RunContext
+from cookhouse.workflows.workflow import Workflow
+
+RunChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[RunResult[Any]]]
+"""Runs a recipe in a folder, with settings, for the run of that context."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildRun:
+    """What a pipeline runs: a recipe by name, and its settings as a function of the folders of the runs before it."""
+
+    name: str
+    recipe: str
+    settings: Callable[[Mapping[str, Path]], Mapping[str, Any]]
+    """A run folder names weights: `{"load_checkpoint_path": str(folders["sft"])}` hands them on."""
+
+
+@dataclass(kw_only=True)
+class PipelineRunState(PipelineState):
+    """What the stages of a pipeline hand to one another."""
+
+    config: RunSettings
+    folder: RunFolder = field(init=False)
+
+
+def pipeline_workflow(config: RunSettings, runs: Sequence[ChildRun], run_child: RunChild) -> Workflow[PipelineRunState]:
+    """The runs in order; a pipeline that is resumed goes on in the first that has not finished."""
+
+    def child(run: ChildRun) -> Child[PipelineRunState]:
+        async def run_it(state: PipelineRunState, folder: Path) -> RunResult[Any]:
+            folders = {name: result.summary.folder for name, result in state.results.items()}
+            return await run_child(state.context, run.recipe, folder, run.settings(folders))
+
+        return Child(name=run.name, run=run_it)
+
+    return Workflow(
+        name="pipeline",
+        state_class=PipelineRunState,
+        start=lambda context: PipelineRunState(context=context, config=config),
+        setup=(init_folder,),
+        body=Children(runs=tuple(child(run) for run in runs)),
+        final=(),
+        cleanup=cleanup,
+        result=_result,
+        facts=lambda state: {run.name: run.recipe for run in runs},  # noqa: ARG005
+    )
+
+
+@stage(writes=("folder", "path"), leaves_files=True)
+async def init_folder(state: PipelineRunState) -> None:
+    """Open the folder that the runs' own are in."""
+    folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
+    state.folder, state.path = folder, folder.path
+    state.closing.push_async_callback(_close_folder, folder)
+
+
+async def _close_folder(folder: RunFolder) -> None:
+    folder.close()
+    if not any(path.is_dir() for path in folder.path.iterdir()):
+        folder.discard()
+
+
+@stage()
+async def cleanup(state: PipelineRunState) -> None:
+    """Stop logging; a folder in which no run has left anything goes."""
+    await state.closing.aclose()
+
+
+def _result(state: PipelineRunState, seconds: float) -> RunResult[PipelineRunState]:
+    """The figures of the last run that was begun, and the metrics of each under its name."""
+    last = list(state.results.values())[-1].summary
+    folder = shlex.quote(str(state.path))
+    resume = f"cookhouse run {state.context.recipe} log_path={folder} behavior_if_log_dir_exists=resume"
+    summary = RunSummary(
+        recipe=state.context.recipe,
+        model_name=state.config.model_name,
+        folder=state.path,
+        is_interrupted=last.is_interrupted,
+        num_steps=sum(result.summary.num_steps for result in state.results.values()),
+        total_steps=sum(result.summary.total_steps for result in state.results.values()),
+        seconds=seconds,
+        figures=last.figures,
+        samples=last.samples,
+        report=last.report,
+        state_path=last.state_path,
+        sampler_path=last.sampler_path,
+        next_command=resume if last.is_interrupted else last.next_command,
+    )
+    metrics = {
+        f"{name}/{key}": value for name, result in state.results.items() for key, value in result.metrics.items()
+    }
+    artifacts = {
+        "folder": str(state.path),
+        **{f"{name}/{key}": value for name, result in state.results.items() for key, value in result.artifacts.items()},
+    }
+    return RunResult(state=state, metrics=metrics, artifacts=artifacts, summary=summary)

@@ -1,0 +1,56 @@
+"""What a reinforcement run tells a person: what it would do, and what came of it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cookhouse.telemetry import keys
+from cookhouse.workflows.result import Figure
+from cookhouse.workflows.training_account import adapter_size, context_fact
+
+if TYPE_CHECKING:
+    from cookhouse.workflows.reinforcement import ReinforcementState
+
+Row = Mapping[str, float]
+
+_FIGURES = (
+    ("env/all/reward/total", "mean reward", False),
+    ("env/all/correct", "answered correctly", True),
+    ("env/all/ac_tokens_per_turn", "tokens sampled per turn", False),
+)
+
+
+def figures(first: Row, last: Row, after: Row) -> list[Figure]:
+    """Held-out reward, correctness and length, and the reward in training."""
+    held_out = [
+        Figure(
+            name=f"test/{name}",
+            label=f"held-out {label}",
+            before=first.get(f"test/{name}"),
+            after=after.get(f"test/{name}"),
+            is_share=is_share,
+        )
+        for name, label, is_share in _FIGURES
+    ]
+    trained = Figure(
+        name=keys.TRAIN_REWARD,
+        label="training reward, first and last",
+        before=first.get(keys.TRAIN_REWARD),
+        after=last.get(keys.TRAIN_REWARD),
+    )
+    return [*held_out, trained]
+
+
+def facts(state: "ReinforcementState") -> dict[str, str]:
+    """What would be trained: groups, steps, the loss, and the adapter."""
+    config = state.config
+    lag = config.max_steps_off_policy
+    return {
+        "tokenizer": config.model_name,
+        "renderer": config.renderer_name,
+        "groups": f"{len(state.train.get_batch(0)):,} per step, {len(state.test):,} held out",
+        "rollouts": f"up to {lag} steps old" if lag else "of the present weights",
+        "context": context_fact(state.context_tokens),
+        "loss": config.loss_fn,
+        "steps": f"{state.total_steps:,} in all, {len(state.train):,} per epoch",
+        "adapter": adapter_size(config),
+    }

@@ -1,0 +1,45 @@
+"""What a run is started with, and what every workflow's state has."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from cookhouse.adapters import Adapters
+from cookhouse.telemetry import Telemetry
+from cookhouse.training import Interrupt, SessionStatus
+from cookhouse.workflows.folder import FolderChoice, FolderSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """What a run is started with, besides its config."""
+
+    recipe: str
+    """As a person names it to run it again."""
+    folder: FolderSpec
+    choice: FolderChoice
+    adapters: Adapters
+    telemetry: Telemetry
+    interrupt: Interrupt
+
+
+@dataclass(kw_only=True)
+class RunState:
+    """What stages hand to one another. A dataclass of a workflow adds fields: those with `init` or a default are there
+    from the start, the others are written by stages.
+    """
+
+    context: RunContext
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What stages opened and cleanup closes, the last first."""
+    status: SessionStatus = "success"
+    """How the run ends; set before cleanup."""
+    error: BaseException | None = None
+    """What ended the run early, if something did."""
+
+    @property
+    def telemetry(self) -> Telemetry:
+        return self.context.telemetry
+
+    @property
+    def interrupt(self) -> Interrupt:
+        return self.context.interrupt

@@ -1,0 +1,58 @@
+"""What a supervised run tells a person: what it would do, and what came of it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cookhouse.printable import printable
+from cookhouse.telemetry import keys
+from cookhouse.workflows.result import Figure
+from cookhouse.workflows.training_account import adapter_size, context_fact
+
+if TYPE_CHECKING:
+    from cookhouse.workflows.supervised import SupervisedState
+
+Row = Mapping[str, float]
+
+
+def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
+    """Held-out loss and exact match, and the last training loss."""
+    return (
+        Figure(
+            name=keys.TEST_NLL,
+            label="held-out loss (nats per token)",
+            before=first.get(keys.TEST_NLL),
+            after=after.get(keys.TEST_NLL),
+        ),
+        Figure(
+            name=keys.TEST_EXACT_MATCH,
+            label="held-out exact match",
+            before=first.get(keys.TEST_EXACT_MATCH),
+            after=after.get(keys.TEST_EXACT_MATCH),
+            is_share=True,
+        ),
+        Figure(
+            name=keys.TRAIN_LOSS,
+            label="training loss of the last step",
+            before=None,
+            after=last.get(keys.TRAIN_LOSS),
+        ),
+    )
+
+
+def facts(state: "SupervisedState") -> dict[str, str]:
+    """What would be trained: conversations, tokens, steps, and the adapter."""
+    config, found = state.config, state.dataset.statistics
+    unread = sorted({str(name) for conversation in state.train for name in conversation.extra})
+    share = found.num_trained_tokens / found.num_tokens if found.num_tokens else 0.0
+    return {
+        "tokenizer": config.model_name,
+        "renderer": config.renderer_name,
+        "conversations": f"{len(state.train):,} to train on, {len(state.test):,} held out",
+        **({"fields not read": printable(", ".join(unread))} if unread else {}),
+        "examples": f"{found.num_examples:,}, of which {found.num_truncated:,} lose their end",
+        "tokens": f"{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({share:.1%}) are trained on",
+        "context": context_fact(state.context_tokens),
+        "longest example": f"{found.longest_tokens:,} tokens",
+        "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
+        "adapter": adapter_size(config),
+    }

@@ -1,0 +1,91 @@
+"""A config is made of specs: checked where a setting is declared, with defaults that hang on the model."""
+
+from typing import Any
+
+import chz
+import pytest
+
+from cookhouse.errors import InputError
+from cookhouse.settings import (
+    EnvironmentSettings,
+    LossSettings,
+    OptimizerSettings,
+    ReinforcementSettings,
+    SupervisedSettings,
+    by_model,
+    default_in_words,
+    part_of,
+    redefault,
+)
+
+
+@chz.chz
+class Config(ReinforcementSettings):
+    batch_size: int = redefault(ReinforcementSettings, "batch_size", by_model(embedded=16, others=128))
+    max_steps: int | None = redefault(ReinforcementSettings, "max_steps", by_model(embedded=30, others=None))
+
+
+def test_a_default_hangs_on_the_model_and_what_is_set_wins() -> None:
+    assert (Config().batch_size, Config().max_steps) == (16, 30)
+    assert (Config(model_name="Qwen/Qwen3-8B").batch_size, Config(model_name="Qwen/Qwen3-8B").max_steps) == (128, None)
+    assert Config(batch_size=4).batch_size == 4
+    assert Config(batch_size=4, model_name="Qwen/Qwen3-8B").batch_size == 4
+
+
+def test_a_computed_default_follows_a_later_change_of_model() -> None:
+    """Catches a default that is computed once, and kept when the model is replaced."""
+    assert chz.replace(Config(), model_name="Qwen/Qwen3-8B").batch_size == 128
+
+
+def test_a_redefined_field_keeps_its_doc_and_its_checks() -> None:
+    assert chz.chz_fields(Config)["batch_size"]._doc == "Groups per step."
+    with pytest.raises(InputError, match="batch_size is 0; it must be at least 1"):
+        Config(batch_size=0)
+
+
+def test_defaults_in_words() -> None:
+    assert default_in_words(Config, "batch_size") == "16 for cookhouse/tiny, else 128"
+    assert default_in_words(Config, "max_steps") == "30 for cookhouse/tiny, else none"
+    assert default_in_words(Config, "lora_rank") == "32"
+    assert default_in_words(Config, "log_path") is None
+
+
+def test_a_part_has_the_settings_of_its_names() -> None:
+    config = Config(seed=7, group_size=3)
+    part = part_of(EnvironmentSettings, config)
+    assert type(part) is EnvironmentSettings
+    assert (part.seed, part.group_size, part.batch_size) == (7, 3, 16)
+
+
+def test_a_config_is_each_of_its_specs() -> None:
+    """What components take: nothing is copied on the way to them."""
+    assert issubclass(SupervisedSettings, OptimizerSettings)
+    assert issubclass(ReinforcementSettings, LossSettings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number above 0"),
+        ({"lr_schedule": "line"}, "unknown lr_schedule 'line'; did you mean linear"),
+        ({"gamma": 1.5}, "gamma is 1.5; it must be a number between 0 and 1"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be a number above 0"),
+        ({"num_minibatches": 5, "num_substeps": 4}, "is more than batch_size=16"),
+        ({"num_minibatches": 2, "max_steps_off_policy": 1}, "set only one of the two"),
+        ({"group_size": 1}, "group_size is 1; a rollout is compared"),
+        ({"group_size": 2, "min_group_members": 3}, "more than group_size=2"),
+        ({"clip_low": 0.8}, "not for importance_sampling"),
+        ({"loss_fn": "ppo", "clip_low": 1.2, "clip_high": 0.8}, "must be below clip_high"),
+        ({"dro_beta": 1.0}, "dro_beta is for dro"),
+        ({"kl_gamma": 0.5}, "set kl_coef"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Config(**settings)
+
+
+def test_the_services_names_of_options_are_used_where_it_is_asked() -> None:
+    config = Config(loss_fn="ppo", clip_low=0.7, clip_high=1.3)
+    assert config.loss_fn_config == {"clip_low_threshold": 0.7, "clip_high_threshold": 1.3}
+    assert Config().loss_fn_config == {}
