@@ -47,12 +47,14 @@ def test_a_name_can_be_added_once() -> None:
 
 
 def test_modules_and_files_are_named_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "beside.py").write_text("SEVEN = 7\n")
-    (tmp_path / "mine.py").write_text("from beside import SEVEN\nclass Inner:\n    EIGHT = SEVEN + 1\n")
+    (tmp_path / "numbers_beside.py").write_text("SEVEN = 7\n")
+    (tmp_path / "numbers_of_mine.py").write_text(
+        "from numbers_beside import SEVEN\nclass Inner:\n    EIGHT = SEVEN + 1\n"
+    )
     monkeypatch.chdir(tmp_path)
-    assert numbers().find("mine:SEVEN") == 7
-    assert numbers().find("mine.py:Inner.EIGHT") == 8
-    assert numbers().find(f"{tmp_path}/mine.py:SEVEN") == 7
+    assert numbers().find("numbers_of_mine:SEVEN") == 7
+    assert numbers().find("numbers_of_mine.py:Inner.EIGHT") == 8
+    assert numbers().find(f"{tmp_path}/numbers_of_mine.py:SEVEN") == 7
 
 
 def test_a_file_is_one_module_however_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

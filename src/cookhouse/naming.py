@@ -80,6 +80,11 @@ class OpenSet(Generic[T]):
         return checked
 
 
+def names_in(text: str) -> list[str]:
+    """The names of a text that has them separated by commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
 def load(place: str) -> Any:
     """What stands at `module:NAME` or `file.py:NAME`; NAME may have dots. The file's folder, or the one that one works
     in, can be imported from.

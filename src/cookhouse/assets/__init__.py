@@ -35,3 +35,8 @@ def data_file(name: str) -> Path:
     if name not in bundled:
         raise UnknownNameError("bundled data file", name, bundled)
     return bundled[name]
+
+
+def new_file(name: str) -> Path:
+    """Path of a template that `cookhouse new` writes, e.g. `recipe.py.txt`."""
+    return _ROOT / "new" / name

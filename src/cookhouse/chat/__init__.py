@@ -20,7 +20,7 @@ from cookhouse.chat.messages import (
     thinking_of,
     with_tools,
 )
-from cookhouse.chat.registry import get_renderer, register_renderer, supported_renderers
+from cookhouse.chat.registry import RENDERERS, get_renderer, is_built_in, register_renderer, supported_renderers
 from cookhouse.chat.renderer import (
     MessageLayout,
     Renderer,
@@ -34,6 +34,7 @@ from cookhouse.chat.training_targets import TrainOnWhat, trained_messages
 __all__ = [
     "MEDIA_KEYS",
     "REASONING_KEYS",
+    "RENDERERS",
     "ROLES",
     "Encoder",
     "FunctionCall",
@@ -55,6 +56,7 @@ __all__ = [
     "TrainOnWhat",
     "UnparsedToolCall",
     "get_renderer",
+    "is_built_in",
     "is_empty",
     "parse_messages",
     "register_renderer",

@@ -1,40 +1,46 @@
 """Renderers by name."""
 
 from cookhouse.chat.encoding import Tokenizer
-from cookhouse.chat.families.human_ai import HumanAIRenderer
-from cookhouse.chat.families.qwen3 import Qwen3DisableThinkingRenderer, Qwen3InstructRenderer, Qwen3Renderer
-from cookhouse.chat.families.role_colon import RoleColonRenderer
 from cookhouse.chat.renderer import Renderer, RendererFactory
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.naming import OpenSet
 
-_RENDERERS: dict[str, RendererFactory] = {
-    "human_ai": HumanAIRenderer,
-    "qwen3": Qwen3Renderer,
-    "qwen3_disable_thinking": Qwen3DisableThinkingRenderer,
-    "qwen3_instruct": Qwen3InstructRenderer,
-    "role_colon": RoleColonRenderer,
-}
+_FAMILIES = "cookhouse.chat.families"
+
+RENDERERS: OpenSet[RendererFactory] = OpenSet(
+    kind="renderer",
+    group="cookhouse.renderers",
+    builtin={
+        "human_ai": f"{_FAMILIES}.human_ai:HumanAIRenderer",
+        "qwen3": f"{_FAMILIES}.qwen3:Qwen3Renderer",
+        "qwen3_disable_thinking": f"{_FAMILIES}.qwen3:Qwen3DisableThinkingRenderer",
+        "qwen3_instruct": f"{_FAMILIES}.qwen3:Qwen3InstructRenderer",
+        "role_colon": f"{_FAMILIES}.role_colon:RoleColonRenderer",
+    },
+    check=lambda thing: thing if callable(thing) else None,
+    wants="a renderer is a class of Renderer, or a function of the tokenizer that makes one",
+)
 
 
 def get_renderer(name: str, tokenizer: Tokenizer) -> Renderer:
-    """The renderer of that name over a tokenizer.
+    """The renderer of that name over a tokenizer; also `module:NAME` or `file.py:NAME`.
 
     Raises:
         UnknownNameError: no such renderer; near matches are named.
-        InputError: the tokenizer lacks a token that the renderer writes.
+        InputError: it cannot be imported, or the tokenizer lacks a token that it writes.
     """
-    if name not in _RENDERERS:
-        raise UnknownNameError("renderer", name, _RENDERERS)
-    return _RENDERERS[name](tokenizer)
+    return RENDERERS.find(name)(tokenizer)
 
 
 def supported_renderers() -> list[str]:
-    """Names that `get_renderer` takes, sorted."""
-    return sorted(_RENDERERS)
+    """Names that `get_renderer` takes, sorted: built in, registered, and of installed packages."""
+    return sorted(RENDERERS.names())
 
 
 def register_renderer(name: str, factory: RendererFactory) -> None:
     """Add a renderer under a new name. Raises `InputError` if the name is taken."""
-    if name in _RENDERERS:
-        raise InputError(f"a renderer named {name!r} exists already; register yours under another name")
-    _RENDERERS[name] = factory
+    RENDERERS.register(name, factory)
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a renderer is one of ours, of which the model table says what it fits; a user knows about their own."""
+    return name in RENDERERS.builtin

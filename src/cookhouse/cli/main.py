@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cookhouse.cli.checkpoints import checkpoints_app
+from cookhouse.cli.new import new
 from cookhouse.cli.recipes import describe, recipes
 from cookhouse.cli.report_page import report
 from cookhouse.cli.run import EXIT_INTERRUPTED, run_app
@@ -39,6 +40,7 @@ app.command()(serve)
 app.command()(recipes)
 app.command()(describe)
 app.command()(report)
+app.command()(new)
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.assets import TINY_MODEL, data_file
 from cookhouse.catalog import check_renderer, default_renderer
-from cookhouse.chat import Renderer, TrainOnWhat, get_renderer, supported_renderers
+from cookhouse.chat import RENDERERS, Renderer, TrainOnWhat, get_renderer, is_built_in
 from cookhouse.data.conversations import read_conversations
 from cookhouse.data.datum import Reduction
 from cookhouse.data.examples import Progress, render_examples
@@ -57,15 +57,16 @@ class ConversationsConfig:
 
 
 def build_renderer(model_name: str, renderer_name: str | None = None, *, force: bool = False) -> Renderer:
-    """The named renderer, or the model's own, over the model's tokenizer.
+    """The named renderer, or the model's own, over the model's tokenizer. One of the user's own is taken to fit.
 
     Raises:
         InputError: the renderer is unknown or does not fit the model, or the tokenizer cannot be loaded.
     """
     name = renderer_name or default_renderer(model_name)
-    if name not in supported_renderers():
-        raise UnknownNameError("renderer", name, supported_renderers())
-    check_renderer(model_name, name, force=force)
+    if is_built_in(name):
+        check_renderer(model_name, name, force=force)
+    else:
+        RENDERERS.find(name)  # an unknown name is told before a tokenizer is loaded
     return get_renderer(name, get_tokenizer(model_name))
 
 

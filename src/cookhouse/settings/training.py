@@ -123,6 +123,9 @@ class FolderSettings:
     behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
         default="ask", doc="What to do when the run folder exists: ask, delete, raise or resume."
     )
+    sinks: str = chz.field(
+        default="", doc="Further sinks of telemetry, by name, module:name or file.py:name, separated by commas."
+    )
     base_url: str | None = chz.field(
         default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
     )
@@ -157,6 +160,7 @@ FREE_ON_RESUME = frozenset(
         "num_samples",
         "save_every",
         "service_patience_seconds",
+        "sinks",
         "ttl_seconds",
     }
 )

@@ -4,11 +4,13 @@ from cookhouse.telemetry.console import make_console, say, say_command, tell, wr
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
 from cookhouse.telemetry.logs import LogSink, log_file
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span
+from cookhouse.telemetry.sinks import SINKS, SinkBuilder
 from cookhouse.telemetry.telemetry import Relay, Telemetry
 from cookhouse.telemetry.terminal import TerminalSink
 from cookhouse.telemetry.trace import TraceSink
 
 __all__ = [
+    "SINKS",
     "Event",
     "JsonlSink",
     "LogSink",
@@ -16,6 +18,7 @@ __all__ = [
     "Record",
     "Relay",
     "Sink",
+    "SinkBuilder",
     "Span",
     "Telemetry",
     "TerminalSink",

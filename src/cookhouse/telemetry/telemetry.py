@@ -65,11 +65,7 @@ class Telemetry:
     def close(self) -> None:
         """Close every sink; one that fails is reported and does not keep the others open."""
         while self._sinks:
-            sink = self._sinks.pop()
-            try:
-                sink.close()
-            except Exception:
-                logger.warning("telemetry sink %s failed to close", type(sink).__name__, exc_info=True)
+            _close(self._sinks.pop())
 
     def __enter__(self) -> Self:
         return self
@@ -89,6 +85,14 @@ class Telemetry:
 
     def _drop(self, sink: Sink, error: Exception) -> None:
         self._sinks.remove(sink)
+        _close(sink, logging.DEBUG)  # what it has taken so far is worth keeping; that it is broken is said below
         name = type(sink).__name__
         logger.warning("telemetry sink %s failed and is off for the rest of the run", name, exc_info=error)
         self.event("telemetry.failed", sink=name, error=f"{type(error).__name__}: {error}")
+
+
+def _close(sink: Sink, level: int = logging.WARNING) -> None:
+    try:
+        sink.close()
+    except Exception:
+        logger.log(level, "telemetry sink %s failed to close", type(sink).__name__, exc_info=True)

@@ -13,6 +13,7 @@ from cookhouse.evals import (
     TrainingClientEvaluator,
 )
 from cookhouse.evals import Metrics as MaybeMetrics
+from cookhouse.naming import names_in
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
@@ -97,8 +98,7 @@ def named_evaluations(config: TrainingSettings, renderer: Renderer, telemetry: T
             cadence=cadence,
         )
         for names, cadence in both
-        for name in (part.strip() for part in names.split(","))
-        if name
+        for name in names_in(names)
     ]
 
 

@@ -7,8 +7,10 @@ from functools import partial
 from typing import TypeVar
 
 from cookhouse.errors import InputError
+from cookhouse.evals import EVALUATORS
+from cookhouse.naming import names_in
 from cookhouse.settings import TrainingSettings
-from cookhouse.telemetry import JsonlSink, LogSink, TraceSink
+from cookhouse.telemetry import SINKS, JsonlSink, LogSink, Sink, SinkBuilder, TraceSink
 from cookhouse.training import (
     AdamSchedule,
     Checkpoint,
@@ -29,6 +31,7 @@ from cookhouse.workflows.body import LoopState
 from cookhouse.workflows.folder import RunFolder, open_folder
 from cookhouse.workflows.report_page import write_report
 from cookhouse.workflows.stages import SlotStage, stage
+from cookhouse.workflows.state import RunContext
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,10 @@ async def open_run(state: TrainingState) -> None:
         ServiceError: the service failed.
     """
     config, context = state.config, state.context
+    # What is misspelled is told before anything is opened.
+    sinks = {name: SINKS.find(name) for name in names_in(config.sinks)}
+    for name in (*names_in(config.evaluators), *names_in(config.infrequent_evaluators)):
+        EVALUATORS.find(name)
     assert context.adapters.service is not None
     folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
     state.closing.push_async_callback(_close_folder, state, folder)
@@ -85,6 +92,8 @@ async def open_run(state: TrainingState) -> None:
     with file_errors(folder.path):
         for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink()):
             state.telemetry.add(sink)
+    for name, make in sinks.items():
+        state.telemetry.add(_started(name, make, folder, context))
     state.telemetry.event(
         "run.start",
         step=state.cursor.step,
@@ -99,6 +108,13 @@ async def open_run(state: TrainingState) -> None:
     opening = open_session(context.adapters.service, spec)
     state.session = await Patience(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
     state.closing.push_async_callback(_close_session, state)
+
+
+def _started(name: str, make: SinkBuilder, folder: RunFolder, context: RunContext) -> Sink:
+    try:
+        return make(folder.path, context.folder.config)
+    except Exception as error:  # of the user's own code: it must work at the start, and may not stop the run later
+        raise InputError(f"sink {name} cannot start: {type(error).__name__}: {error}") from error
 
 
 def optim_step_slot() -> SlotStage[T]:
