@@ -14,12 +14,10 @@ from cookhouse.telemetry import read_metrics
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
-import asyncio, sys
-from cookhouse import recipes
+import sys
+import cookhouse
 
-recipe = recipes.find_recipe(sys.argv[1])
-config = recipes.parse_config(recipe, dict(word.split("=", 1) for word in sys.argv[2:]))
-result = asyncio.run(recipes.run(recipe, config))
+result = cookhouse.run(sys.argv[1], dict(word.split("=", 1) for word in sys.argv[2:]))
 print("result:", result.summary.num_steps)
 """
 

@@ -1,0 +1,71 @@
+"""The examples run as they stand, over the fake service."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cookhouse.adapters import Adapters
+from cookhouse.recipes import run_async
+from cookhouse.telemetry import read_metrics
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import FakeService
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def digit(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+    del theta, prompt_T
+    answer: list[int] = get_tokenizer("cookhouse/tiny").encode(f" {chance.integers(9)}\n", add_special_tokens=False)
+    return answer
+
+
+async def run(recipe: str, folder: Path, **settings: Any) -> list[dict[str, float]]:
+    service = FakeService(answer=digit)
+    config = {"log_path": str(folder / "run"), "num_samples": 0, **settings}
+    await run_async(recipe, config, adapters=Adapters(service=service.connect, sinks=[]))
+    return read_metrics(folder / "run" / "metrics.jsonl")
+
+
+def conversations(folder: Path) -> str:
+    rows = [{"prompt": f"say {n}", "completion": f"{n} is said" * (1 + n % 9)} for n in range(12)]
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+async def test_an_environment_and_an_advantage(tmp_path: Path) -> None:
+    rows = await run(
+        "rl",
+        tmp_path,
+        env=f"{EXAMPLES}/own_environment.py:build",
+        advantage=f"{EXAMPLES}/own_advantage.py:ranked",
+        max_steps=2,
+        batch_size=3,
+        group_size=4,
+        num_eval=4,
+    )
+    assert rows[0]["env/all/turns_per_episode"] > 1
+    assert "test/env/all/correct" in rows[0]
+    lines = (tmp_path / "run" / "rollouts" / "advantages-000000.jsonl").read_text().splitlines()
+    kept = [json.loads(line)["advantages"] for line in lines]
+    assert all(abs(turn) <= 1.0 for group in kept for member in group for turn in member)
+
+
+async def test_a_loss(tmp_path: Path) -> None:
+    data = {"dataset_path": conversations(tmp_path), "batch_size": 4, "num_eval": 0, "max_steps": 3}
+    rows = await run("supervised", tmp_path, loss_fn=f"{EXAMPLES}/own_loss.py:focal", learning_rate=0.3, **data)
+    likely = [row["train/mean_probability"] for row in rows]
+    assert 0 < likely[0] < likely[-1] < 1
+
+
+async def test_a_recipe_with_a_stage_an_evaluator_and_a_sink(tmp_path: Path) -> None:
+    data = {"dataset_path": conversations(tmp_path), "batch_size": 2, "num_epochs": 3}
+    rows = await run(f"{EXAMPLES}/own_recipe.py:BRIEF", tmp_path, longest_answer=30, **data)
+    assert [row["step"] for row in rows if "test/answer_tokens" in row] == [5, len(rows) - 1]
+    losses = (tmp_path / "run" / "losses.txt").read_text().splitlines()
+    assert [float(line.split()[1]) for line in losses] == [row["train/loss"] for row in rows if "train/loss" in row]
