@@ -19,6 +19,6 @@ def focal(data: list[tinker.Datum], logprobs: list[torch.Tensor]) -> tuple[torch
         weights_T = torch.from_numpy(datum.loss_fn_inputs["weights"].to_numpy())
         p_T = logprobs_T.exp()
         loss = loss - (weights_T * (1.0 - p_T) ** GAMMA * logprobs_T).sum()
-        likely += float((weights_T * p_T).sum())
+        likely += float((weights_T * p_T.detach()).sum())
         total_weight += float(weights_T.sum())
     return loss, {"mean_probability": likely / total_weight}
