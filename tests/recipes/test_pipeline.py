@@ -112,7 +112,7 @@ async def test_killed_anywhere_it_goes_on_to_the_same_bits(data: Path, kind: str
 
 def test_a_dry_run_makes_nothing_and_names_its_runs(data: Path) -> None:
     before = sorted(data.iterdir())
-    report = dry_run(PIPELINE, {"folder": str(data), "log_path": str(data / "run")})
-    assert report.facts == {"sl": "supervised", "rl": "rl_basic"}
+    plan = dry_run(PIPELINE, {"folder": str(data), "log_path": str(data / "run")})
+    assert plan.facts == {"sl": "supervised", "rl": "rl_basic"}
     assert sorted(data.iterdir()) == before
     assert "├── runs\n│   ├── sl\n│   └── rl" in PIPELINE.workflow(Config(folder=str(data))).describe()

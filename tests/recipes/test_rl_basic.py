@@ -255,9 +255,9 @@ async def test_a_failure_within_the_loop_names_its_stage_and_step(
 
 def test_a_dry_run_counts_and_makes_nothing(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    report = dry_run("rl_basic", make_rl_config())
-    assert report.facts["groups"] == "3 per step, 4 held out"
-    assert report.facts["steps"] == "6 in all, 4 per epoch"
+    plan = dry_run("rl_basic", make_rl_config())
+    assert plan.facts["groups"] == "3 per step, 4 held out"
+    assert plan.facts["steps"] == "6 in all, 4 per epoch"
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -197,8 +197,8 @@ async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
 ) -> None:
     """Catches a run that a dry run passes, and that the service ends at the first long row."""
     config = make_config(dataset_path=str(long_rows), test_path=str(long_rows), eval_max_tokens=2040, log_path=None)
-    report = await asyncio.to_thread(dry_run, "supervised", config)
-    assert report.notes == [
+    plan = await asyncio.to_thread(dry_run, "supervised", config)
+    assert plan.notes == [
         "2 of 5 examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
         f"1 of 5 examples have no trained token and are left out; the first is {long_rows}:5, cut from "
         "3012 to 2048 tokens",
@@ -207,8 +207,8 @@ async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
         "takes 2,048 tokens in all",
         "4 of 5 held-out conversations are answered with fewer than 2040 tokens: the model takes 2,048 tokens in all",
     ]
-    assert report.facts["context"] == "2,048 tokens, prompt and answer together"
-    assert report.facts["longest example"] == "2,048 tokens"
+    assert plan.facts["context"] == "2,048 tokens, prompt and answer together"
+    assert plan.facts["longest example"] == "2,048 tokens"
 
 
 async def test_what_the_service_takes_bounds_a_run_before_it_is_trained(
@@ -420,19 +420,19 @@ def test_defaults_are_those_of_the_vetted_run(model: str, batch_size: int, learn
 
 def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    report = dry_run("sl_basic", make_config())
-    assert report.facts["conversations"] == "12 to train on, 4 held out"
-    assert report.facts["steps"] == "6 in all, 3 per epoch"
-    assert report.facts["adapter"].endswith("MB with gradient and moments")
-    assert [text for text, is_trained in report.previews[0] if is_trained] == ["0 is said<|im_end|>"]
+    plan = dry_run("sl_basic", make_config())
+    assert plan.facts["conversations"] == "12 to train on, 4 held out"
+    assert plan.facts["steps"] == "6 in all, 3 per epoch"
+    assert plan.facts["adapter"].endswith("MB with gradient and moments")
+    assert [text for text, is_trained in plan.previews[0] if is_trained] == ["0 is said<|im_end|>"]
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_dry_run_names_the_fields_that_are_not_read(make_config: MakeConfig, tmp_path: Path) -> None:
     # Catches a misspelled field that nobody would miss.
     (tmp_path / "rows.jsonl").write_text('{"prompt": "q", "completion": "a", "sytem": "s", "id": 3, "note": ""}\n')
-    report = dry_run("supervised", make_config(dataset_path=str(tmp_path / "rows.jsonl")))
-    assert report.facts["fields not read"] == "id, sytem"
+    plan = dry_run("supervised", make_config(dataset_path=str(tmp_path / "rows.jsonl")))
+    assert plan.facts["fields not read"] == "id, sytem"
 
 
 def test_dry_run_refuses_the_folder_that_a_run_would_refuse(make_config: MakeConfig, tmp_path: Path) -> None:
@@ -443,8 +443,8 @@ def test_dry_run_refuses_the_folder_that_a_run_would_refuse(make_config: MakeCon
     (tmp_path / "a" / "config.json").write_text("{}")
     with pytest.raises(InputError, match="exists; choose another log_path"):
         dry_run("supervised", make_config(log_path=str(tmp_path / "a"), behavior_if_log_dir_exists="raise"))
-    report = dry_run("supervised", make_config(log_path=str(tmp_path / "a"), behavior_if_log_dir_exists="ask"))
-    assert report.folder == tmp_path / "a"
+    plan = dry_run("supervised", make_config(log_path=str(tmp_path / "a"), behavior_if_log_dir_exists="ask"))
+    assert plan.folder == tmp_path / "a"
     assert (tmp_path / "a" / "notes.txt").exists()
 
 

@@ -146,7 +146,7 @@ class RLKit:
         self.interrupt = Interrupt()
         self.telemetry = Telemetry()
         self.trained: list[Trained] = []
-        self.reported: Mapping[int, asyncio.Event] = defaultdict(asyncio.Event)
+        self.measured: Mapping[int, asyncio.Event] = defaultdict(asyncio.Event)
         """Of each step, set once its groups are complete."""
         self.pool: RolloutPool
         self.num_rollouts = 0
@@ -191,7 +191,7 @@ class RLKit:
             pool=self.pool,
             policy=policy,
             assemble=RolloutAssembler(AdvantageSettings(), self.telemetry),
-            report=self._report,
+            measure=self._measure,
             settings=update or UpdateSettings(),
             batches_per_epoch=len(data),
             total_steps=total_steps,
@@ -216,7 +216,7 @@ class RLKit:
             patience_seconds=patience_seconds,
         )
 
-    def _report(self, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:
+    def _measure(self, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:
         groups = [each.group for each in finished if each.group is not None]
         errors = [each.error for each in finished if each.error is not None]
         self.trained.append(
@@ -226,7 +226,7 @@ class RLKit:
                 ids=[(each.id.step, each.id.number) for each in finished],
             )
         )
-        self.reported[step].set()
+        self.measured[step].set()
         return {**group_metrics(groups), **failure_metrics(groups, errors)}
 
 

@@ -61,7 +61,7 @@ async def test_a_group_one_step_too_old_is_not_trained_on(rl_kit: RLKit, lag: in
     # Catches a bound that is off by one: group 1, of the first weights, is done when step `lag + 1` takes its groups.
     async def delay(number: int) -> None:
         if number == 1 or number > 4 * (lag + 1):  # those between are enough for the steps until then
-            await rl_kit.reported[lag].wait()
+            await rl_kit.measured[lag].wait()
         for _ in range(100 if number > 4 * (lag + 1) else 0):
             await asyncio.sleep(0)
 

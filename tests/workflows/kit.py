@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.adapters import Adapters
+from cookhouse.runs import FolderChoice, FolderSpec
 from cookhouse.telemetry import Record, Sink, Telemetry
 from cookhouse.training import FakeService, Interrupt
-from cookhouse.workflows import FolderChoice, FolderSpec, RunContext
+from cookhouse.workflows import RunContext
 
 
 class Keeping:

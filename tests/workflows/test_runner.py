@@ -7,8 +7,9 @@ import pytest
 from tests.workflows.kit import Keeping, make_context
 
 from cookhouse.errors import InputError
+from cookhouse.runs import RunResult, RunSummary
 from cookhouse.telemetry import Event, Span
-from cookhouse.workflows import RunResult, RunState, RunSummary, StageError, Stages, Workflow, run_workflow, stage
+from cookhouse.workflows import RunState, StageError, Stages, Workflow, run_workflow, stage
 
 pytestmark = pytest.mark.anyio
 

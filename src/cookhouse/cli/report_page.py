@@ -8,6 +8,6 @@ import typer
 
 def report(folder: Annotated[Path, typer.Argument(help="Folder of a run, finished or not.")]) -> None:
     """Write report.html into the folder of a run: its curves, answers, checkpoints and settings on one page."""
-    from cookhouse.workflows.report_page import write_report
+    from cookhouse.runs import write_report
 
     typer.echo(write_report(folder))

@@ -62,21 +62,21 @@ def run_recipe(name: str, layers: Layers, dry_run: bool) -> None:
         typer.Exit: the run was interrupted and saved.
     """
     config = settle(find_recipe(name), layers).config
-    from cookhouse.cli import report  # loads the SDK: two seconds, not for a misspelled setting
+    from cookhouse.cli import summary  # loads the SDK: two seconds, not for a misspelled setting
     from cookhouse.telemetry import Sink, TerminalSink, make_console, tell
 
     console = make_console()
     if dry_run:
-        report.print_plan(console, recipes.dry_run(name, config))
+        summary.print_plan(console, recipes.dry_run(name, config))
         return
-    sinks: list[Sink] = [TerminalSink(console), report.PreviewSink(console)]
+    sinks: list[Sink] = [TerminalSink(console), summary.PreviewSink(console)]
     adapters = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
     try:
         result = recipes.run(name, config, adapters=adapters)
     except KeyboardInterrupt as interrupt:
         tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise
-    report.print_summary(console, result.summary, program())
+    summary.print_summary(console, result.summary, program())
     if result.summary.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
 

@@ -10,7 +10,8 @@ from cookhouse.recipes.running import run_async
 from cookhouse.settings import RunSettings
 
 if TYPE_CHECKING:
-    from cookhouse.workflows import ChildRun, PipelineRunState, RunContext, RunResult, Workflow
+    from cookhouse.runs import RunResult
+    from cookhouse.workflows import ChildRun, PipelineRunState, RunContext, Workflow
 
 C = TypeVar("C", bound=RunSettings)
 
@@ -33,8 +34,8 @@ def pipeline_recipe(
 
 
 async def _run_child(context: "RunContext", recipe: str, folder: Path, settings: Mapping[str, Any]) -> "RunResult[Any]":
+    from cookhouse.runs import read_result
     from cookhouse.telemetry import Relay
-    from cookhouse.workflows import read_result
 
     finished = read_result(folder)
     if finished is not None:

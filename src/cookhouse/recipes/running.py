@@ -23,9 +23,10 @@ from cookhouse.settings import FREE_ON_RESUME, WEIGHTS_FIELDS, RunSettings
 
 if TYPE_CHECKING:
     from cookhouse.connection import Connection
+    from cookhouse.runs import RunPlan, RunResult
     from cookhouse.telemetry import Telemetry
     from cookhouse.training import Interrupt
-    from cookhouse.workflows import DryRunReport, RunContext, RunResult, Workflow
+    from cookhouse.workflows import RunContext, Workflow
 
 C = TypeVar("C", bound=RunSettings)
 
@@ -100,7 +101,7 @@ async def run_async(
             raise
 
 
-def dry_run(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None) -> "DryRunReport":
+def dry_run(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None) -> "RunPlan":
     """What a run would do: paths, tokens, truncation, steps, memory. Makes no request and no folder.
 
     It blocks, and is not to be called inside an event loop.
@@ -150,7 +151,8 @@ def _context(
     telemetry: "Telemetry",
     interrupt: "Interrupt",
 ) -> "RunContext":
-    from cookhouse.workflows import FolderSpec, RunContext, choose_folder
+    from cookhouse.runs import FolderSpec, choose_folder
+    from cookhouse.workflows import RunContext
 
     folder = FolderSpec(
         path=_folder(config),

@@ -41,7 +41,6 @@ from cookhouse.rl.kl import clip_metrics, kl_metrics, kl_penalty, sampling_metri
 from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
 from cookhouse.rl.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from cookhouse.rl.metrics import failure_metrics, group_metrics
-from cookhouse.rl.page import groups_to_html
 from cookhouse.rl.rollouts import do_group_rollout
 from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
 from cookhouse.rl.seeds import derive_seed
@@ -99,7 +98,6 @@ __all__ = [
     "group_from_json",
     "group_metrics",
     "group_to_json",
-    "groups_to_html",
     "kl_metrics",
     "kl_penalty",
     "leave_one_out",

@@ -15,7 +15,7 @@ from cookhouse.training.rollout_assembler import RolloutPayload
 from cookhouse.training.rollout_pool import FinishedGroup, RolloutPool
 from cookhouse.training.work import Assembled, Assembler, Cursor, Work
 
-Report = Callable[[int, Sequence[FinishedGroup]], Mapping[str, float]]
+Measure = Callable[[int, Sequence[FinishedGroup]], Mapping[str, float]]
 """Metrics of all groups of a step, called once when they are complete."""
 
 
@@ -42,7 +42,7 @@ class RolloutSource:
     policy: Policy
     assemble: Assembler[Sequence[TrajectoryGroup], RolloutPayload]
     """Of the groups of one piece of work; never none."""
-    report: Report
+    measure: Measure
     settings: UpdateSettings
     batches_per_epoch: int
     total_steps: int
@@ -112,7 +112,7 @@ class RolloutSource:
             metrics = dict(batch.metrics)
             if is_last:
                 self.pool.close_step(cursor.step, trained)
-                metrics |= {**self.report(cursor.step, trained), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
+                metrics |= {**self.measure(cursor.step, trained), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
             has_gradient = has_gradient or len(batch.data_D) > 0
             closes_update = ends_update and has_gradient
             has_gradient = has_gradient and not closes_update

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from cookhouse.errors import InputError
+from cookhouse.runs import RunResult
 from cookhouse.training import CheckpointFile, LoopOutcome, LoopSlots, Session, SlotNames, TrainingLoop
 from cookhouse.workflows.execution import execute
-from cookhouse.workflows.result import RunResult
 from cookhouse.workflows.stages import S, S_contra, SlotStage, Stage
 from cookhouse.workflows.state import RunState
 

@@ -14,10 +14,10 @@ from cookhouse.evals import (
 )
 from cookhouse.evals import Metrics as MaybeMetrics
 from cookhouse.naming import names_in
+from cookhouse.report import RecordedAnswer
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
-from cookhouse.workflows.folder import RecordedAnswer
 
 
 class EvaluatorRun:
@@ -33,14 +33,14 @@ class EvaluatorRun:
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float]]:
         if isinstance(self._evaluator, TrainingClientEvaluator):
-            return self._report(step, await self._evaluator(client))
+            return self._record(step, await self._evaluator(client))
         return self._sample(step, self._evaluator, client.save_weights_and_get_sampling_client())
 
     async def _sample(self, step: int, evaluator: Any, snapshot: Awaitable[SamplingClient]) -> Mapping[str, float]:
-        return await self._report(step, await evaluator(await snapshot))
+        return await self._record(step, await evaluator(await snapshot))
 
-    async def _report(self, step: int, found: MaybeMetrics) -> Mapping[str, float]:
-        return report(self._telemetry, step, found)
+    async def _record(self, step: int, found: MaybeMetrics) -> Mapping[str, float]:
+        return record_metrics(self._telemetry, step, found)
 
 
 class HeldOutEvaluation:
@@ -70,10 +70,10 @@ class HeldOutEvaluation:
     ) -> Mapping[str, float]:
         found = {**loss, **await self._exact_match(await snapshot)}
         self._keep(step, [_recorded(answer) for answer in self._exact_match.answers])
-        return report(self._telemetry, step, found)
+        return record_metrics(self._telemetry, step, found)
 
 
-def report(telemetry: Telemetry, step: int, found: Mapping[str, float | None]) -> Mapping[str, float]:
+def record_metrics(telemetry: Telemetry, step: int, found: Mapping[str, float | None]) -> Mapping[str, float]:
     """What was measured, under `test/`; and the event `eval.complete`."""
     metrics = {f"test/{name}": value for name, value in found.items() if value is not None}
     telemetry.event("eval.complete", step=step, metrics=metrics)

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cookhouse.errors import InputError
+from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder, write_report
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import Checkpoint, Connect, Service, service_errors
 from cookhouse.training.session import close_service
 from cookhouse.workflows.body import Stages
-from cookhouse.workflows.folder import FolderChoice, RunFolder, open_folder
-from cookhouse.workflows.report_page import write_report
-from cookhouse.workflows.result import RunResult, RunSummary
 from cookhouse.workflows.stages import Stage, stage
 from cookhouse.workflows.state import RunState
 from cookhouse.workflows.workflow import Workflow

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.settings import RunSettings
 from cookhouse.workflows.body import Child, Children, PipelineState
-from cookhouse.workflows.folder import RunFolder, open_folder
-from cookhouse.workflows.result import RunResult, RunSummary
 from cookhouse.workflows.stages import stage
 from cookhouse.workflows.state import RunContext
 from cookhouse.workflows.workflow import Workflow

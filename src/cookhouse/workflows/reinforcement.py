@@ -44,7 +44,7 @@ from cookhouse.workflows.body import Loop
 from cookhouse.workflows.evaluation import named_evaluations
 from cookhouse.workflows.reinforcement_account import facts, figures
 from cookhouse.workflows.rollout_evaluation import RolloutEvaluation
-from cookhouse.workflows.rollout_report import RolloutReport
+from cookhouse.workflows.rollout_keeper import RolloutKeeper
 from cookhouse.workflows.second_model import SecondModel, open_sampler
 from cookhouse.workflows.stages import SlotStage, stage
 from cookhouse.workflows.training_account import training_result
@@ -85,7 +85,7 @@ class ReinforcementState(TrainingState):
     """Those that environments asked for, besides the one that is trained."""
     policy: Policy = field(init=False)
     reference: ComputeLogprobs | None = field(init=False)
-    report: RolloutReport = field(init=False)
+    keeper: RolloutKeeper = field(init=False)
 
 
 @stage(reads=("config",), writes=("renderer",))
@@ -143,7 +143,7 @@ async def _name_second_model(state: ReinforcementState, name: str) -> SamplingCl
 
 @stage(
     reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps"),
-    writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "report", "evaluations"),
+    writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "keeper", "evaluations"),
     needs=("service",),
 )
 async def init_session(state: ReinforcementState) -> None:
@@ -163,7 +163,7 @@ async def init_session(state: ReinforcementState) -> None:
         state.reference = (await open_sampler(state.session.service, reference_model)).compute_logprobs
     for model in state.second_models:
         await model.open(state.session.service)
-    state.report = RolloutReport(
+    state.keeper = RolloutKeeper(
         folder=state.folder.rollouts,
         tokenizer=state.renderer.encoder.tokenizer,
         telemetry=state.telemetry,
@@ -196,8 +196,8 @@ def rollout_of(state: ReinforcementState) -> Rollout:
 
 
 def _keep_evaluation(state: ReinforcementState, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-    state.report.keep_evaluation(step, groups)
-    state.folder.write_answers(step, state.report.answers(groups))
+    state.keeper.keep_evaluation(step, groups)
+    state.folder.write_answers(step, state.keeper.answers(groups))
 
 
 def _source(state: ReinforcementState) -> RolloutSource:
@@ -224,7 +224,7 @@ def _source(state: ReinforcementState) -> RolloutSource:
         pool=pool,
         policy=state.policy,
         assemble=assemble,
-        report=partial(state.report, pool),
+        measure=partial(state.keeper, pool),
         settings=config,
         batches_per_epoch=len(state.train),
         total_steps=state.total_steps,
@@ -246,7 +246,7 @@ def reinforcement_workflow(
             get_work=SlotStage(
                 name="do_rollout",
                 make=_source,
-                reads=("train", "context_tokens", "session", "policy", "reference", "report", "total_steps", "cursor"),
+                reads=("train", "context_tokens", "session", "policy", "reference", "keeper", "total_steps", "cursor"),
                 parts=("compute_advantages", "assemble_rl_batch"),
             ),
             forward_backward=SlotStage(name="ppo_update", make=lambda state: state.objective, reads=("objective",)),

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cookhouse.runs import Figure
 from cookhouse.telemetry import keys
-from cookhouse.workflows.result import Figure
 from cookhouse.workflows.training_account import adapter_size, context_fact
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from cookhouse.rl import EnvGroupBuilder, GroupFailedError, TrajectoryGroup, fai
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import PolicySampler, Rollout, SamplingClient, TrainingClient
-from cookhouse.workflows.evaluation import report
+from cookhouse.workflows.evaluation import record_metrics
 
 
 class RolloutEvaluation:
@@ -56,7 +56,7 @@ class RolloutEvaluation:
             raise lost[0]
         found = {**group_metrics(groups), **failure_metrics(groups, lost)}
         self._keep(step, groups)
-        return report(self._telemetry, step, found)
+        return record_metrics(self._telemetry, step, found)
 
     async def _play(
         self, builder: EnvGroupBuilder, sampler: PolicySampler, seed: int, slots: asyncio.Semaphore

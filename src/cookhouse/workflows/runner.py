@@ -4,9 +4,8 @@ import asyncio
 import time
 from typing import TypeVar
 
+from cookhouse.runs import RunPlan, RunResult, write_result
 from cookhouse.workflows.execution import execute, named
-from cookhouse.workflows.outcome import write_result
-from cookhouse.workflows.result import DryRunReport, RunResult
 from cookhouse.workflows.state import RunContext, RunState
 from cookhouse.workflows.workflow import Workflow
 
@@ -46,14 +45,14 @@ async def run_workflow(workflow: Workflow[R], context: RunContext) -> RunResult[
     return result
 
 
-async def dry_run_workflow(workflow: Workflow[R], context: RunContext) -> DryRunReport:
-    """Run the stages of the setup that need no port and leave no files; report what they found. Raises as they do."""
+async def dry_run_workflow(workflow: Workflow[R], context: RunContext) -> RunPlan:
+    """Run the stages of the setup that need no port and leave no files: what they found. Raises as they do."""
     workflow.check(context.adapters.ports | workflow.needs)
     state = workflow.start(context)
     for stage in workflow.setup:
         if not stage.needs and not stage.leaves_files:
             await execute(stage, state)
-    return DryRunReport(
+    return RunPlan(
         recipe=context.recipe,
         config=context.folder.config,
         folder=context.folder.path,

@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from cookhouse.adapters import Adapters
+from cookhouse.runs import FolderChoice, FolderSpec
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import Interrupt, SessionStatus
-from cookhouse.workflows.folder import FolderChoice, FolderSpec
 
 
 @dataclass(frozen=True, kw_only=True)

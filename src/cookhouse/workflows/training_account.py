@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import lora_parameter_count
+from cookhouse.report import RecordedAnswer
+from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary
+from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.workflows.folder import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, RecordedAnswer
-from cookhouse.workflows.report_page import REPORT_FILE
-from cookhouse.workflows.result import AnswerSample, Figure, RunResult, RunSummary
 from cookhouse.workflows.training_run import TrainingState
 
 _BYTES_PER_PARAMETER = 16

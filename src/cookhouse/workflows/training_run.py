@@ -9,6 +9,7 @@ from typing import TypeVar
 from cookhouse.errors import InputError
 from cookhouse.evals import EVALUATORS
 from cookhouse.naming import names_in
+from cookhouse.runs import RunFolder, open_folder, write_report
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import SINKS, JsonlSink, LogSink, Sink, SinkBuilder, TraceSink
 from cookhouse.training import (
@@ -28,8 +29,6 @@ from cookhouse.training import (
 from cookhouse.training.files import file_errors
 from cookhouse.training.session import BROKEN_PATIENCE_SECONDS
 from cookhouse.workflows.body import LoopState
-from cookhouse.workflows.folder import RunFolder, open_folder
-from cookhouse.workflows.report_page import write_report
 from cookhouse.workflows.stages import SlotStage, stage
 from cookhouse.workflows.state import RunContext
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.runs import Preview, RunResult
 from cookhouse.workflows.body import Body, spliced
-from cookhouse.workflows.result import Preview, RunResult
 from cookhouse.workflows.stages import S, SlotStage, Stage
 from cookhouse.workflows.state import RunContext
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cookhouse.workflows.curves import MAX_POINTS, Curve, curve_svg, curves_of, number
+from cookhouse.report.curves import MAX_POINTS, Curve, curve_svg, curves_of, number
 
 
 def only_curve(values: Sequence[Any]) -> Curve:

@@ -1,9 +1,14 @@
-"""What a run hands back."""
+"""What a run hands back, and result.json, where that is read without running it again."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
+
+from cookhouse.errors import InputError
+from cookhouse.runs.names import RESULT_FILE
+from cookhouse.training.files import write_whole
 
 S = TypeVar("S")
 
@@ -74,21 +79,45 @@ class RunResult(Generic[S]):
     summary: RunSummary
 
 
-Preview: TypeAlias = Sequence[tuple[str, bool]]
-"""An example as pieces of text, each with whether it is trained on."""
+def write_result(result: RunResult[Any]) -> None:
+    """Keep a result in its run's folder, if the run has made one.
+
+    Raises:
+        InputError: the disk is full or may not be written.
+    """
+    if not result.summary.folder.is_dir():
+        return
+    row = {
+        "metrics": dict(result.metrics),
+        "artifacts": dict(result.artifacts),
+        "summary": asdict(result.summary),
+    }
+    write_whole(result.summary.folder / RESULT_FILE, json.dumps(row, indent=1, default=str) + "\n")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryRunReport:
-    """What a run would do, found without a training request."""
+def read_result(folder: Path) -> RunResult[None] | None:
+    """The result of a run that came to its end; None if it has not. Its state is gone with its process.
 
-    recipe: str
-    config: Mapping[str, Any]
-    """Every field, resolved."""
-    folder: Path
-    facts: Mapping[str, str]
-    """What was found, in words and with units, by name: tokenizer, steps, adapter and so on."""
-    notes: Sequence[str] = ()
-    """What a person should know about the data, a sentence each."""
-    previews: Sequence[Preview] = field(default_factory=tuple)
-    """First examples."""
+    Raises:
+        InputError: the file does not hold what `write_result` wrote.
+    """
+    path = folder / RESULT_FILE
+    if not path.is_file():
+        return None
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        return RunResult(
+            state=None,
+            metrics=dict(row["metrics"]),
+            artifacts=dict(row["artifacts"]),
+            summary=replace(_summary(row["summary"]), folder=folder),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not the result of a run ({error}); remove it to run that again") from error
+
+
+def _summary(row: dict[str, Any]) -> RunSummary:
+    paths = {name: None if row[name] is None else Path(row[name]) for name in ("folder", "report")}
+    figures = [Figure(**figure) for figure in row["figures"]]
+    samples = [AnswerSample(**sample) for sample in row["samples"]]
+    return RunSummary(**{**row, **paths, "figures": figures, "samples": samples})

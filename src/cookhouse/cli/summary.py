@@ -8,8 +8,8 @@ from rich.text import Text
 
 from cookhouse.evals import preview_plain, preview_rich
 from cookhouse.printable import printable
+from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.telemetry import Event, Record, say, say_command, wrapped
-from cookhouse.workflows import AnswerSample, DryRunReport, RunSummary
 
 _ANSWER_CHARACTERS = 100
 _PREVIEW_CHARACTERS = 600
@@ -18,7 +18,7 @@ _PROMPT_CHARACTERS = 300
 _LABEL_CELLS = 32
 
 
-def print_plan(console: Console, plan: DryRunReport) -> None:
+def print_plan(console: Console, plan: RunPlan) -> None:
     """Everything that was checked, and what a run would do."""
     say(console, f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
     say(console, "settings")

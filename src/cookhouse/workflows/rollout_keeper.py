@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics, groups_to_html
+from cookhouse.report import RecordedAnswer, rollouts_page
+from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import FinishedGroup, RolloutPool
 from cookhouse.training.files import write_whole
-from cookhouse.workflows.folder import RecordedAnswer
 
 
-class RolloutReport:
-    """Reports the groups of each step. Their JSON is in the rollout log; here they become metrics and HTML."""
+class RolloutKeeper:
+    """Keeps the groups of each step: their JSON is in the rollout log, here they become metrics and pages."""
 
     def __init__(self, *, folder: Path, tokenizer: Any, telemetry: Telemetry) -> None:
         self._folder = folder
@@ -42,7 +42,7 @@ class RolloutReport:
                 "time/group_seconds_max": max(group.seconds for group in groups),
             }
         self._num_resampled = pool.num_resampled
-        page = groups_to_html(
+        page = rollouts_page(
             groups,
             self._tokenizer,
             title=f"Rollouts of step {step}",
@@ -56,7 +56,7 @@ class RolloutReport:
 
     def keep_evaluation(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
         """Keep the attempts at held-out problems."""
-        page = groups_to_html(groups, self._tokenizer, title=f"Held-out rollouts after {step} steps")
+        page = rollouts_page(groups, self._tokenizer, title=f"Held-out rollouts after {step} steps")
         write_whole(self._folder / f"test-{step:06d}.html", page)
 
     def answers(self, groups: Sequence[TrajectoryGroup]) -> list[RecordedAnswer]:

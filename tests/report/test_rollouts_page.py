@@ -1,19 +1,19 @@
 """The page of rollouts shows what happened, and nothing in it can act."""
 
 from collections.abc import Sequence
-from html.parser import HTMLParser
 
 import pytest
 import tinker
+from tests.report.reader import Page
 
 from cookhouse.errors import InputError
+from cookhouse.report import rollouts_page
 from cookhouse.rl import (
     RolloutFailure,
     TokensWithLogprobs,
     Trajectory,
     TrajectoryGroup,
     Transition,
-    groups_to_html,
 )
 
 HOSTILE = '</pre><script>alert("1")</script><img src=x onerror=alert(1)>&lt;\x1b[2J\u202e\ud800'
@@ -27,21 +27,6 @@ class Words:
     def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str:
         assert not clean_up_tokenization_spaces
         return "".join(self.words[i] for i in token_ids)
-
-
-class Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def turn(observation: list[int], action: list[int], logs: dict[str, str] | None = None) -> Transition:
@@ -69,15 +54,9 @@ def group(transitions: list[Transition], failures: Sequence[RolloutFailure] = ()
     )
 
 
-def read(page: str) -> Reader:
-    reader = Reader()
-    reader.feed(page)
-    return reader
-
-
 def test_a_conversation_is_shown_once_with_its_figures() -> None:
-    page = read(
-        groups_to_html(
+    page = Page(
+        rollouts_page(
             [group([turn([0], [1]), turn([0, 1, 2], [3, 3])])], Words(), title="t", advantages_P=[[[[0.5], [2.0, 1.0]]]]
         )
     )
@@ -93,10 +72,10 @@ def test_hostile_text_stays_text() -> None:
         [turn([4], [4], {HOSTILE: HOSTILE})],
         [RolloutFailure(member=0, attempt=0, origin="env", reason=HOSTILE)],
     )
-    html = groups_to_html([hostile], Words(), title=HOSTILE)
+    html = rollouts_page([hostile], Words(), title=HOSTILE)
     html.encode()  # half a surrogate pair could not be written to a file
-    plain = read(groups_to_html([group([turn([0], [1], {"a": "b"})], hostile.failures)], Words(), title="t"))
-    page = read(html)
+    plain = Page(rollouts_page([group([turn([0], [1], {"a": "b"})], hostile.failures)], Words(), title="t"))
+    page = Page(html)
     assert (page.tags, page.attributes) == (plain.tags, plain.attributes)
     assert page.text.count('<script>alert("1")</script>') == 7  # title twice, prompt, sample, log twice, failure
     assert "\x1b" not in html
@@ -105,7 +84,7 @@ def test_hostile_text_stays_text() -> None:
 
 def test_advantages_that_do_not_match_are_refused() -> None:
     with pytest.raises(InputError, match="one sequence for each trajectory"):
-        groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P=[])
+        rollouts_page([group([turn([0], [1])])], Words(), title="t", advantages_P=[])
     with pytest.raises(InputError, match="one sequence for each trajectory"):
-        groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P=[[]])
-    assert "advantage" not in groups_to_html([group([turn([0], [1])])], Words(), title="t", advantages_P=[None])
+        rollouts_page([group([turn([0], [1])])], Words(), title="t", advantages_P=[[]])
+    assert "advantage" not in rollouts_page([group([turn([0], [1])])], Words(), title="t", advantages_P=[None])

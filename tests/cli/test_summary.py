@@ -7,9 +7,9 @@ from typing import Literal
 
 from rich.console import Console
 
-from cookhouse.cli.report import PreviewSink, print_plan, print_previews, print_summary
+from cookhouse.cli.summary import PreviewSink, print_plan, print_previews, print_summary
+from cookhouse.runs import AnswerSample, Figure, RunPlan, RunSummary
 from cookhouse.telemetry import Event, make_console
-from cookhouse.workflows import AnswerSample, DryRunReport, Figure, RunSummary
 
 
 def console(*, color: bool = False) -> Console:
@@ -134,7 +134,7 @@ def test_a_run_shows_the_examples_that_it_announces() -> None:
 
 def test_a_plan_names_its_figures() -> None:
     out = console()
-    plan = DryRunReport(
+    plan = RunPlan(
         recipe="supervised",
         config={"batch_size": 8},
         folder=Path("runs/x"),

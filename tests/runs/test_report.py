@@ -1,55 +1,17 @@
 import json
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
+from tests.report.reader import Page
 
 from cookhouse.errors import InputError
-from cookhouse.workflows.report_page import write_report
+from cookhouse.runs import write_report
 
 HOSTILE = "</td></svg><script>alert(1)</script><img src=x onerror=alert(1)>\" ' & \x1b[2J\u202e\ud800"
-NEVER_CLOSED = {"meta", "line", "polyline"}
-
-
-class Page(HTMLParser):
-    """What a browser would make of a page; fails if an element is closed by what it should not be."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.texts: list[str] = []
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes.extend(attrs)
-        if tag not in NEVER_CLOSED:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes.extend(attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.texts)
-
-    def values(self, name: str) -> list[str]:
-        return [value or "" for key, value in self.attributes if key == name]
 
 
 def run_folder(path: Path, *, said: str = "hello", rows: Any = None) -> Path:

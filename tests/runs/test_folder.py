@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from cookhouse.errors import InputError
+from cookhouse.report import RecordedAnswer
+from cookhouse.runs import FolderChoice, FolderSpec, RunFolder, choose_folder, open_folder
 from cookhouse.training import Checkpoint
-from cookhouse.workflows import FolderChoice, FolderSpec, RecordedAnswer, RunFolder, choose_folder, open_folder
 
 
 def spec(path: Path, behavior: str = "raise", **others: Any) -> FolderSpec:
@@ -162,3 +163,14 @@ def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert folder.read_answers(7) == []
     folder.write_answers(7, answers)
     assert folder.read_answers(7) == answers
+
+
+@pytest.mark.parametrize(
+    "content", ["[", "3", '[{"prompt": "p"}]', '[{"prompt": 1, "expected": "", "answer": "", "is_correct": true}]']
+)
+def test_a_file_that_holds_no_answers_is_named(tmp_path: Path, content: str) -> None:
+    folder = opened(spec(tmp_path / "run"))
+    folder.write_answers(7, [])
+    (folder.path / "samples" / "000007.json").write_text(content)
+    with pytest.raises(InputError, match=r"samples/000007\.json does not hold answers"):
+        folder.read_answers(7)

@@ -1,0 +1,36 @@
+"""HTML pages in one file each: no script, nothing from the network, and every text in them escaped by the templates."""
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from cookhouse.printable import printable
+
+
+def render(template: str, **values: Any) -> str:
+    """A whole document. Values are text that a page shows and never obeys; `|cut` keeps what may be long short."""
+    return _ENVIRONMENT.get_template(template).render(values)
+
+
+def _shown(value: object) -> object:
+    """What every `{{ }}` becomes before it is escaped, unless a template made it."""
+    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
+
+
+def _cut(value: object, max_characters: int = 10_000) -> str:
+    """Anything as text, with what it lost told at its end."""
+    whole = str(value)
+    num_more = len(whole) - max_characters
+    return whole if num_more <= 0 else f"{whole[:max_characters]}… ({num_more:,} more characters)"
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("cookhouse.report"),
+    autoescape=True,
+    finalize=_shown,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.filters["cut"] = _cut

@@ -1,0 +1,128 @@
+"""The page of rollouts, to read what a model was asked, what it said, and what it got for it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cookhouse.errors import InputError
+from cookhouse.report.page import render
+from cookhouse.rl import GroupAdvantages, RolloutFailure, Trajectory, TrajectoryGroup
+
+
+class Decoder(Protocol):
+    """The part of a tokenizer that reading needs."""
+
+    def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str | list[str]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Turn:
+    observation: str
+    action: str
+    notes: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sample:
+    title: str
+    turns: Sequence[_Turn]
+    notes: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    title: str
+    samples: Sequence[_Sample]
+    failures: Sequence[str]
+
+
+def rollouts_page(
+    groups_P: Sequence[TrajectoryGroup],
+    decoder: Decoder,
+    *,
+    title: str,
+    advantages_P: Sequence[GroupAdvantages | None] | None = None,
+) -> str:
+    """One self-contained page; all text is escaped, control characters are spelled out, and no script can run.
+
+    `advantages_P` holds what each group was trained with (`trained_advantages`), or None for one that was not; without
+    it the page shows none. Of each turn it shows the mean over the tokens, and the range where they differ. An
+    observation that extends what came before it shows what is new.
+
+    Raises:
+        InputError: advantages that do not match the groups.
+    """
+    chosen_P = [None] * len(groups_P) if advantages_P is None else advantages_P
+    if len(chosen_P) != len(groups_P) or any(
+        advantages_G is not None and len(advantages_G) != len(group.trajectories_G)
+        for group, advantages_G in zip(groups_P, chosen_P, strict=True)
+    ):
+        raise InputError("advantages must be one sequence for each trajectory of each group")
+    groups = [
+        _group(index, group, decoder, advantages_G)
+        for index, (group, advantages_G) in enumerate(zip(groups_P, chosen_P, strict=True))
+    ]
+    return render("rollouts.html", title=title, groups=groups)
+
+
+def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: GroupAdvantages | None) -> _Group:
+    tags = f", {', '.join(group.tags)}" if group.tags else ""
+    return _Group(
+        title=f"Group {index}{tags}, weights of step {group.version}, {group.seconds:.2f} s",
+        samples=[
+            _sample(member, group, total_reward, decoder, () if advantages_G is None else advantages_G[member])
+            for member, total_reward in enumerate(group.get_total_rewards())
+        ],
+        failures=[_failure(failure) for failure in group.failures],
+    )
+
+
+def _sample(
+    member: int,
+    group: TrajectoryGroup,
+    total_reward: float,
+    decoder: Decoder,
+    advantages_T: Sequence[Sequence[float]],
+) -> _Sample:
+    trajectory = group.trajectories_G[member]
+    figures = f"reward {total_reward:.4g}"
+    if advantages_T:
+        figures += f", advantage {', '.join(map(_advantage, advantages_T))}"
+    return _Sample(
+        title=f"Sample {member}: {figures}, {trajectory.stop_reason}",
+        turns=list(_turns(trajectory, decoder)),
+        notes=_notes(group.group_metrics_G[member]),
+    )
+
+
+def _advantage(tokens: Sequence[float]) -> str:
+    low, high = min(tokens), max(tokens)
+    if low == high:
+        return f"{low:.4g}"
+    return f"{sum(tokens) / len(tokens):.4g} ({low:.4g} to {high:.4g})"
+
+
+def _turns(trajectory: Trajectory, decoder: Decoder) -> Iterator[_Turn]:
+    previous: list[int] = []
+    for transition in trajectory.transitions:
+        observation = transition.observation.to_ints()
+        is_extended = observation[: len(previous)] == previous
+        yield _Turn(
+            observation=_decoded(decoder, observation[len(previous) if is_extended else 0 :]),
+            action=_decoded(decoder, transition.action.tokens),
+            notes=_notes({"reward": transition.reward, **transition.metrics, **transition.logs}),
+        )
+        previous = [*observation, *transition.action.tokens]
+
+
+def _failure(failure: RolloutFailure) -> str:
+    where = f"member {failure.member}, attempt {failure.attempt + 1}, {failure.origin}, {failure.outcome}"
+    return f"{where}: {failure.reason}"
+
+
+def _notes(values: Mapping[str, float | str]) -> list[tuple[str, str]]:
+    return [(name, value if isinstance(value, str) else f"{value:.4g}") for name, value in values.items()]
+
+
+def _decoded(decoder: Decoder, tokens: Sequence[int]) -> str:
+    return str(decoder.decode(list(tokens), clean_up_tokenization_spaces=False))

@@ -1,0 +1,183 @@
+"""The page of a run: its figures, curves, answers, checkpoints and settings."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from urllib.parse import quote
+
+from cookhouse.report.curves import Curve, Point, curve_svg, curves_of, number
+from cookhouse.report.page import render
+from cookhouse.report.record import RecordedAnswer, RunRecord
+from cookhouse.telemetry import keys
+
+_FIRST = (
+    keys.TRAIN_LOSS,
+    keys.TEST_NLL,
+    keys.TEST_EXACT_MATCH,
+    "env/all/reward/total",
+    "test/env/all/reward/total",
+    "optim/kl_sample_train_v1",
+    "optim/entropy",
+    "optim/grad_norm",
+    keys.LEARNING_RATE,
+)
+"""The most telling metrics, in this order, above all others."""
+_GROUPS = ("train", "env", "test", "optim", "rollouts", "time")
+_LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss"}
+_MORE_IS_BETTER = {"exact_match", "reward", "correct", "format", "accuracy"}
+"""Parts of a metric's name that tell which of its values is the best."""
+_COMPANIONS = ("_stderr", "_n")
+"""Ends of the names of figures about another metric, which no chart is needed of."""
+_MAX_ANSWERS = 40
+_MAX_CHARACTERS = 2000
+_MAX_LINKS = 200
+
+Question = tuple[str, str]
+"""Prompt and expected answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chart:
+    name: str
+    svg: str
+    """Markup; empty if there is nothing to draw."""
+    caption: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ChartGroup:
+    title: str | None
+    """None: those that stand above the others, without one."""
+    is_open: bool
+    charts: Sequence[_Chart]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    prompt: str
+    expected: str
+    answers: Sequence[tuple[str, RecordedAnswer]]
+    """Each with when it was given."""
+
+
+def run_page(record: RunRecord) -> str:
+    """One self-contained page of a run, finished or not; what is missing or broken is named on it."""
+    settings = record.config.get("config", {})
+    curves = curves_of(record.metrics)
+    steps = [row["step"] for row in record.metrics] or [0]
+    answered = {step: answers for step, answers in record.answers.items() if answers}
+    questions = _questions(answered)
+    return render(
+        "run.html",
+        title=f"{record.config.get('recipe', 'run')} of {settings.get('model_name', 'an unknown model')}",
+        facts=_facts(record, max(steps) if curves else "-").items(),
+        gaps=record.gaps,
+        held_out=_held_out(curves),
+        chart_groups=list(_chart_groups(curves, (min(steps), max(steps)))),
+        evaluations=[_evaluation(step, answers) for step, answers in answered.items()],
+        questions=questions[:_MAX_ANSWERS],
+        num_more_questions=max(0, len(questions) - _MAX_ANSWERS),
+        max_characters=_MAX_CHARACTERS,
+        links=[_link(name) for name in record.rollouts[-_MAX_LINKS:]],
+        num_rollouts=len(record.rollouts),
+        checkpoints=[
+            (point.name, point.step, point.state_path or "-", point.sampler_path or "-") for point in record.checkpoints
+        ],
+        settings=[
+            (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+            for name, value in settings.items()
+        ],
+    )
+
+
+def _facts(record: RunRecord, last_step: object) -> Mapping[str, object]:
+    is_finished = any(checkpoint.final for checkpoint in record.checkpoints)
+    return {
+        **{name: record.config[name] for name in ("seed", "version", "revision") if name in record.config},
+        "folder": record.folder,
+        "last step with metrics": last_step,
+        "state": "finished" if is_finished else "not finished: no final checkpoint",
+    }
+
+
+def _held_out(curves: Sequence[Curve]) -> list[tuple[str, str, str, str]]:
+    """Name, and the first, the best and the last value."""
+    return [
+        (curve.name, _at(curve.points[0]), _at(_best(curve)), _at(curve.points[-1]))
+        for curve in sorted(curves, key=lambda curve: curve.name not in _FIRST)
+        if curve.name.startswith("test/") and curve.points
+    ]
+
+
+def _at(point: Point | None) -> str:
+    return "-" if point is None else f"{number(point.value)} (step {point.step})"
+
+
+def _best(curve: Curve) -> Point | None:
+    """The best value of a metric whose name tells which way is better."""
+    if curve.name.endswith(_COMPANIONS):
+        return None
+    parts = set(curve.name.split("/"))
+    if parts & _LESS_IS_BETTER:
+        return curve.lowest
+    return curve.highest if parts & _MORE_IS_BETTER else None
+
+
+def _chart_groups(curves: Sequence[Curve], steps: tuple[int, int]) -> Iterator[_ChartGroup]:
+    """The most telling ones, then the others by prefix; what counts the progress is hidden at first."""
+    groups: dict[str, list[Curve]] = {name: [] for name in ("", *_GROUPS)}
+    for curve in curves:
+        if curve.name.endswith(_COMPANIONS):
+            continue
+        group = "" if curve.name in _FIRST else curve.name.split("/")[0]
+        groups.setdefault(group, []).append(curve)
+    groups[""].sort(key=lambda curve: _FIRST.index(curve.name))
+    for name, members in groups.items():
+        if members:
+            title = f"{name}/ ({len(members)})" if name else None
+            charts = [_chart(curve, steps) for curve in members]
+            yield _ChartGroup(title=title, is_open=name != "progress", charts=charts)
+
+
+def _chart(curve: Curve, steps: tuple[int, int]) -> _Chart:
+    gaps = f"{curve.num_not_finite:,} not finite" if curve.num_not_finite else ""
+    if not curve.points:
+        return _Chart(name=curve.name, svg="", caption=gaps)
+    last, low, high = curve.points[-1], curve.lowest, curve.highest
+    facts = [f"last {_at(last)}", f"min {_at(low)}", f"max {_at(high)}", *filter(None, [gaps])]
+    return _Chart(name=curve.name, svg=curve_svg(curve, *steps), caption=" · ".join(facts))
+
+
+def _evaluation(step: int, answers: Sequence[RecordedAnswer]) -> str:
+    asked = _by_question(answers).values()
+    right = sum(answer.is_correct is True for answer in asked)
+    return f"{_when(step)}: {right} of {len(asked)} correct"
+
+
+def _questions(answered: Mapping[int, Sequence[RecordedAnswer]]) -> list[_Asked]:
+    """What the last evaluation asked, with what each answered, matched by what was asked."""
+    by_step = {_when(step): _by_question(answers) for step, answers in answered.items()}
+    last = list(by_step.values())[-1] if by_step else {}
+    return [
+        _Asked(
+            prompt=prompt,
+            expected=expected,
+            answers=[(when, asked[prompt, expected]) for when, asked in by_step.items() if (prompt, expected) in asked],
+        )
+        for prompt, expected in last
+    ]
+
+
+def _by_question(answers: Sequence[RecordedAnswer]) -> dict[Question, RecordedAnswer]:
+    return {(answer.prompt, answer.expected): answer for answer in answers}
+
+
+def _when(step: int) -> str:
+    return "before training" if step == 0 else f"after {step:,} steps"
+
+
+def _link(name: str) -> tuple[str, str]:
+    """Text and address."""
+    return PurePath(name).stem, f"rollouts/{quote(os.fsencode(name))}"

@@ -1,0 +1,49 @@
+"""samples/: what the weights answered to held-out problems, one file per evaluation."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cookhouse.errors import InputError
+from cookhouse.report import RecordedAnswer
+from cookhouse.runs.names import SAMPLES_FOLDER
+from cookhouse.training.files import file_errors, write_whole
+
+
+def answers_path(folder: Path, step: int) -> Path:
+    """The file of a run folder for the weights after `step` steps."""
+    return folder / SAMPLES_FOLDER / f"{step:06d}.json"
+
+
+def evaluated_steps(folder: Path) -> dict[int, Path]:
+    """The files of answers in a run folder by the steps that the weights had taken, in their order."""
+    found = folder.glob(f"{SAMPLES_FOLDER}/*.json")
+    return dict(sorted((int(path.stem), path) for path in found if path.stem.isdecimal()))
+
+
+def write_answers(path: Path, answers: Sequence[RecordedAnswer]) -> None:
+    """Keep answers. Raises `InputError` where they cannot be written."""
+    with file_errors(path):
+        path.parent.mkdir(exist_ok=True)
+    write_whole(path, json.dumps([asdict(answer) for answer in answers], indent=1) + "\n")
+
+
+def read_answers(path: Path) -> list[RecordedAnswer]:
+    """What `write_answers` kept.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    try:
+        return [_answer(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} does not hold answers ({error}); remove it") from error
+
+
+def _answer(row: Any) -> RecordedAnswer:
+    answer = RecordedAnswer(**row)
+    if not all(isinstance(text, str) for text in (answer.prompt, answer.expected, answer.answer)):
+        raise TypeError("prompt, expected and answer must be texts")
+    return answer

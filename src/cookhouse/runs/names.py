@@ -1,0 +1,12 @@
+"""Names of what lies in a run folder."""
+
+CONFIG_FILE = "config.json"
+DATA_FILE = "data.json"
+METRICS_FILE = "metrics.jsonl"
+CHECKPOINTS_FILE = "checkpoints.jsonl"
+LOG_FILE = "logs.log"
+TRACE_FILE = "trace.json"
+RESULT_FILE = "result.json"
+REPORT_FILE = "report.html"
+SAMPLES_FOLDER = "samples"
+ROLLOUTS_FOLDER = "rollouts"

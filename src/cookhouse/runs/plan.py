@@ -1,0 +1,25 @@
+"""What a run would do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Preview: TypeAlias = Sequence[tuple[str, bool]]
+"""An example as pieces of text, each with whether it is trained on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """What a dry run found, without a training request."""
+
+    recipe: str
+    config: Mapping[str, Any]
+    """Every field, resolved."""
+    folder: Path
+    facts: Mapping[str, str]
+    """What was found, in words and with units, by name: tokenizer, steps, adapter and so on."""
+    notes: Sequence[str] = ()
+    """What a person should know about the data, a sentence each."""
+    previews: Sequence[Preview] = ()
+    """First examples."""
