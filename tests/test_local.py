@@ -71,7 +71,7 @@ async def test_loopback_is_exempt_from_a_proxy_while_it_runs(tmp_path: Path, mon
 async def test_what_the_server_warns_of_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Would catch a run that is slow for a reason that stands only in a file, and what an earlier server wrote."""
     (tmp_path / "server.log").write_text("2026-01-02 03:04:05,678 WARNING engine: long ago\n")
-    said = "2026-01-02 03:04:05,678 WARNING cookhouse.engine.native: no C++ compiler\n  and more\nWARNING: a library\n"
+    said = "2026-01-02 03:04:05,678 WARNING cookhouse.engine.kernels: no C++ compiler\n  and more\nWARNING: a library\n"
     code = f"import sys; sys.stderr.write({said!r}); sys.stderr.flush()\n{SERVER}"
     async with local_server(tmp_path, base_models=["m"], command=command(code)):
         assert [record.getMessage() for record in caplog.records] == ["no C++ compiler"]

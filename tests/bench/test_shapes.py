@@ -6,7 +6,7 @@ import pytest
 from bench.shapes import QWEN3_SHAPES, make_random_model
 from transformers import AutoTokenizer, Qwen3Config
 
-from cookhouse.engine.pretrained import num_parameters, read_model
+from cookhouse.engine.model.pretrained import num_parameters, read_model
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import tinker
 import torch
 
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
-from cookhouse.engine.losses import LOSSES, loss_inputs
+from cookhouse.engine.train.losses import LOSSES, loss_inputs
 from cookhouse.rl import (
     ADVANTAGES,
     TokensWithLogprobs,

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3Con
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import LoraSpec, TrainingDatum
-from cookhouse.engine.native import cpu_kernels
+from cookhouse.engine.kernels.cpu import cpu_kernels
 
 VOCAB_SIZE = 264
 
@@ -75,7 +75,8 @@ def kernel_device(request: pytest.FixtureRequest, device: str, monkeypatch: pyte
     pytest.importorskip("triton")
     if device == "cpu":
         monkeypatch.setattr(
-            "cookhouse.engine.kernels.cpu_kernels", import_module("cookhouse.engine.gpu.kernels").GpuKernels
+            "cookhouse.engine.kernels.choice.cpu_kernels",
+            import_module("cookhouse.engine.kernels.gpu.functions").GpuKernels,
         )
     return device
 

@@ -11,7 +11,7 @@ import pytest
 
 from cookhouse.engine import cores
 from cookhouse.engine.control_groups import ControlGroups
-from cookhouse.engine.native import cpu_kernels
+from cookhouse.engine.kernels.cpu import cpu_kernels
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux binds threads")
 _CORES = sorted(os.sched_getaffinity(0))

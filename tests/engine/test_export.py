@@ -17,9 +17,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
 
-from cookhouse.engine import TorchEngine, checkpoint
+from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.export import export_merged, export_peft, import_peft, inspect
+from cookhouse.engine.files import checkpoint
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums, save_model
 from tests.engine.families import save_family

@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.adapter import Adapter
 from cookhouse.engine.contract import (
     AdamStep,
     ForwardBackward,
@@ -19,7 +18,8 @@ from cookhouse.engine.contract import (
     SampleRequest,
     TrainingDatum,
 )
-from cookhouse.engine.lora import ALPHA
+from cookhouse.engine.lora.adapter import Adapter
+from cookhouse.engine.lora.lora import ALPHA
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums
 from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import assert_gradients_near, assert_logprobs_near, near_sum

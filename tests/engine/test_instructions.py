@@ -15,7 +15,7 @@ import os
 from cookhouse.engine.instructions import narrow_torch
 narrow_torch(os.environ)
 import torch
-from cookhouse.engine.native import cpu_kernels
+from cookhouse.engine.kernels.cpu import cpu_kernels
 kernels = cpu_kernels()
 assert torch.backends.cpu.get_cpu_capability() in ("AVX2", "DEFAULT"), torch.backends.cpu.get_cpu_capability()
 assert kernels is None or not kernels.gains_from_bf16

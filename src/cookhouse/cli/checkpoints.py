@@ -90,7 +90,7 @@ def export(
     typer.echo(f"exporting {which}", err=True)
     _quiet_unless_watched()
     from cookhouse.engine.export import export_merged, export_peft, inspect
-    from cookhouse.engine.model_card import load_merged_lines, load_peft_lines
+    from cookhouse.engine.files.model_card import load_merged_lines, load_peft_lines
 
     origin = _origin(saved, run or Path(which))
     if format is Format.PEFT:
@@ -127,8 +127,8 @@ def import_(
 ) -> None:
     """Make a PEFT adapter, or a folder that a server put aside, a checkpoint to train on from or to sample."""
     _quiet_unless_watched()
-    from cookhouse.engine.checkpoint import is_checkpoint, read_num_steps, read_spec
     from cookhouse.engine.export import import_peft
+    from cookhouse.engine.files.checkpoint import is_checkpoint, read_num_steps, read_spec
     from cookhouse.local import folder_key
     from cookhouse.server.offline import add_checkpoint
 

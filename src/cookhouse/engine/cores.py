@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 
 from cookhouse.engine.control_groups import ControlGroups
-from cookhouse.engine.native import cpu_kernels
+from cookhouse.engine.kernels.cpu import cpu_kernels
 
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
-from cookhouse.engine.native import cpu_kernels
+from cookhouse.engine.kernels.cpu import cpu_kernels
 from cookhouse.errors import InputError
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

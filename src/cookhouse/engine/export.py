@@ -13,16 +13,16 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from cookhouse.engine import checkpoint
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.device import choose_dtype
-from cookhouse.engine.full import read_flat
-from cookhouse.engine.full_checkpoint import read_full
-from cookhouse.engine.lora import AdapterLayout, LoraSite, Routing
-from cookhouse.engine.model_card import CARD, merged_card, peft_card
-from cookhouse.engine.peft_folder import PeftAdapter, first_names, read_peft, write_peft
-from cookhouse.engine.pretrained import check_rank, read_config, read_model, read_tokenizer
-from cookhouse.engine.sites import adapt, choose_sites
+from cookhouse.engine.files import checkpoint
+from cookhouse.engine.files.model_card import CARD, merged_card, peft_card
+from cookhouse.engine.files.peft_folder import PeftAdapter, first_names, read_peft, write_peft
+from cookhouse.engine.lora.lora import AdapterLayout, LoraSite, Routing
+from cookhouse.engine.lora.sites import adapt, choose_sites
+from cookhouse.engine.model.pretrained import check_rank, read_config, read_model, read_tokenizer
+from cookhouse.engine.train.full import read_flat
+from cookhouse.engine.train.full_checkpoint import read_full
 from cookhouse.errors import InputError
 
 _CPU = torch.device("cpu")

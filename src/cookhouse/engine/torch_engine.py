@@ -8,10 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cookhouse.engine import checkpoint
-from cookhouse.engine.adapter import Adapter
-from cookhouse.engine.base_model import BaseModel
-from cookhouse.engine.base_models import BaseModels
 from cookhouse.engine.contract import (
     AdamStep,
     BaseModelInfo,
@@ -23,15 +19,19 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.cores import use_cores
 from cookhouse.engine.device import choose_device, choose_dtype
-from cookhouse.engine.full import FullModel, FullWeights
-from cookhouse.engine.full_checkpoint import write_full
-from cookhouse.engine.full_runs import FullRuns
-from cookhouse.engine.lora import AdapterLayout, Weights
-from cookhouse.engine.losses import check_request
+from cookhouse.engine.files import checkpoint
+from cookhouse.engine.files.peft_folder import write_peft
+from cookhouse.engine.lora.adapter import Adapter
+from cookhouse.engine.lora.lora import AdapterLayout, Weights
 from cookhouse.engine.memory import cache_bytes, check_free, free_bytes
-from cookhouse.engine.passes import run_alone, run_together
-from cookhouse.engine.peft_folder import write_peft
+from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.train.full import FullModel, FullWeights
+from cookhouse.engine.train.full_checkpoint import write_full
+from cookhouse.engine.train.full_runs import FullRuns
+from cookhouse.engine.train.losses import check_request
+from cookhouse.engine.train.passes import run_alone, run_together
 from cookhouse.errors import InputError
 
 _COPY_SHARE = 0.5

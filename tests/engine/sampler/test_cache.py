@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cookhouse.engine.base_model import BaseModel, CacheShape
 from cookhouse.engine.contract import SampledSequence, SampleRequest
+from cookhouse.engine.model.base_model import BaseModel, CacheShape
 from cookhouse.engine.sampler import Sampler, runner
 from cookhouse.engine.sampler import sampler as sampler_module
 from cookhouse.engine.sampler.cache import KeyValueCache, PagedLayout, TableLayout
@@ -108,7 +108,7 @@ def test_rows_of_no_sequence_change_nothing(device: str) -> None:
 
 def test_attending_reads_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a host read, or a tensor on another device: a capture fails on either, and an eager pass would wait."""
-    from cookhouse.engine.gpu import paged_attention as module
+    from cookhouse.engine.kernels.gpu import paged_attention as module
 
     grids: list[tuple[int, ...]] = []
     monkeypatch.setattr(module, "launch", lambda _kernel, grid, *_, **__: grids.append(grid))

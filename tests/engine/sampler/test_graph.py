@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.adapter_stack import AdapterStack, stack_bytes
-from cookhouse.engine.base_model import BaseModel
 from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
-from cookhouse.engine.lora import Weights
+from cookhouse.engine.lora.adapter_stack import AdapterStack, stack_bytes
+from cookhouse.engine.lora.lora import Weights
+from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler import Sampler, bank
 from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack, Step
@@ -31,7 +31,7 @@ from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near
 from tests.engine.sampler.recorder import Recorder, attend_plainly
 
-paged = pytest.importorskip("cookhouse.engine.gpu.paged_attention", reason="needs Triton")
+paged = pytest.importorskip("cookhouse.engine.kernels.gpu.paged_attention", reason="needs Triton")
 _CACHE_BYTES = 2**20
 
 
@@ -257,7 +257,7 @@ def test_rows_that_all_have_one_adapter_take_ordinary_products(bench: _Bench, mo
     expected = bench.sample(*waves)
     recorder = Recorder()
     bench.use(recorder)
-    monkeypatch.setattr("cookhouse.engine.grouped.grouped_mm", None)
+    monkeypatch.setattr("cookhouse.engine.lora.grouped.grouped_mm", None)
     _assert_same(bench.sample(*waves), expected)
     assert recorder.num_replays == 14
 

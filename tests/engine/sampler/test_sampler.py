@@ -16,7 +16,7 @@ from cookhouse.engine.contract import (
     SampleRequest,
     TrainingDatum,
 )
-from cookhouse.engine.lora import Weights
+from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.runner import Reading
 from cookhouse.engine.sampler.scheduler import Piece

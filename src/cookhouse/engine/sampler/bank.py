@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cookhouse.engine.adapter_stack import AdapterStack, has_room, max_slots, stack_bytes
-from cookhouse.engine.base_model import BaseModel
-from cookhouse.engine.grouped import Groups
-from cookhouse.engine.lora import Weights
-from cookhouse.engine.upload import upload
+from cookhouse.engine.kernels.upload import upload
+from cookhouse.engine.lora.adapter_stack import AdapterStack, has_room, max_slots, stack_bytes
+from cookhouse.engine.lora.grouped import Groups
+from cookhouse.engine.lora.lora import Weights
+from cookhouse.engine.model.base_model import BaseModel
 
 _REFUSED_SECONDS = 60.0
 """A stack for which memory ran out is not tried again for so long: each try costs all graphs, and shortages pass."""

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cookhouse.engine.attention import softmax
-from cookhouse.engine.base_model import CacheShape
-from cookhouse.engine.kernels import kernels_for
+from cookhouse.engine.kernels.choice import kernels_for
+from cookhouse.engine.kernels.upload import upload
+from cookhouse.engine.model.attention import softmax
+from cookhouse.engine.model.base_model import CacheShape
 from cookhouse.engine.sampler.scheduler import Piece
-from cookhouse.engine.upload import upload
 
 _QUERY_BLOCK = 128
 _PAD_RATIO = 0.5
@@ -121,7 +121,7 @@ class TableLayout:
     ) -> Tensor:
         """See `AttentionLayout`. Not differentiable."""
         # Triton is there on Linux alone.
-        from cookhouse.engine.gpu.paged_attention import paged_attention
+        from cookhouse.engine.kernels.gpu.paged_attention import paged_attention
 
         keys, values = self.cache.keys[layer], self.cache.values[layer]
         keys.index_copy_(0, self.slots_N, k_NKD)

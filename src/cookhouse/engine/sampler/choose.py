@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cookhouse.engine.softmax import log_sum_exp
-from cookhouse.engine.upload import upload
+from cookhouse.engine.kernels.softmax import log_sum_exp
+from cookhouse.engine.kernels.upload import upload
 
 _PREFIX = 128
 """Candidates ranked first for top-p alone; rows that it leaves more are ranked whole."""

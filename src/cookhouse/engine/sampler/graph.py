@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cookhouse.engine.base_model import BaseModel
-from cookhouse.engine.grouped import Groups
-from cookhouse.engine.lora import Weights
+from cookhouse.engine.kernels.upload import upload
+from cookhouse.engine.lora.grouped import Groups
+from cookhouse.engine.lora.lora import Weights
+from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler.bank import AdapterBank
 from cookhouse.engine.sampler.cache import KeyValueCache, TableLayout
 from cookhouse.engine.sampler.capture import Capture, Step
 from cookhouse.engine.sampler.scheduler import Piece
-from cookhouse.engine.upload import upload
 
 _logger = logging.getLogger(__name__)
 _USES_BEFORE_CAPTURE = 4

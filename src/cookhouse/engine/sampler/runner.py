@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cookhouse.engine.attention import AttentionLayout
-from cookhouse.engine.base_model import BaseModel
-from cookhouse.engine.lora import Segment, Weights
+from cookhouse.engine.kernels.upload import upload
+from cookhouse.engine.lora.lora import Segment, Weights
+from cookhouse.engine.model.attention import AttentionLayout
+from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler.cache import KeyValueCache, PagedLayout, TableLayout
 from cookhouse.engine.sampler.capture import Capture
 from cookhouse.engine.sampler.graph import DecodeGraphs
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.scheduler import Piece
-from cookhouse.engine.upload import upload
 
 
 @dataclass(frozen=True, slots=True)

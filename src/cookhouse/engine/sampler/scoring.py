@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from cookhouse.engine.contract import SampleRequest
-from cookhouse.engine.head import Head, Targets
+from cookhouse.engine.model.head import Head, Targets
 from cookhouse.engine.sampler.runner import Reading
 from cookhouse.engine.sampler.scheduler import Piece
 

@@ -4,7 +4,7 @@ import ctypes
 import functools
 from pathlib import Path
 
-from cookhouse.engine.native import build
+from cookhouse.engine.kernels.cpu import build
 
 # Not -ffast-math: infinities stand for "no score yet", and its start-up code would have the whole process take numbers
 # near zero for zero.

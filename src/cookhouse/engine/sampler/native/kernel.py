@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cookhouse.engine.base_model import BaseModel
-from cookhouse.engine.lora import Segment, Weights
+from cookhouse.engine.lora.lora import Segment, Weights
+from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.native.build import library
 from cookhouse.engine.sampler.scheduler import Piece

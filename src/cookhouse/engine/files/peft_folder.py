@@ -1,0 +1,225 @@
+"""Adapters in the format of the `peft` library: a folder with `adapter_config.json` and `adapter_model.safetensors`.
+
+PEFT computes y = W x + (lora_alpha / r) · B A x with one pair of matrices per adapted module, as this engine does.
+
+Legend: I features in, O features out, R rank.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cookhouse.assets import TINY_MODEL, resolve_model
+from cookhouse.engine.lora.lora import ALPHA, AdapterLayout
+from cookhouse.errors import InputError
+
+_CONFIG = "adapter_config.json"
+_TENSORS = "adapter_model.safetensors"
+_PICKLE = "adapter_model.bin"
+_PREFIX = "base_model.model."
+_KEY = re.compile(rf"{re.escape(_PREFIX)}(?P<site>[\w.]+)\.(?P<matrix>lora_A|lora_B|base_layer)\.weight", re.ASCII)
+_DTYPES = ("F32", "F16", "BF16")
+_MAX_CONFIG_BYTES = 2**20
+_MAX_ALPHA = 2**20
+_MAX_NAMED = 3
+
+_HARMLESS_FIELDS = frozenset(
+    (
+        "auto_mapping",
+        "base_model_name_or_path",
+        "bias",
+        "eva_config",
+        "exclude_modules",
+        "inference_mode",
+        "init_lora_weights",
+        "layers_pattern",
+        "layers_to_transform",
+        "lora_alpha",
+        "lora_dropout",
+        "megatron_core",
+        "peft_type",
+        "peft_version",
+        "qalora_group_size",
+        "r",
+        "runtime_config",
+        "target_modules",
+        "task_type",
+        "use_rslora",
+    )
+)
+"""Fields of the config that say how an adapter was trained, that the tensors say again, or that are read below. Any
+other field that is set changes what the adapter computes."""
+_ADAPTER_ONLY_INITS = (None, True, False, "gaussian", "eva", "orthogonal")
+"""Ways to start an adapter that leave the base model's own weights as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeftAdapter:
+    """What a PEFT folder holds."""
+
+    base_model: str | None
+    """As this engine names it; None if the folder does not say."""
+    rank: int
+    scaling: float
+    """Factor of B A x."""
+    matrices: Mapping[str, tuple[Tensor, Tensor]]
+    """fp32 A (R, I) and B (O, R) by the name of their module."""
+    base_weights: Mapping[str, Tensor]
+    """Copies of frozen weights, as PEFT saves them for an adapted output projection, by the name of their module."""
+
+
+def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Tensor) -> None:
+    """Write the adapter that the flat tensor `params` holds into a folder, in fp32.
+
+    Raises:
+        InputError: the adapter has parts that the format cannot hold.
+        OSError: the disk is full or not writable.
+    """
+    experts = [site.name for site in layout.sites if site.num_experts is not None]
+    if experts:
+        raise InputError(
+            f"adapters of single experts ({first_names(experts)}) have no place in PEFT's format; "
+            "export the merged model instead, or train with train_mlp false"
+        )
+    tensors = {}
+    for name, (a_RI, b_OR) in layout.views(params.detach().float().cpu()).items():
+        tensors[f"{_PREFIX}{name}.lora_A.weight"] = a_RI.clone()
+        tensors[f"{_PREFIX}{name}.lora_B.weight"] = b_OR.clone()
+    config = {
+        "base_model_name_or_path": resolve_model(base_model),
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "lora_alpha": int(ALPHA),
+        "lora_dropout": 0.0,
+        "peft_type": "LORA",
+        "r": layout.spec.rank,
+        "target_modules": sorted({site.name.rpartition(".")[2] for site in layout.sites}),
+        "task_type": "CAUSAL_LM",
+    }
+    save_file(tensors, folder / _TENSORS, metadata={"format": "pt"})
+    (folder / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def read_peft(folder: Path) -> PeftAdapter:
+    """What a PEFT folder holds, checked; nothing is unpickled.
+
+    Raises:
+        InputError: it is not a LoRA of linear layers in safetensors, or has features that this engine does not compute.
+    """
+    config = _read_config(folder)
+    rank: Any = config.get("r")
+    alpha: Any = config.get("lora_alpha")
+    if type(rank) is not int or rank < 1:
+        raise InputError(f"{folder / _CONFIG}: r is {rank!r}; it must be a positive integer")
+    if type(alpha) not in (int, float) or not 0 < alpha <= _MAX_ALPHA:
+        raise InputError(f"{folder / _CONFIG}: lora_alpha is {alpha!r}; it must be above 0, up to {_MAX_ALPHA}")
+    tensors = _read_tensors(folder)
+    matrices = {}
+    for site in sorted({site for site, matrix in tensors if matrix != "base_layer"}):
+        pair = tensors.get((site, "lora_A")), tensors.get((site, "lora_B"))
+        if pair[0] is None or pair[1] is None:
+            raise InputError(f"{folder / _TENSORS}: {site} has one of lora_A and lora_B; both are needed")
+        if pair[0].shape[0] != rank or pair[1].shape[1] != rank:
+            shapes = tuple(pair[0].shape), tuple(pair[1].shape)
+            raise InputError(
+                f"{folder / _TENSORS}: {site} has matrices of shapes {shapes}, which is not of rank {rank}"
+            )
+        matrices[site] = pair[0], pair[1]
+    if not matrices:
+        raise InputError(f"{folder / _TENSORS} holds no adapter")
+    base_model = config.get("base_model_name_or_path")
+    return PeftAdapter(
+        base_model=_known_name(base_model) if isinstance(base_model, str) and base_model else None,
+        rank=rank,
+        # rslora: https://arxiv.org/abs/2312.03732, equation 7
+        scaling=alpha / math.sqrt(rank) if config.get("use_rslora") else alpha / rank,
+        matrices=matrices,
+        base_weights={site: tensor for (site, matrix), tensor in tensors.items() if matrix == "base_layer"},
+    )
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / _CONFIG
+    try:
+        if path.stat().st_size > _MAX_CONFIG_BYTES:
+            raise InputError(f"{path} is larger than {_MAX_CONFIG_BYTES} bytes; this is no adapter's config")
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{folder} holds no readable PEFT adapter: {error}") from error
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        kind = config.get("peft_type") if isinstance(config, dict) else None
+        raise InputError(f"{path}: peft_type is {kind!r}; only LORA can be imported")
+    refused = sorted(name for name, value in config.items() if value and name not in _HARMLESS_FIELDS)
+    if config.get("bias", "none") != "none":
+        refused.append("bias")
+    if config.get("init_lora_weights") not in _ADAPTER_ONLY_INITS:
+        refused.append("init_lora_weights")
+    if refused:
+        settings = ", ".join(f"{name}={config[name]!r}"[:80] for name in refused[:_MAX_NAMED])
+        raise InputError(
+            f"{path} sets {settings}, which this engine does not compute; import a plain LoRA of linear layers"
+        )
+    return config
+
+
+def _read_tensors(folder: Path) -> dict[tuple[str, str], Tensor]:
+    """fp32 matrices by module and kind."""
+    path = folder / _TENSORS
+    if not path.exists() and (folder / _PICKLE).exists():
+        raise InputError(
+            f"{folder} has its weights in {_PICKLE}, a pickle, which may run code when it is read; save the adapter as "
+            f"{_TENSORS} (PEFT's save_pretrained does by default)"
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            keys = {key: _KEY.fullmatch(key) for key in sorted(file.keys())}
+            _check_keys(path, keys)
+            return {
+                (found["site"], found["matrix"]): _read_matrix(file, path, key) for key, found in keys.items() if found
+            }
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def _check_keys(path: Path, keys: Mapping[str, re.Match[str] | None]) -> None:
+    unknown = [key for key, found in keys.items() if found is None]
+    if unknown:
+        raise InputError(
+            f"{path} holds {first_names(unknown)}, which is no matrix of a LoRA of a linear layer; only "
+            f"{_PREFIX}<module>.lora_A and lora_B can be imported"
+        )
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Some names for a message, and how many there are besides."""
+    shown = ", ".join(name[:120] for name in names[:_MAX_NAMED])
+    return f"{shown} and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else shown
+
+
+def _read_matrix(file: Any, path: Path, key: str) -> Tensor:
+    """One matrix; its shape and type are read first, so that nothing else is allocated."""
+    header = file.get_slice(key)
+    if len(header.get_shape()) != 2 or header.get_dtype() not in _DTYPES:
+        raise InputError(
+            f"{path}: {key} is {header.get_dtype()} of shape {tuple(header.get_shape())}; "
+            f"it must be a matrix of {', '.join(_DTYPES)}"
+        )
+    matrix: Tensor = file.get_tensor(key).float()
+    if not torch.isfinite(matrix).all():
+        raise InputError(f"{path}: {key} holds NaN or infinity")
+    return matrix
+
+
+def _known_name(base_model: str) -> str:
+    """The embedded model is written as its folder, where `transformers` finds it."""
+    return TINY_MODEL if base_model == resolve_model(TINY_MODEL) else base_model

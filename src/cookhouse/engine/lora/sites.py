@@ -1,0 +1,64 @@
+"""Where adapters attach in a model of `transformers`: linear layers and experts are replaced by ones that carry them.
+
+Routers, norms, embeddings and attention sinks stay as they are. Any other weight matrix is refused by name: an adapter
+that silently skipped it would train less than the user believes.
+"""
+
+from torch import nn
+
+from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.lora.experts import LoraExperts
+from cookhouse.engine.lora.lora import AdapterLayout, LoraLinear, LoraSite, Routing
+from cookhouse.errors import InputError
+
+_ROUTERS = ("gate", "router", "shared_expert_gate")
+_PARTS = {"self_attn": "attn", "mlp": "mlp"}
+
+
+def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSite, ...]:
+    """Replace every module that carries adapters, `output` being the output projection; return the sites.
+
+    Raises:
+        InputError: a weight matrix is in none of the modules that can carry an adapter or are never adapted.
+    """
+    sites: list[LoraSite] = []
+    for name, module in list(model.named_modules()):
+        parents, _, child = name.rpartition(".")
+        if not _has_matrix(module) or isinstance(module, nn.Embedding) or child in _ROUTERS:
+            continue
+        part = "unembed" if module is output else _part(parents)
+        replacement: LoraLinear | LoraExperts
+        if part is not None and isinstance(module, nn.Linear):
+            site = LoraSite(name=name, part=part, in_features=module.in_features, out_features=module.out_features)
+            replacement = LoraLinear(module, site, routing)
+            sites.append(site)
+        elif part == "mlp" and LoraExperts.can_replace(module):
+            replacement = LoraExperts(module, name, routing)
+            sites.extend(replacement.sites)
+        else:
+            raise InputError(
+                f"module {name} ({type(module).__name__}) cannot carry an adapter; use a model whose attention, MLP "
+                "and experts are linear layers or the stacked experts of transformers"
+            )
+        setattr(model.get_submodule(parents), child, replacement)
+    return tuple(sites)
+
+
+def choose_sites(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
+    """The layout of an adapter that trains the parts which its spec names.
+
+    Raises:
+        InputError: it names none.
+    """
+    parts = {"attn": spec.train_attn, "mlp": spec.train_mlp, "unembed": spec.train_unembed}
+    if not any(parts.values()):
+        raise InputError("train_attn, train_mlp and train_unembed are all false; at least one must be true")
+    return AdapterLayout(tuple(site for site in sites if parts[site.part]), spec)
+
+
+def _has_matrix(module: nn.Module) -> bool:
+    return any(parameter.dim() > 1 for parameter in module.parameters(recurse=False))
+
+
+def _part(parents: str) -> str | None:
+    return next((_PARTS[parent] for parent in parents.split(".") if parent in _PARTS), None)

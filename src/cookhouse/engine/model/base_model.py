@@ -1,0 +1,200 @@
+"""A base model of `transformers`: frozen and shared by every adapter over it, or the copy of a run that trains it.
+
+Legend: N packed positions of a pass, H hidden.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationConfig
+
+from cookhouse.engine.contract import BaseModelInfo, LoraSpec
+from cookhouse.engine.kernels.fused import fuse
+from cookhouse.engine.lora.adapter_stack import can_group
+from cookhouse.engine.lora.grouped import arrange
+from cookhouse.engine.lora.lora import AdapterLayout, Adapters, Routing, Segment, Segments, Weights
+from cookhouse.engine.lora.sites import adapt, choose_sites
+from cookhouse.engine.model.activations import Activations
+from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
+from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, PackedLayout
+from cookhouse.engine.model.head import Head
+from cookhouse.engine.model.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
+from cookhouse.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What one position of one layer needs in a key-value cache."""
+
+    num_layers: int
+    num_kv_heads: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def num_features(self) -> int:
+        """Numbers that one position takes, keys and values of all layers together."""
+        return self.num_layers * self.num_kv_heads * (self.key_dim + self.value_dim)
+
+
+class BaseModel:
+    """Weights, tokenizer and adapter sites of one base model."""
+
+    def __init__(self, name: str, model: Any, tokenizer: Any, device: torch.device, *, is_frozen: bool = True) -> None:
+        """A model that is not frozen carries no adapters: its own parameters may be trained."""
+        self.name = name
+        self.tokenizer = tokenizer
+        self.device = device
+        self.config = model.config
+        self.routing = Routing()
+        self._model = model.requires_grad_(False).eval()
+        output = model.get_output_embeddings()
+        output_name = next(name for name, module in model.named_modules() if module is output)
+        self.sites = adapt(model, output, self.routing) if is_frozen else ()
+        self.routing.is_grouped = can_group(self.sites, device, output.weight.dtype)
+        fuse(model)
+        self.decoder: nn.Module = model.get_decoder()
+        self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
+        self.head = Head(model.get_output_embeddings(), output_name)
+        self._embedding: nn.Module = model.get_input_embeddings()
+        self.activations = Activations(self.decoder, device, self._one_sequence)
+        self.cache_shape = self._probe()
+
+    @classmethod
+    def load(cls, name: str, device: torch.device, dtype: torch.dtype) -> "BaseModel":
+        """Load an embedded name, a folder or a hub id.
+
+        Raises:
+            InputError: there is no such model here, or it is of a kind this engine cannot run.
+        """
+        tokenizer = read_tokenizer(name)
+        model = read_model(name, dtype, attn_implementation=ATTENTION_NAME)
+        try:
+            return cls(name, model.to(device), tokenizer, device)
+        except InputError as error:
+            raise InputError(f"base model {name!r}: {error}") from error
+
+    @cached_property
+    def info(self) -> BaseModelInfo:
+        """What a client may know of the model."""
+        return describe(self.name, self.config)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of weights and activations."""
+        return self.head.dtype
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end a sample unless the request has an empty stop."""
+        ends = GenerationConfig.from_model_config(self.config).eos_token_id
+        generation = getattr(self._model, "generation_config", None)
+        if generation is not None and generation.eos_token_id is not None:
+            ends = generation.eos_token_id
+        tokens = set(ends if isinstance(ends, list) else [ends])
+        tokens.add(self.tokenizer.eos_token_id)
+        return frozenset(int(token) for token in tokens if token is not None)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """The weights by name, tied ones once."""
+        return dict(self._model.named_parameters())
+
+    def frozen_copy(self, weights: Mapping[str, Tensor]) -> "BaseModel":
+        """The same model with other weights by name, which it keeps."""
+        replaced = {id(p): nn.Parameter(weights[name], requires_grad=False) for name, p in self.parameters.items()}
+        return BaseModel(self.name, copy.deepcopy(self._model, replaced), self.tokenizer, self.device)
+
+    def adapter_layout(self, spec: LoraSpec) -> AdapterLayout:
+        """Sites and sizes of an adapter.
+
+        Raises:
+            InputError: the rank is out of range, or nothing would be trained.
+        """
+        check_rank(spec.rank, self.name, self.config)
+        return choose_sites(self.sites, spec)
+
+    @cached_property
+    def pass_tokens(self) -> int:
+        """Positions that a training pass has at most, unless one sequence is longer."""
+        return self.activations.pass_tokens(self._hidden_bytes, self._smallest_adapter)
+
+    def arrange(self, segments: Sequence[Segment], num_rows: int) -> Adapters:
+        """The adapters of a pass over so many rows, in the form in which this device computes them best."""
+        if not self.routing.is_grouped:
+            return Segments(segments)
+        return arrange(segments, num_rows, self.sites, self.device)
+
+    def hidden(
+        self,
+        tokens_N: Tensor,
+        positions_N: Tensor,
+        layout: AttentionLayout,
+        segments: Sequence[Segment] | Adapters,
+    ) -> Tensor:
+        """Final hidden states (N, H) of packed positions, before the output projection.
+
+        Inside `torch.enable_grad` the embeddings carry gradient, so that backward reaches every adapter; run it inside
+        `routing` then, since a layer may compute its forward again, with adapters from `arrange`.
+        """
+        adapters = self.arrange(segments, len(tokens_N)) if isinstance(segments, Sequence) else segments
+        if not torch.is_grad_enabled():
+            return self._decode(tokens_N, positions_N, layout, adapters)
+        with self.activations.planned(len(tokens_N), self._hidden_bytes, adapters.segments):
+            return self._decode(tokens_N, positions_N, layout, adapters)
+
+    def _decode(self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, adapters: Adapters) -> Tensor:
+        embeddings_1NH = self._embedding(tokens_N.unsqueeze(0))
+        if torch.is_grad_enabled() and not embeddings_1NH.requires_grad:
+            embeddings_1NH = embeddings_1NH.requires_grad_()
+        with self.routing.use(adapters):
+            output = self.decoder(
+                inputs_embeds=embeddings_1NH, position_ids=positions_N.unsqueeze(0), use_cache=False, layout=layout
+            )
+        hidden_NH: Tensor = output.last_hidden_state[0]
+        return hidden_NH
+
+    def _smallest_adapter(self) -> Weights | None:
+        """One of rank 1 at all sites, all zeros; None where there are none."""
+        if not self.sites:
+            return None
+        layout = AdapterLayout(self.sites, LoraSpec(rank=1))
+        return Weights(layout, torch.zeros(layout.num_parameters, dtype=self.dtype, device=self.device))
+
+    @property
+    def _hidden_bytes(self) -> int:
+        return int(self.config.hidden_size) * self.dtype.itemsize
+
+    def _one_sequence(self, length: int, segments: Sequence[Segment]) -> Tensor:
+        """Final hidden states of a sequence of zeros."""
+        tokens_N = torch.zeros(length, dtype=torch.int64, device=self.device)
+        positions_N = torch.arange(length, device=self.device)
+        layout = PackedLayout([length], self.device)
+        return self._decode(tokens_N, positions_N, layout, self.arrange(segments, length))
+
+    @torch.no_grad()
+    def _probe(self) -> CacheShape:
+        """Size of the keys and values of one position, seen in a pass over one token.
+
+        Raises:
+            InputError: some layer does not attend through this engine, so that sequences would run into each other.
+        """
+        seen = AttentionShapes()
+        zero_N = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.hidden(zero_N, zero_N, seen, ())
+        num_layers = int(self.config.num_hidden_layers)
+        missing = sorted(set(range(num_layers)) - set(seen.kv_shapes))
+        if missing:
+            raise InputError(f"layers {missing} attend in a way that this engine does not compute; use another model")
+        for layer, kind in enumerate(getattr(self.config, "layer_types", None) or ()):
+            if (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
+                raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
+        shapes = set(seen.kv_shapes.values())
+        if len(shapes) > 1:
+            raise InputError(f"layers have keys and values of different shapes ({sorted(shapes)}); use another model")
+        return CacheShape(num_layers, *shapes.pop())

@@ -1,0 +1,115 @@
+"""Makes and fills runs that train all weights, and snapshots of them, within the memory that there is."""
+
+import gc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.model.base_models import BaseModels
+from cookhouse.engine.model.pretrained import num_parameters, read_config
+from cookhouse.engine.train.full import FullModel, FullWeights
+from cookhouse.engine.train.full_checkpoint import read_full
+from cookhouse.errors import InputError
+
+_T = TypeVar("_T")
+_STATE_BYTES = 20
+"""Per parameter, fp32: weights, gradient, two moments, and the gradient of the request that is running."""
+
+
+class FullRuns:
+    """`admit` makes room for a number of bytes, or refuses: what takes them, how many, the way out."""
+
+    def __init__(
+        self, bases: BaseModels, admit: Callable[[str, int, str], None], device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self._bases = bases
+        self._admit = admit
+        self._device = device
+        self._dtype = dtype
+
+    def create(self, model_id: str, base_model: str, spec: LoraSpec, running: Iterable[FullModel]) -> FullModel:
+        """A run over the base model as it was published.
+
+        Raises:
+            InputError: memory does not suffice, a running one is over the same base model, or only some parts of the
+                model are to be trained.
+        """
+        if not (spec.train_attn and spec.train_mlp and spec.train_unembed):
+            raise InputError(
+                "rank 0 trains all weights, and train_attn, train_mlp or train_unembed is false; leave them true, or "
+                "train an adapter, with a rank of at least 1"
+            )
+        if any(other.base.name == base_model for other in running):
+            raise InputError(
+                f"another run trains all weights of {base_model!r}, one at a time can; wait until its session has "
+                "ended, or train an adapter, with a rank of at least 1"
+            )
+        rounded = 0 if self._dtype == torch.float32 else self._dtype.itemsize
+        self._reserve(model_id, base_model, "training all weights", _STATE_BYTES + rounded)
+        model = self._kept(model_id, lambda: FullModel.load(base_model, self._device, self._dtype))
+        model.base.activations.max_bytes = self._bases.max_activation_bytes
+        return model
+
+    @staticmethod
+    def fill(model: FullModel, folder: Path, *, with_optimizer: bool) -> None:
+        """Go on from a checkpoint; without its optimizer, with a fresh one.
+
+        Raises:
+            InputError: the folder holds no such checkpoint; nothing has changed.
+        """
+        num_steps = read_full(folder, model.layout, model.tensors(with_optimizer=with_optimizer))
+        model.gradient.zero_()
+        if not with_optimizer:
+            model.adam_m.zero_()
+            model.adam_v.zero_()
+        model.num_steps = num_steps if with_optimizer else 0
+        model.refresh()
+
+    def snapshot(self, snapshot_id: str, model: FullModel) -> FullWeights:
+        """A copy of a run's weights, to sample from.
+
+        Raises:
+            InputError: memory does not suffice.
+        """
+        self._reserve(snapshot_id, model.base.name, "a snapshot of all weights", self._dtype.itemsize)
+        return self._kept(snapshot_id, model.frozen_weights)
+
+    def load_snapshot(self, snapshot_id: str, base_model: str, folder: Path) -> FullWeights:
+        """The weights of a checkpoint, to sample from.
+
+        Raises:
+            InputError: memory does not suffice, or the folder holds no such checkpoint.
+        """
+
+        def load() -> FullWeights:
+            weights = FullWeights.load(base_model, self._device, self._dtype)
+            read_full(folder, weights.layout, {"params": weights.flat})
+            return weights
+
+        self._reserve(snapshot_id, base_model, "a snapshot of all weights", self._dtype.itemsize)
+        return self._kept(snapshot_id, load)
+
+    def free(self, key: str) -> None:
+        """Count a run or snapshot no more, which the caller has let go of; any other key is ignored."""
+        if self._bases.release(key):
+            gc.collect()  # modules refer to each other in circles
+
+    def _reserve(self, key: str, base_model: str, what: str, bytes_per_parameter: int) -> None:
+        self._bases.describe(base_model)
+        what = f"{what} of {base_model!r}"
+        num_bytes = num_parameters(read_config(base_model)) * bytes_per_parameter
+        self._admit(
+            what, num_bytes, "train an adapter (rank 1 or more), use a smaller base model, or end other sessions"
+        )
+        self._bases.reserve(key, num_bytes)
+
+    def _kept(self, key: str, make: Callable[[], _T]) -> _T:
+        """What `make` makes; the memory that is counted under the key is free again if it cannot."""
+        try:
+            return make()
+        except BaseException:
+            self.free(key)
+            raise

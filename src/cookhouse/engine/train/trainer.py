@@ -1,0 +1,178 @@
+"""Forward and backward over packed datums of one or several adapters.
+
+Legend: N packed positions of a pass, M targets of a pass, D datums, T positions of a datum, H hidden.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, TrainingDatum
+from cookhouse.engine.device import deterministic
+from cookhouse.engine.kernels.upload import upload
+from cookhouse.engine.lora.adapter import Adapter
+from cookhouse.engine.lora.lora import Segment, Weights
+from cookhouse.engine.model.attention import PackedLayout
+from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.head import ChunkLogits, Targets
+from cookhouse.engine.train.losses import LOSSES, loss_inputs
+from cookhouse.engine.train.packing import pack, positions
+from cookhouse.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One datum of one request."""
+
+    request: int
+    datum: int
+
+
+class _Job:
+    """A request under way: its weights, a gradient of its own until it has succeeded, and what it returns."""
+
+    def __init__(self, request: ForwardBackward, adapter: Adapter, dtype: torch.dtype) -> None:
+        self.request = request
+        self.adapter = adapter
+        self.weights: Weights = adapter.weights(dtype)
+        self.gradient = None if request.forward_only else torch.zeros_like(adapter.gradient)
+        self.gradient_views: Mapping[str, tuple[Tensor, Tensor]] | None = (
+            None if self.gradient is None else adapter.layout.views(self.gradient)
+        )
+        self.logprobs_D: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(request.data_D)
+        self.loss = 0.0
+
+    def keep(
+        self, members: Sequence[_Item], shapes: Sequence[tuple[int, ...]], flat: NDArray[np.float32], loss: float
+    ) -> None:
+        """Store the outputs of its datums in one pass."""
+        self.loss += loss
+        start = 0
+        for item, shape in zip(members, shapes, strict=True):
+            self.logprobs_D[item.datum] = flat[start : start + math.prod(shape)].reshape(shape)
+            start += math.prod(shape)
+
+    def finish(self) -> ForwardBackwardOutput | InputError:
+        """Add the gradient to the adapter's and return the outputs, or leave no trace of one that is not finite."""
+        if not math.isfinite(self.loss):
+            return InputError(
+                f"the loss of {self.request.loss_fn} is {self.loss}; nothing was added to the gradient. Check the "
+                "inputs and the learning rate"
+            )
+        if self.gradient is not None:
+            try:
+                add_gradient(self.adapter.gradient, self.gradient)
+            except InputError as error:
+                return error
+        return ForwardBackwardOutput(logprobs_D=self.logprobs_D, metrics={"loss:sum": self.loss})
+
+
+def add_gradient(total: Tensor, gradient: Tensor) -> None:
+    """Add a request's gradient to those summed so far.
+
+    Raises:
+        InputError: it is not finite, as of a ratio too large for fp32 that the loss has clipped; nothing was added.
+    """
+    if gradient.numel() and not all(math.isfinite(float(extreme)) for extreme in gradient.aminmax()):
+        raise InputError("the gradient is not finite; nothing was added to it. Check the inputs and the learning rate")
+    total.add_(gradient)
+
+
+def forward_backward(
+    base: BaseModel, requests: Sequence[tuple[ForwardBackward, Adapter]], budget_tokens: int
+) -> list[ForwardBackwardOutput | InputError]:
+    """Run checked requests, at most one per adapter, in shared passes of at most `budget_tokens` positions.
+
+    Each pass lays the datums of one adapter side by side. What a request gets does not depend on the others but by
+    rounding.
+    """
+    jobs = [_Job(request, adapter, base.dtype) for request, adapter in requests]
+    items = [_Item(index, datum) for index, job in enumerate(jobs) for datum in range(len(job.request.data_D))]
+    lengths = [len(_datum(jobs, item).tokens_T) for item in items]
+    for members in pack(lengths, budget_tokens):
+        together = sorted((items[i] for i in members.indices), key=lambda item: item.request)
+        with deterministic(base.device):
+            _run_pass(base, jobs, together)
+    return [job.finish() for job in jobs]
+
+
+def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> None:
+    data_D = [_datum(jobs, item) for item in items]
+    lengths = [len(datum.tokens_T) for datum in data_D]
+    adapters = base.arrange(_segments(jobs, items, lengths), sum(lengths))
+    tokens_N = upload(np.concatenate([datum.tokens_T for datum in data_D]), base.device)
+    positions_N = upload(positions(lengths), base.device)
+    targets = _targets(data_D, lengths, base.device)
+    is_training = any(jobs[item.request].gradient is not None for item in items)
+    with torch.set_grad_enabled(is_training):
+        hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), adapters)
+    detached_NH = hidden_NH.detach()
+    is_kept = is_training and base.head.can_keep(targets, base.activations.max_bytes)
+    kept: list[ChunkLogits] | None = [] if is_kept else None
+    logprobs_M = base.head.logprobs(detached_NH, targets, adapters, kept).requires_grad_(is_training)
+    with torch.set_grad_enabled(is_training):
+        total = _add_losses(jobs, items, logprobs_M)
+    if is_training:
+        (dlogprobs_M,) = torch.autograd.grad(total, logprobs_M)
+        dhidden_NH = base.head.backward(detached_NH, targets, dlogprobs_M, adapters, kept)
+        with base.routing.use(adapters):
+            torch.autograd.backward(hidden_NH, dhidden_NH)
+
+
+def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor) -> Tensor:
+    """Store each datum's log-probabilities and add its loss to its job; return the sum to differentiate."""
+    total = logprobs_M.new_zeros(())
+    losses: list[Tensor] = []
+    shares: list[tuple[_Job, list[_Item], list[tuple[int, ...]], slice]] = []
+    start = 0
+    for request, group in itertools.groupby(items, key=lambda item: item.request):
+        job, members = jobs[request], list(group)
+        data_D = [job.request.data_D[item.datum] for item in members]
+        shapes = [datum.loss_fn_inputs["target_tokens"].shape for datum in data_D]
+        span = slice(start, start + sum(math.prod(shape) for shape in shapes))
+        inputs = loss_inputs(job.request, data_D, logprobs_M.device)
+        losses.append(LOSSES[job.request.loss_fn].function(logprobs_M[span], inputs).sum())
+        if job.gradient is not None:
+            total = total + losses[-1]
+        shares.append((job, members, shapes, span))
+        start = span.stop
+    # Read from the device once for all jobs.
+    flat = logprobs_M.detach().cpu().numpy()
+    for (job, members, shapes, span), loss in zip(shares, torch.stack(losses).tolist(), strict=True):
+        job.keep(members, shapes, flat[span], loss)
+    return total
+
+
+def _datum(jobs: Sequence[_Job], item: _Item) -> TrainingDatum:
+    return jobs[item.request].request.data_D[item.datum]
+
+
+def _segments(jobs: Sequence[_Job], items: Sequence[_Item], lengths: Sequence[int]) -> list[Segment]:
+    """One segment per job of the pass; items of a job are neighbors."""
+    segments: list[Segment] = []
+    start = 0
+    for item, length in zip(items, lengths, strict=True):
+        job = jobs[item.request]
+        is_same = segments and segments[-1].weights is job.weights
+        begin = segments.pop().start if is_same else start
+        start += length
+        segments.append(Segment(start=begin, stop=start, weights=job.weights, gradient=job.gradient_views))
+    return segments
+
+
+def _targets(data_D: Sequence[TrainingDatum], lengths: Sequence[int], device: torch.device) -> Targets:
+    rows, tokens = [], []
+    start = 0
+    for datum, length in zip(data_D, lengths, strict=True):
+        targets = datum.loss_fn_inputs["target_tokens"]
+        per_position = 1 if targets.ndim == 1 else targets.shape[1]
+        rows.append(np.repeat(np.arange(start, start + length), per_position))
+        tokens.append(targets.reshape(-1).astype(np.int64))
+        start += length
+    return Targets(torch.from_numpy(np.concatenate(rows)), upload(np.concatenate(tokens), device))

@@ -1,0 +1,125 @@
+"""Catches an engine that holds more base models than its budget, drops one in use, or forgets what it offered."""
+
+import gc
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers.utils import logging as transformers_logging
+
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleOutput, SampleRequest
+from cookhouse.engine.model.pretrained import num_weight_bytes, read_config
+from cookhouse.errors import InputError
+from tests.engine.conftest import random_datums
+from tests.engine.families import save_family
+
+SPEC = LoraSpec(rank=2)
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Three models of one size."""
+    return [save_family(tmp_path_factory.mktemp(name), "llama") for name in "abc"]
+
+
+@pytest.fixture
+def engine(names: list[str]) -> TorchEngine:
+    """Room for two and a half models; the first is loaded."""
+    room = int(2.5 * num_weight_bytes(read_config(names[0]), torch.float32))
+    return TorchEngine(base_models=names[:1], precision="float32", max_base_bytes=room)
+
+
+def _request(base_model: str) -> SampleRequest:
+    return SampleRequest(
+        request_id="r", base_model=base_model, snapshot_id=None, prompt_T=np.arange(5), max_tokens=3, seed=0, stop=[]
+    )
+
+
+def _sample(engine: TorchEngine, base_model: str) -> SampleOutput:
+    engine.submit_sample(_request(base_model))
+    while engine.has_samples():
+        for output in engine.step_samples():
+            return output
+    raise AssertionError("no sample finished")
+
+
+def test_the_least_recently_used_idle_model_makes_room(engine: TorchEngine, names: list[str]) -> None:
+    a, b, c = names
+    engine.load_base_model(b)
+    engine.load_base_model(a)
+    engine.load_base_model(c)
+    assert set(engine._bases) == {a, c}
+    assert [info.name for info in engine.base_models()] == [a, b, c]
+
+
+def test_a_dropped_model_frees_its_weights_and_cache_and_comes_back(engine: TorchEngine, names: list[str]) -> None:
+    a, b, c = names
+    before = _sample(engine, a)
+    weight = weakref.ref(engine._bases[a].head.projection.weight)
+    cache = weakref.ref(engine._samplers[a])
+    engine.load_base_model(b)
+    engine.load_base_model(c)
+    gc.collect()
+    assert weight() is None
+    assert cache() is None
+    again = _sample(engine, a)
+    assert set(engine._bases) == {a, c}
+    assert again.sequences[0].tokens_T.tolist() == before.sequences[0].tokens_T.tolist()
+
+
+def test_a_model_in_use_stays_and_is_named_when_nothing_can_go(engine: TorchEngine, names: list[str]) -> None:
+    a, b, c = names
+    engine.create_model("m", a, SPEC)
+    engine.snapshot("m", "s")
+    engine.submit_sample(_request(b))
+    with pytest.raises(InputError, match=r"held by .*1 models, 1 snapshots.*samples running"):
+        engine.create_model("n", c, SPEC)
+    assert set(engine._bases) == {a, b}
+    while engine.has_samples():
+        engine.step_samples()
+    engine.create_model("n", c, SPEC)
+    assert set(engine._bases) == {a, c}
+    engine.delete_model("m")
+    with pytest.raises(InputError, match="1 snapshots"):
+        engine.create_model("o", b, SPEC)
+    engine.delete_snapshot("s")
+    engine.create_model("o", b, SPEC)
+    assert set(engine._bases) == {b, c}
+
+
+def test_models_of_two_bases_train_in_one_call(engine: TorchEngine, names: list[str]) -> None:
+    requests = []
+    for model_id, base in zip("xy", names, strict=False):
+        engine.create_model(model_id, base, SPEC)
+        requests.append(ForwardBackward(model_id=model_id, data_D=random_datums([9, 5]), loss_fn="cross_entropy"))
+    outputs = engine.forward_backward(requests)
+    losses = [output.metrics["loss:sum"] for output in outputs if isinstance(output, ForwardBackwardOutput)]
+    assert losses[0] == pytest.approx(losses[1])
+    assert all(engine._model(model_id).gradient.ne(0).any() for model_id in "xy")
+
+
+def test_models_named_at_start_are_offered_and_loaded_while_they_fit(names: list[str]) -> None:
+    size = num_weight_bytes(read_config(names[0]), torch.float32)
+    engine = TorchEngine(base_models=names, precision="float32", max_base_bytes=2 * size)
+    assert set(engine._bases) == set(names[:2])
+    assert [info.name for info in engine.base_models()] == names
+    with pytest.raises(InputError, match=r"takes .* and max_base_bytes is"):
+        TorchEngine(base_models=names, precision="float32", max_base_bytes=size - 1)
+
+
+def test_loading_draws_no_progress_bars(names: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Would catch a server's log filled with the bars of transformers, which then are the last words of a failure."""
+    transformers_logging.enable_progress_bar()
+    TorchEngine(base_models=names[:1], precision="float32")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_model_that_fails_to_load_is_not_offered(engine: TorchEngine, names: list[str], tmp_path: Path) -> None:
+    broken = Path(save_family(tmp_path, "llama"))
+    (broken / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match="cannot load base model"):
+        engine.load_base_model(str(broken))
+    assert [info.name for info in engine.base_models()] == names[:1]

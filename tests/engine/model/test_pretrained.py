@@ -1,0 +1,167 @@
+"""Catches weights that are silently made up, skipped or misread, and models that would be computed wrongly."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import GPT2Config
+
+from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.pretrained import num_weight_bytes, read_config, read_model
+from cookhouse.errors import InputError
+from tests.engine.conftest import VOCAB_SIZE, save_model
+from tests.engine.families import FAMILIES, save_family
+
+CPU = torch.device("cpu")
+
+
+def _load(folder: Path | str) -> BaseModel:
+    return BaseModel.load(str(folder), CPU, torch.float32)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3_moe"])
+def test_shards_hold_the_same_model_as_one_file(family: str, tmp_path: Path) -> None:
+    whole = read_model(save_family(tmp_path / "whole", family), torch.float32)
+    shards = read_model(save_family(tmp_path / "shards", family, max_shard_size="40KB"), torch.float32)
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 2
+    wanted = dict(whole.named_parameters())
+    assert wanted.keys() == dict(shards.named_parameters()).keys()
+    assert all(torch.equal(parameter, wanted[name]) for name, parameter in shards.named_parameters())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_size_of_a_model_is_known_before_it_is_loaded(family: str, tmp_path: Path) -> None:
+    folder = save_family(tmp_path, family)
+    model = read_model(folder, torch.bfloat16)
+    wanted = sum(parameter.numel() * 2 for parameter in model.parameters())
+    assert num_weight_bytes(read_config(folder), torch.bfloat16) == wanted
+
+
+def _drop(tensors: dict[str, torch.Tensor], name: str) -> None:
+    del tensors[name]
+
+
+def _narrow(tensors: dict[str, torch.Tensor], name: str) -> None:
+    tensors[name] = tensors[name][:, :-1].contiguous()
+
+
+@pytest.mark.parametrize("damage", [_drop, _narrow])
+def test_a_weight_that_is_not_there_is_named(
+    tmp_path: Path, damage: Callable[[dict[str, torch.Tensor], str], None]
+) -> None:
+    folder, name = Path(save_family(tmp_path, "qwen3")), "model.layers.1.mlp.up_proj.weight"
+    tensors = load_file(folder / "model.safetensors")
+    damage(tensors, name)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=f"hold no {name}"):
+        _load(folder)
+
+
+def _truncate(folder: Path) -> None:
+    path = sorted(folder.glob("*.safetensors"))[1]
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _lose(folder: Path) -> None:
+    sorted(folder.glob("*.safetensors"))[1].unlink()
+
+
+def _pickle(folder: Path) -> None:
+    for path in folder.glob("*.safetensors*"):
+        path.unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize("damage", [_truncate, _lose, _pickle])
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    folder = Path(save_family(tmp_path, "qwen3", max_shard_size="40KB"))
+    damage(folder)
+    with pytest.raises(InputError, match="cannot load base model"):
+        _load(folder)
+
+
+def _set(folder: Path, **options: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"logits_scaling": 8.0}, "logits_scaling"),
+        ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "rotary embedding"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantized by gptq"),
+        ({"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
+    ],
+)
+def test_what_the_engine_would_compute_wrongly_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    save_family(tmp_path, "qwen3")
+    _set(tmp_path, **options)
+    with pytest.raises(InputError, match=message):
+        _load(tmp_path)
+
+
+def test_a_module_that_cannot_carry_an_adapter_is_refused_by_name(tmp_path: Path) -> None:
+    config = GPT2Config(vocab_size=VOCAB_SIZE, n_embd=32, n_head=4, n_layer=2, n_positions=64)
+    with pytest.raises(InputError, match=r"module transformer\.h\.0\.attn\.c_attn \(Conv1D\) cannot carry an adapter"):
+        _load(save_model(tmp_path, config))
+
+
+def test_mxfp4_experts_are_unpacked(tmp_path: Path) -> None:
+    folder = Path(save_family(tmp_path, "gpt_oss", hidden_size=64, intermediate_size=32))
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    generator = torch.Generator().manual_seed(0)
+    expected = {}
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        num_experts, num_in, num_out = tensors.pop(name).shape
+        blocks = torch.randint(0, 256, (num_experts, num_out, num_in // 32, 16), dtype=torch.uint8, generator=generator)
+        scales = torch.randint(122, 126, blocks.shape[:3], dtype=torch.uint8, generator=generator)
+        tensors[f"{name}_blocks"], tensors[f"{name}_scales"] = blocks, scales
+        expected[name] = _unpack_mxfp4(blocks, scales)
+    save_file(tensors, path, metadata={"format": "pt"})
+    _set(folder, quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})
+    model = read_model(str(folder), torch.float32)
+    for name, weight in expected.items():
+        assert torch.equal(model.get_parameter(name), weight)
+    assert any(site.num_experts for site in _load(folder).sites)
+
+
+def _unpack_mxfp4(blocks: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """Experts (E, I, O) from pairs of 4-bit floats (sign, 2 exponent, 1 mantissa), low half first, times 2^(s - 127).
+
+    OCP Microscaling Formats v1.0, https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf
+    """
+    codes = torch.stack([blocks & 15, blocks >> 4], -1).flatten(-2)
+    sign, exponent, mantissa = (codes >> 3).float(), ((codes >> 1) & 3).float(), (codes & 1).float()
+    size = torch.where(exponent == 0, mantissa / 2, (1 + mantissa / 2) * 2 ** (exponent - 1))
+    values = (1 - 2 * sign) * size * 2.0 ** (scales.float().unsqueeze(-1) - 127)
+    return values.flatten(-2).mT
+
+
+def test_fp8_weights_are_unpacked(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="transformers unpacks FP8 with it")
+    folder = Path(save_family(tmp_path, "deepseek_v3"))
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    expected = {}
+    for name in [name for name in tensors if name.endswith("proj.weight") and "layers.0" in name]:
+        scale = torch.full((1, 1), 0.5)
+        packed = (tensors[name] / scale).to(torch.float8_e4m3fn)
+        tensors[name], tensors[f"{name}_scale_inv"] = packed, scale
+        expected[name] = packed.float() * scale
+    save_file(tensors, path, metadata={"format": "pt"})
+    others = [f"model.layers.1.{part}" for part in ("self_attn", "mlp")]
+    _set(
+        folder,
+        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": others},
+    )
+    model = read_model(str(folder), torch.float32)
+    for name, weight in expected.items():
+        assert torch.equal(model.get_parameter(name), weight)
