@@ -18,6 +18,7 @@ from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.capture import Capture, CudaCapture
@@ -26,7 +27,6 @@ from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
-from cookhouse.engine.train.losses import check_tokens
 from cookhouse.errors import InputError
 
 _BLOCK_SIZE = 16

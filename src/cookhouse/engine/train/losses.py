@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
 from cookhouse.engine.kernels.upload import upload
+from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.errors import InputError, UnknownNameError
 
 
@@ -186,16 +186,6 @@ def _check_datum(datum: TrainingDatum, name: str, loss: Loss, vocab_size: int, m
             raise InputError(f"{key} has shape {values.shape}; target_tokens has {targets.shape}")
         if not np.isfinite(values).all():
             raise InputError(f"{key} holds NaN or infinity at position {int(np.argwhere(~np.isfinite(values))[0][0])}")
-
-
-def check_tokens(name: str, tokens: NDArray[np.generic], vocab_size: int) -> None:
-    """Raise InputError if a token is negative or not in the vocabulary."""
-    is_bad = (tokens < 0) | (tokens >= vocab_size)  # type: ignore[operator]
-    if is_bad.any():
-        where = int(np.argwhere(is_bad)[0][0])
-        raise InputError(
-            f"{name} holds token {tokens[is_bad][0]} at position {where}; the vocabulary is 0 to {vocab_size - 1}"
-        )
 
 
 def loss_inputs(request: ForwardBackward, data_D: Sequence[TrainingDatum], device: torch.device) -> LossInputs:
