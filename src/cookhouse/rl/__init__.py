@@ -34,7 +34,6 @@ from cookhouse.rl.env import (
     RLDataset,
     RLDatasetBuilder,
     StepResult,
-    StopCondition,
 )
 from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy, minimum_viable, retry
 from cookhouse.rl.kl import clip_metrics, kl_metrics, kl_penalty, sampling_metrics
@@ -42,7 +41,7 @@ from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
 from cookhouse.rl.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from cookhouse.rl.metrics import failure_metrics, group_metrics
 from cookhouse.rl.rollouts import do_group_rollout
-from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
+from cookhouse.rl.sampler import GroupSampler, StopCondition, TokensWithLogprobs
 from cookhouse.rl.seeds import derive_seed
 from cookhouse.rl.tool_env import RewardFunction, ToolEnv
 from cookhouse.rl.tools import Tool, ToolError, tool

@@ -7,8 +7,7 @@ import tinker
 
 from cookhouse.chat import Message, Renderer
 from cookhouse.errors import ServiceError
-from cookhouse.rl.env import StopCondition
-from cookhouse.rl.sampler import TokensWithLogprobs
+from cookhouse.rl.sampler import StopCondition, TokensWithLogprobs
 
 
 class TokenCompleter(Protocol):

@@ -10,10 +10,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import tinker
 
+from cookhouse.rl.sampler import StopCondition
 from cookhouse.rl.trajectory import Trajectory
 
-StopCondition: TypeAlias = list[str] | list[int]
-"""Strings or tokens at which sampling stops; the SDK takes one kind at a time."""
 Metrics: TypeAlias = Mapping[str, float]
 
 

@@ -21,11 +21,11 @@ import tinker
 
 from cookhouse.errors import InputError
 from cookhouse.rl.closing import OpenEnvs
-from cookhouse.rl.env import CoupledBuilder, Env, EnvGroupBuilder, Metrics, StopCondition
+from cookhouse.rl.env import CoupledBuilder, Env, EnvGroupBuilder, Metrics
 from cookhouse.rl.episode import AttemptFailedError, attributed_to, finite, first_tokens_left, play, sample_actions
 from cookhouse.rl.failures import FAIL_FAST, GroupFailedError, RolloutStrategy
 from cookhouse.rl.limits import NO_LIMITS, RolloutLimits
-from cookhouse.rl.sampler import GroupSampler, TokensWithLogprobs
+from cookhouse.rl.sampler import GroupSampler, StopCondition, TokensWithLogprobs
 from cookhouse.rl.seeds import derive_seed
 from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeAlias
 
 import tinker
 
-if TYPE_CHECKING:
-    from cookhouse.rl.env import StopCondition
+StopCondition: TypeAlias = list[str] | list[int]
+"""Strings or tokens at which sampling stops; the SDK takes one kind at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class GroupSampler(Protocol):
         """Training steps behind the weights."""
 
     async def sample(
-        self, prompt: tinker.ModelInput, stop: "StopCondition", *, num_samples: int, max_tokens: int | None, seed: int
+        self, prompt: tinker.ModelInput, stop: StopCondition, *, num_samples: int, max_tokens: int | None, seed: int
     ) -> Sequence[TokensWithLogprobs]:
         """`num_samples` continuations of one prompt, of at most `max_tokens` tokens, or the sampler's own limit if that
         is lower. The same seed gives the same tokens.

@@ -57,8 +57,9 @@ def computed(default: Default, x_type: Any, doc: str, validator: Any = None) -> 
 
 
 def part_of(spec: type[T], config: Any, **more: Any) -> T:
-    """A spec from whatever config has settings of its names; `more` are those that the config has not."""
-    names = [name for name in chz.chz_fields(spec) if hasattr(config, name) and name not in more]
+    """A spec from a config's settings of the same names; `more` are those that the config has not."""
+    has = chz.chz_fields(config)
+    names = [name for name in chz.chz_fields(spec) if name in has and name not in more]
     return spec(**{name: getattr(config, name) for name in names}, **more)
 
 
