@@ -126,3 +126,13 @@ async def test_without_held_out_problems_nothing_is_evaluated() -> None:
 
     _, test = await message_environments(SETTINGS, Once, train=[1, 2, 3, 4]).build()
     assert test is None
+
+
+async def test_one_that_raises_while_it_is_built_is_named_with_the_line(tmp_path: Path) -> None:
+    """A bare message of an exception would leave its author to search for the file that it came from."""
+    path = tmp_path / "broken.py"
+    path.write_text("def build(settings, open_sampler):\n    raise KeyError('luck')\n")
+    with pytest.raises(
+        InputError, match=r"broken\.py:build cannot be built: KeyError: 'luck' \(.*broken\.py, line 2\)"
+    ):
+        await parse(f"{path}:build").build()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.recipes import config_fields, find_recipe, make_config
+from cookhouse.recipes import Recipe, config_fields, find_recipe, make_config
+from cookhouse.settings import SupervisedSettings
 
 
 @pytest.mark.parametrize("name", ["supervised", ":supervised", "sl_basic", "sl_basic_v2"])
@@ -80,3 +81,14 @@ def test_fields_come_in_order_with_their_docs() -> None:
     assert [field.name for field in fields[:3]] == ["model_name", "renderer_name", "force_renderer"]
     assert fields[0].default == "cookhouse/tiny"
     assert fields[0].doc.startswith("Base model")
+
+
+def test_config_that_is_no_declared_class_is_refused() -> None:
+    """Else `run` would end in an attribute error, or lose the settings that an undecorated class adds."""
+
+    class Undecorated(SupervisedSettings):
+        extra: int = 3
+
+    for config_class in (object, Undecorated):
+        with pytest.raises(InputError, match="config_class of recipe mine .* decorated with @chz.chz"):
+            Recipe(name="mine", description="", config_class=config_class, workflow=lambda _: None)  # type: ignore[arg-type,return-value,type-var]

@@ -1,16 +1,18 @@
 """Environments by name, and several of them in one run."""
 
 import json
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 import chz
+import tinker
 
 from cookhouse.envs.dataset import EnvConfig
 from cookhouse.envs.second_model import OpenSampler, TwoModelBuilder
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import CookhouseError, InputError, UnknownNameError
 from cookhouse.naming import OpenSet
 from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
 from cookhouse.settings import EnvironmentSettings, part_of
@@ -128,8 +130,17 @@ class Environments:
     async def _build(self, name: str, batch_size: int) -> tuple[RLDataset, RLDataset | None]:
         make: Any = ENVIRONMENTS.find(name)
         settings = chz.replace(self.settings, batch_size=batch_size)
-        built = make(settings, self.open_sampler, **self.args)
-        return await built.build()  # type: ignore[no-any-return]
+        try:
+            built = make(settings, self.open_sampler, **self.args)
+            return await built.build()  # type: ignore[no-any-return]
+        except (CookhouseError, tinker.TinkerError):
+            raise
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            raise InputError(
+                f"environment {name} cannot be built: {type(error).__name__}: {error} ({where.filename}, line "
+                f"{where.lineno})"
+            ) from error
 
 
 def parse_environments(

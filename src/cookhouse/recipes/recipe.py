@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
 from cookhouse.settings import RunSettings
 
@@ -15,7 +16,11 @@ C = TypeVar("C", bound=RunSettings)
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Generic[C]):
-    """What a user names to run."""
+    """What a user names to run.
+
+    Raises:
+        InputError: the config class cannot hold settings.
+    """
 
     name: str
     description: str
@@ -25,6 +30,16 @@ class Recipe(Generic[C]):
     """The stages of a run with a config; this is where the SDK is loaded."""
     aliases: tuple[str, ...] = ()
     """What else it is called."""
+
+    def __post_init__(self) -> None:
+        config = self.config_class
+        # A class below a chz class that is none itself would lose the settings that it adds.
+        is_declared = isinstance(config, type) and issubclass(config, RunSettings) and "__chz_fields__" in vars(config)
+        if not is_declared:
+            raise InputError(
+                f"config_class of recipe {self.name} is {config!r}; it must be a class of cookhouse.RunSettings, such as "
+                "cookhouse.SupervisedSettings, that is decorated with @chz.chz"
+            )
 
 
 _MODULES = {
