@@ -77,7 +77,7 @@ def test_a_large_file_is_sampled_from_its_first_to_its_last_byte(path: Path, mon
 
 
 def test_a_file_that_is_gone_is_named(path: Path) -> None:
-    with pytest.raises(InputError, match=r"rows\.jsonl cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"rows\.jsonl does not exist"):
         fingerprint_of(path)
 
 

@@ -63,6 +63,13 @@ async def test_a_loss(tmp_path: Path) -> None:
     assert 0 < likely[0] < likely[-1] < 1
 
 
+async def test_a_data_set(tmp_path: Path) -> None:
+    own = f"{EXAMPLES}/own_dataset.py"
+    data = {"dataset_path": f"{own}:plurals", "test_path": f"{own}:held_out"}
+    rows = await run("supervised", tmp_path, batch_size=4, num_epochs=1, learning_rate=0.3, **data)
+    assert rows[-1]["test/nll"] < rows[0]["test/nll"]
+
+
 async def test_a_recipe_with_a_stage_an_evaluator_and_a_sink(tmp_path: Path) -> None:
     data = {"dataset_path": conversations(tmp_path), "batch_size": 2, "num_epochs": 3}
     rows = await run(f"{EXAMPLES}/own_recipe.py:BRIEF", tmp_path, longest_answer=30, **data)

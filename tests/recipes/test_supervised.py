@@ -268,9 +268,70 @@ async def test_a_resume_on_other_data_is_refused(
     again = FakeService(states=service.states)
     with pytest.raises(InputError, match=f"{name}.jsonl has changed since the run .* has {was}; the first that is"):
         await run_async("supervised", config, adapters=Adapters(service=again.connect))
-    with pytest.raises(InputError, match="restore the file, or choose another log_path"):
+    with pytest.raises(InputError, match="restore it, or choose another log_path"):
         await asyncio.to_thread(dry_run, "supervised", config)
     assert again.calls == []
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Callable[[str], str]:
+    """The name of a data set in a file of Python, whose function reads the rows of a JSON Lines file."""
+
+    def name(path: str) -> str:
+        file = tmp_path / f"{Path(path).stem}.py"
+        file.write_text(
+            "import json\nfrom pathlib import Path\n\n"
+            f"def rows():\n    return [json.loads(line) for line in Path({path!r}).read_text().splitlines()]\n"
+        )
+        return f"{file}:rows"
+
+    return name
+
+
+async def test_a_data_set_by_name_trains_as_its_rows_in_a_file(
+    make_config: MakeConfig, named: Callable[[str], str], tmp_path: Path
+) -> None:
+    # The order of a tool's keys is part of the prompt: catches rows that are sorted on their way.
+    tools = [{"type": "function", "function": {"name": "look", "description": "d", "parameters": {"type": "object"}}}]
+    train = tmp_path / "train.jsonl"
+    train.write_text(
+        "".join(json.dumps({**json.loads(line), "tools": tools}) + "\n" for line in train.read_text().splitlines())
+    )
+    of_file = make_config(log_path=str(tmp_path / "file"))
+    of_name = make_config(dataset_path=named(str(train)), test_path=named(str(tmp_path / "test.jsonl")))
+    for config in (of_file, of_name):
+        await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
+    assert losses(tmp_path / "run") == losses(tmp_path / "file")
+    rows, expected = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("run", "file"))
+    assert rows[-1]["test/nll"] == expected[-1]["test/nll"]
+
+
+async def test_a_data_set_by_name_that_is_bad_opens_nothing(make_config: MakeConfig, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("def broken():\n    raise OSError('gone')\n\ndef empty():\n    return [{}]\n")
+    service = FakeService()
+    for name, said in (("broken", "gives no rows: OSError: gone"), ("empty", "row 1: no messages")):
+        config = make_config(dataset_path=f"{file}:{name}")
+        with pytest.raises(InputError, match=f"own.py:{name} {said}"):
+            await run_async("supervised", config, adapters=Adapters(service=service.connect))
+    assert service.calls == []
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["train", "test"])
+async def test_a_resume_on_other_rows_of_a_data_set_by_name_is_refused(
+    make_config: MakeConfig, conversations: Callable[..., Path], named: Callable[[str], str], tmp_path: Path, name: str
+) -> None:
+    service = FakeService()
+    path = tmp_path / f"{name}.jsonl"
+    which = {"train": "dataset_path", "test": "test_path"}[name]
+    settings = {which: named(str(path)), "max_steps": 2}
+    await run_async("supervised", make_config(**settings), adapters=Adapters(service=service.connect))
+    again = make_config(**settings, behavior_if_log_dir_exists="resume")
+    await run_async("supervised", again, adapters=Adapters(service=FakeService(states=service.states).connect))
+    conversations(path.name, 3)
+    with pytest.raises(InputError, match=f"{name}.py:rows has changed since the run .* has 3; the first that is"):
+        await asyncio.to_thread(dry_run, "supervised", again)
 
 
 async def test_finished_run_can_be_resumed_without_training(make_config: MakeConfig) -> None:

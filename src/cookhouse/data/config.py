@@ -21,7 +21,10 @@ _log = logging.getLogger(__name__)
 class ConversationsConfig:
     """Where conversations come from and how they become batches."""
 
-    dataset_path: str | None = chz.field(default=None, doc="JSONL of conversations; default: the bundled ones.")
+    dataset_path: str | None = chz.field(
+        default=None,
+        doc="JSONL of conversations, or a data set by name, module:NAME or file.py:NAME; default: the bundled ones.",
+    )
     model_name: str = chz.field(default=TINY_MODEL, doc="Model whose tokenizer and chat format are used.")
     renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
     force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
@@ -40,13 +43,13 @@ class ConversationsConfig:
         """Read, render and batch. Every setting and row is checked before anything is trained.
 
         Raises:
-            InputError: something cannot be used; a bad row is named by file and line.
+            InputError: something cannot be used; a bad row is named by where it stands.
         """
         train_on_what = parse_train_on_what(self.train_on_what)
         if self.n_train_samples is not None and self.n_train_samples < 1:
             raise InputError(f"n_train_samples is {self.n_train_samples}; it must be at least 1")
-        path = self.dataset_path or data_file("conversations/train.jsonl")
-        conversations = read_conversations(path, limit=self.n_train_samples)
+        given = self.dataset_path or data_file("conversations/train.jsonl")
+        conversations = read_conversations(given, limit=self.n_train_samples)
         examples = render_examples(
             conversations, self.build_renderer(), train_on_what, max_length=self.max_length, progress=progress
         )

@@ -1,14 +1,14 @@
-"""Conversations from JSON Lines files and from rows in memory."""
+"""Conversations from JSON Lines files, from data sets by name, and from rows in memory."""
 
 import json
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import BinaryIO
 
 from cookhouse.data.parsing import parse_each
 from cookhouse.data.rows import Conversation, conversation_from_row
+from cookhouse.data.source import DataSource, data_source, file_source
 from cookhouse.errors import InputError
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -16,34 +16,34 @@ MAX_LINE_BYTES = 16 * 2**20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_conversations(path: str | os.PathLike[str], *, limit: int | None = None) -> list[Conversation]:
-    """The conversations of a UTF-8 JSON Lines file, or its first `limit`; blank lines are skipped.
+def read_conversations(given: str | os.PathLike[str] | DataSource, *, limit: int | None = None) -> list[Conversation]:
+    """The conversations of a UTF-8 JSON Lines file or of a data set by name, or the first `limit`; blank lines are
+    skipped.
 
     Raises:
-        InputError: the file cannot be read or holds no row.
-        BadRowsError: some of its rows are bad, each as `file:line: reason`.
+        InputError: it cannot be read or holds no row.
+        BadRowsError: some of its rows are bad, each as `file:line: reason` or `NAME row N: reason`.
     """
-    conversations = parse_each(islice(iter_lines(path), limit), _conversation)
+    source = data_source(given)
+    conversations = parse_each(islice(iter_lines(source), limit), _conversation)
     if not conversations:
-        raise InputError(f"{os.fspath(path)} holds no conversations; it needs one JSON object a line")
+        raise InputError(f"{source} holds no conversations; it needs at least one row")
     return conversations
 
 
-def iter_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file, each with its `file:line`, for `row_from_line`; blank ones are skipped.
+def iter_lines(given: str | os.PathLike[str] | DataSource) -> Iterator[tuple[str, bytes]]:
+    """The lines of a source, or of the file of a path, each with its `file:line` or `NAME row N`, for `row_from_line`;
+    blank ones are skipped.
 
     Raises:
-        InputError: the file cannot be read, or, as `file:line: reason`, a line has no end within reason.
+        InputError: it cannot be read, or, as `file:line: reason`, a line has no end within reason.
     """
-    name = os.fspath(path)
+    source = file_source(given)
     try:
-        with Path(name).open("rb") as file:
-            for number, line in _lines(file, name):
-                yield f"{name}:{number}", line
-    except FileNotFoundError as error:
-        raise InputError(f"{name} does not exist; give the path of a JSON Lines file") from error
+        with source.open() as file:
+            yield from _lines(file, source)
     except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
 
 
 def conversations_from_rows(rows: Iterable[object]) -> list[Conversation]:
@@ -61,18 +61,18 @@ def conversations_from_rows(rows: Iterable[object]) -> list[Conversation]:
     return conversations
 
 
-def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+def _lines(file: BinaryIO, source: DataSource) -> Iterator[tuple[str, bytes]]:
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
             raise InputError(
-                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes; split the conversation"
+                f"{source.place(number)}: the line is longer than {MAX_LINE_BYTES:,} bytes; split the conversation"
             )
         if number == 1:
             line = line.removeprefix(_BOM)
         if line.strip():
-            yield number, line
+            yield source.place(number), line
 
 
 def _conversation(sourced: tuple[str, bytes]) -> Conversation:

@@ -1,13 +1,15 @@
-"""What a data file held, in little space: enough to tell later whether, and from where on, it has changed."""
+"""What a data file, or a data set by name, held, in little space: enough to tell later whether, and from where on, it
+has changed.
+"""
 
 import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import BinaryIO
 
+from cookhouse.data.source import DataSource, file_source
 from cookhouse.errors import InputError
 
 MAX_WHOLE_BYTES = 256 * 2**20
@@ -49,18 +51,20 @@ class Fingerprint:
         return f"{size}; the first that is different is {lines}"
 
 
-def fingerprint_of(path: Path, *, stride: int | None = None) -> Fingerprint:
-    """The fingerprint of a file, with the stride of an earlier one to compare it with.
+def fingerprint_of(given: os.PathLike[str] | DataSource, *, stride: int | None = None) -> Fingerprint:
+    """The fingerprint of a file or a source, with the stride of an earlier one to compare it with.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: it cannot be read.
     """
+    source = file_source(given)
     try:
-        with path.open("rb") as file:
-            num_bytes = os.fstat(file.fileno()).st_size
+        with source.open() as file:
+            num_bytes = file.seek(0, os.SEEK_END)
+            file.seek(0)
             return _whole(file, num_bytes, stride) if num_bytes <= MAX_WHOLE_BYTES else _sampled(file, num_bytes)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
 
 
 def _whole(file: BinaryIO, num_bytes: int, stride: int | None) -> Fingerprint:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cookhouse.data import Fingerprint, fingerprint_of
+from cookhouse.data import DataSource, Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.runs.names import CONFIG_FILE, DATA_FILE
 
@@ -38,9 +38,9 @@ class FolderSpec:
     """delete, resume, raise or ask."""
     free_fields: Collection[str]
     """Fields of the config that a resumed run may change."""
-    data: Mapping[str, Path] = field(default_factory=dict)
-    """Files that the run reads, by what for; their fingerprints are recorded in data.json, and a resume on files with
-    others is refused."""
+    data: Mapping[str, Path | DataSource] = field(default_factory=dict)
+    """Files and data sets that the run reads, by what for; their fingerprints are recorded in data.json, and a resume
+    on those with others is refused."""
     ask: Callable[[str], str] | None = None
 
 
@@ -118,5 +118,5 @@ def _check_same_data(spec: FolderSpec) -> None:
         if changes is not None:
             raise InputError(
                 f"{spec.data[name]} has changed since the run in {spec.path} was started: {changes}. Going on with it "
-                "would be another run; restore the file, or choose another log_path"
+                "would be another run; restore it, or choose another log_path"
             )

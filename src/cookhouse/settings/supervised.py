@@ -11,10 +11,14 @@ class SupervisedSettings(TrainingSettings):
     """What a supervised run is told besides."""
 
     dataset_path: str | None = chz.field(
-        default=None, doc="JSONL of conversations to train on; default: the bundled ones."
+        default=None,
+        doc="What to train on: JSONL of conversations, or a data set by name, module:NAME or file.py:NAME; "
+        "default: the bundled conversations.",
     )
     test_path: str | None = chz.field(
-        default=None, doc="JSONL of held-out conversations; default: the bundled ones with the bundled data, else none."
+        default=None,
+        doc="What is held out: JSONL of conversations, or a data set by name, module:NAME or file.py:NAME; "
+        "default: the bundled conversations with the bundled data, else none.",
     )
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
     loss_fn: str = chz.field(default="cross_entropy", doc="cross_entropy, or your own as module:name or file.py:name.")

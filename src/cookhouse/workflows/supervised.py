@@ -15,9 +15,11 @@ from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import (
     Conversation,
+    DataSource,
     Example,
     SupervisedDataset,
     build_renderer,
+    data_source,
     parse_train_on_what,
     read_conversations,
     render_examples,
@@ -74,26 +76,30 @@ class SupervisedState(TrainingState):
 
 @stage(reads=("config",), writes=("train", "test", "objective"))
 async def load_dataset(state: SupervisedState) -> None:
-    """Read the conversations to train on and, evenly spaced through its file, those to evaluate on."""
+    """Read the conversations to train on and, evenly spaced through the held-out ones, those to evaluate on."""
     config = state.config
     state.objective = supervised_objective(config.loss_fn)
-    state.train = await asyncio.to_thread(read_conversations, _train_path(config))
+    # The run folder's own sources where it has them: a function is then called once, and what is trained on is what the
+    # fingerprint is of.
+    sources = {**_sources(config), **state.context.folder.data}
+    state.train = await asyncio.to_thread(read_conversations, sources["train"])
     state.test = []
-    test_path = _test_path(config)
-    if test_path is not None and config.num_eval > 0:
-        held_out = await asyncio.to_thread(read_conversations, test_path)
+    if "test" in sources and config.num_eval > 0:
+        held_out = await asyncio.to_thread(read_conversations, sources["test"])
         count = min(config.num_eval, len(held_out))
         state.test = [held_out[index * len(held_out) // count] for index in range(count)]
 
 
-def _train_path(config: SupervisedSettings) -> Path:
-    return data_file("conversations/train.jsonl") if config.dataset_path is None else Path(config.dataset_path)
-
-
-def _test_path(config: SupervisedSettings) -> Path | None:
+def _sources(config: SupervisedSettings) -> dict[str, Path | DataSource]:
+    """What the run reads, by what for."""
+    sources: dict[str, Path | DataSource] = {}
+    if config.dataset_path is None:
+        sources = {name: data_file(f"conversations/{name}.jsonl") for name in ("train", "test")}
+    else:
+        sources["train"] = data_source(config.dataset_path)
     if config.test_path is not None:
-        return Path(config.test_path)
-    return data_file("conversations/test.jsonl") if config.dataset_path is None else None
+        sources["test"] = data_source(config.test_path)
+    return sources
 
 
 @stage(reads=("config",), writes=("renderer",))
@@ -213,7 +219,6 @@ def _source(state: SupervisedState) -> BatchSource[Sequence[tinker.Datum], None]
 
 def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]:
     """The stages of a supervised run."""
-    files = {"train": _train_path(config), "test": _test_path(config)}
     return Workflow(
         name="supervised",
         state_class=SupervisedState,
@@ -241,5 +246,5 @@ def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]
         facts=facts,
         notes=lambda state: state.notes,
         previews=preview,
-        data_files={name: path for name, path in files.items() if path is not None},
+        data_files=_sources(config),
     )

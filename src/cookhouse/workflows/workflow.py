@@ -5,6 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from cookhouse.data import DataSource
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs import Preview, RunResult
 from cookhouse.workflows.body import Body, spliced
@@ -50,8 +51,8 @@ class Workflow(Generic[S]):
     """What a person should know about the data, a sentence each, from the same state."""
     previews: Callable[[S], Sequence[Preview]] = _no_previews
     """First examples, from the same state."""
-    data_files: Mapping[str, Path] = field(default_factory=dict)
-    """Files that the run reads, by what for; a resume on changed ones is refused."""
+    data_files: Mapping[str, Path | DataSource] = field(default_factory=dict)
+    """Files and data sets that the run reads, by what for; a resume on changed ones is refused."""
 
     def check(self, ports: Collection[str]) -> None:
         """See that every stage will find what it reads, and that every port is there, before anything runs.
