@@ -1,6 +1,7 @@
 """Mathematics by value, from files in the fields of the known sets."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from tests.envs.answers import answer_with, configured
 
 from cookhouse.envs import MathConfig, MathEnv, MathProblem, Prompting
 from cookhouse.errors import InputError
+from cookhouse.grading import NamedGrader
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +80,40 @@ async def test_the_real_files_are_read(shared: Path) -> None:
 async def test_an_unknown_set_is_refused() -> None:
     with pytest.raises(InputError, match="unknown dataset 'gsm9k'; did you mean gsm8k"):
         await configured(MathConfig, dataset="gsm9k").build()
+
+
+LENGTH = """
+async def closeness(answer, expected):
+    return 1 / (1 + abs(len(answer) - len(expected)))
+"""
+
+
+async def test_the_grader_that_is_named_decides(tmp_path: Path, chat: Prompting) -> None:
+    """Catches a name that is kept and not used, in training or in evaluation, or lost on the way to a process."""
+    (tmp_path / "own.py").write_text(LENGTH)
+    row = {"question": "a", "answer": "#### 12"}
+    config = configured(
+        MathConfig,
+        dataset_path=write(tmp_path / "train.jsonl", [row]),
+        test_path=write(tmp_path / "test.jsonl", [{**row, "question": "b"}]),
+        batch_size=1,
+        renderer_name="qwen3_instruct",
+        grader=f"{tmp_path}/own.py:closeness",
+    )
+    for dataset in await config.build():
+        [group] = pickle.loads(pickle.dumps(dataset.get_batch(0)))
+        env = (await group.make_envs())[0]
+        assert (await answer_with(env, chat, r"So \boxed{123}.")).metrics["correct"] == 0.5
+        assert (await answer_with(env, chat, r"So \boxed{99}.")).reward == 1.0
+        assert (await answer_with(env, chat, "12")).reward == pytest.approx(-0.1), "nothing stands in a box"
+
+
+async def test_exact_compares_as_text(chat: Prompting) -> None:
+    env = MathEnv(MathProblem(question="?", answer="1234", source="gsm8k"), chat, grader=NamedGrader("exact"))
+    assert (await answer_with(env, chat, r"\boxed{ 1234 }")).reward == 1.0
+    assert (await answer_with(env, chat, r"\boxed{1,234}")).reward == 0.0
+
+
+async def test_an_unknown_grader_is_refused_before_a_file_is_read() -> None:
+    with pytest.raises(InputError, match="unknown grader 'maths'; did you mean math"):
+        await configured(MathConfig, grader="maths", dataset_path="/nowhere.jsonl").build()

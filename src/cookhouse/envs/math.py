@@ -13,7 +13,8 @@ from cookhouse.envs.problem import FORMAT_COEF, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.rows import HubSplit, read_problems, text_field
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.grading import extract_math_answer, grade_math
+from cookhouse.grading import Grader, NamedGrader, by_value, extract_math_answer
+from cookhouse.settings import GradingSettings
 
 _ASK = "\n\nThink step by step and write the final answer in \\boxed{}."
 _SUBJECTS = (
@@ -33,11 +34,19 @@ class MathProblem:
 
 
 class MathEnv(ProblemEnv):
-    r"""The answer must stand in `\boxed{}` or after `####`; what equals the expected value is right."""
+    r"""The answer must stand in `\boxed{}` or after `####`; the grader gets what stands there, and nothing else."""
 
-    def __init__(self, problem: MathProblem, prompting: Prompting, *, format_coef: float = FORMAT_COEF) -> None:
+    def __init__(
+        self,
+        problem: MathProblem,
+        prompting: Prompting,
+        *,
+        grader: Grader = by_value,
+        format_coef: float = FORMAT_COEF,
+    ) -> None:
         super().__init__(prompting, format_coef=format_coef)
         self.problem = problem
+        self._grader = grader
 
     def get_question(self) -> str:
         return self.problem.question + _ASK
@@ -50,7 +59,7 @@ class MathEnv(ProblemEnv):
 
     async def check_answer(self, answer: str) -> float:
         given = extract_math_answer(answer)
-        return float(given is not None and await grade_math(given, self.problem.answer))
+        return 0.0 if given is None else await self._grader(given, self.problem.answer)
 
 
 Parse = Callable[[Mapping[str, Any]], MathProblem | None]
@@ -112,7 +121,7 @@ _SETS: Mapping[str, tuple[_Split, _Split]] = MappingProxyType(
 
 
 @chz.chz
-class MathConfig(EnvConfig):
+class MathConfig(EnvConfig, GradingSettings):
     """A known set from the hub, or from files with the same fields. DeepMath and Polaris are evaluated on MATH-500."""
 
     dataset: str = chz.field(default="gsm8k", doc="gsm8k, math, deepmath or polaris.")
@@ -123,19 +132,20 @@ class MathConfig(EnvConfig):
         """Read both sets; a problem of the test is never in the training set.
 
         Raises:
-            InputError: the set is unknown, or a source cannot be read; a bad row is named.
+            InputError: the set or the grader is unknown, or a source cannot be read; a bad row is named.
         """
         if self.dataset not in _SETS:
             raise UnknownNameError("dataset", self.dataset, _SETS)
+        grader = NamedGrader(self.grader)
         train_split, test_split = _SETS[self.dataset]
         test = read_problems(self.test_path or test_split.hub, test_split.parse)
         held_out = {problem.question for problem in test}
         read = read_problems(self.dataset_path or train_split.hub, train_split.parse)
         train = [problem for problem in read if problem.question not in held_out]
-        return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
-            test, partial(self._group, 1)
+        return self.train_set(train, partial(self._group, grader, self.group_size)), self.test_set(
+            test, partial(self._group, grader, 1)
         )
 
-    def _group(self, group_size: int, problem: MathProblem) -> ProblemGroupBuilder:
-        make_env = partial(MathEnv, problem, self.prompting, format_coef=self.format_coef)
+    def _group(self, grader: Grader, group_size: int, problem: MathProblem) -> ProblemGroupBuilder:
+        make_env = partial(MathEnv, problem, self.prompting, grader=grader, format_coef=self.format_coef)
         return ProblemGroupBuilder(make_env=make_env, group_size=group_size, tags=(problem.source,))

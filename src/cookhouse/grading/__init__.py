@@ -1,4 +1,4 @@
-"""Grading of answers: mathematics, and code by running its tests in a sandbox."""
+"""Grading of answers: by name, mathematics, and code by running its tests in a sandbox."""
 
 from cookhouse.grading.code import (
     AssertTest,
@@ -12,17 +12,22 @@ from cookhouse.grading.code import (
     grade_code,
     parse_code_test,
 )
+from cookhouse.grading.graders import GRADERS, Grader, NamedGrader, by_value
 from cookhouse.grading.math import extract_math_answer, grade_math
 from cookhouse.grading.sandbox import default_sandbox
 
 __all__ = [
+    "GRADERS",
     "AssertTest",
     "CodeGrade",
     "CodeTest",
     "FunctionTest",
+    "Grader",
+    "NamedGrader",
     "StdinTest",
     "TestResult",
     "Verdict",
+    "by_value",
     "default_sandbox",
     "extract_code",
     "extract_math_answer",

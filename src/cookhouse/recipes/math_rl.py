@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Literal
 
 import chz
 
+from cookhouse.errors import InputError
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import ReinforcementSettings, by_model, computed, part_of
+from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed, part_of
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -16,7 +17,7 @@ _Env = Literal["arithmetic", "gsm8k", "math", "deepmath", "polaris"]
 
 
 @chz.chz
-class Config(ReinforcementSettings):
+class Config(ReinforcementSettings, GradingSettings):
     """Settings of the recipe."""
 
     env: _Env = computed(by_model(embedded="arithmetic", others="gsm8k"), _Env, "Problems.")
@@ -32,6 +33,14 @@ class Config(ReinforcementSettings):
     max_tokens: int = rl_default("max_tokens", embedded=8, others=512)
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=1e-5)
     max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+
+    @chz.validate
+    def _arithmetic_grades_itself(self) -> None:
+        if self.env == "arithmetic" and self.grader != "math":
+            raise InputError(
+                f"grader is {self.grader}, and arithmetic compares whole numbers by itself; leave grader out, or set "
+                "env to gsm8k, math, deepmath or polaris"
+            )
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import ReinforcementSettings, by_model, computed
+from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @chz.chz
-class Config(ReinforcementSettings):
+class Config(ReinforcementSettings, GradingSettings):
     """Settings of the recipe."""
 
     env: str = computed(
@@ -42,7 +42,9 @@ class Config(ReinforcementSettings):
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     from cookhouse.envs import parse_environments
+    from cookhouse.grading import GRADERS
 
+    GRADERS.find(config.grader)  # a name that is wrong is wrong also where no environment asks for it
     return parse_environments(config.env, config.env_weights, config.env_args, config, open_sampler)
 
 

@@ -136,6 +136,16 @@ class LossSettings:
 
 
 @chz.chz
+class GradingSettings:
+    """Who says how right an answer is."""
+
+    grader: str = chz.field(
+        default="math",
+        doc="Of answers to mathematics: math (by value), exact (as text), or your own as module:name or file.py:name.",
+    )
+
+
+@chz.chz
 class EnvironmentSettings(ModelSettings, GroupSettings, SeedSettings):
     """What environments are made from."""
 

@@ -1,0 +1,66 @@
+"""Graders of answers, by name: the built-in ones and the user's own."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cookhouse.errors import InputError
+from cookhouse.grading.math import grade_math
+from cookhouse.naming import OpenSet
+
+Grader: TypeAlias = Callable[[str, str], Awaitable[float]]
+"""How right an answer is, from 0 to 1; the second argument is the expected one."""
+
+_SHOWN_CHARACTERS = 100
+
+
+async def by_value(answer: str, expected: str) -> float:
+    """`grade_math` with its default time limit."""
+    return float(await grade_math(answer, expected))
+
+
+async def exact(answer: str, expected: str) -> float:
+    """Equal as text, up to white space at the ends."""
+    return float(answer.strip() == expected.strip())
+
+
+def _check(thing: Any) -> Grader | None:
+    is_async = inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(type(thing).__call__)
+    return thing if callable(thing) and is_async else None
+
+
+GRADERS: OpenSet[Grader] = OpenSet(
+    kind="grader",
+    group="cookhouse.graders",
+    builtin={"math": f"{__name__}:by_value", "exact": f"{__name__}:exact"},
+    check=_check,
+    wants="a grader is an async function of an answer and the expected one that returns a number from 0 to 1",
+)
+
+
+class NamedGrader:
+    """A grader of `GRADERS`, looked up once, whose grades are checked. Pickled as its name: a module that was read from
+    a file cannot be imported by another process.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Raises as `OpenSet.find`."""
+        self.name = name
+        self._grade = GRADERS.find(name)
+
+    async def __call__(self, answer: str, expected: str) -> float:
+        """What the grader says. Raises what it raises, and `InputError` for what is no grade."""
+        grade: object = await self._grade(answer, expected)
+        # A comparison with NaN is false, so that it is refused here too.
+        if not isinstance(grade, int | float | np.floating) or not 0 <= grade <= 1:
+            shown = repr(grade)[:_SHOWN_CHARACTERS]
+            raise InputError(
+                f"grader {self.name} returned {shown} for the answer {answer[:_SHOWN_CHARACTERS]!r}; it must return a "
+                "number from 0 to 1"
+            )
+        return float(grade)
+
+    def __reduce__(self) -> tuple[type["NamedGrader"], tuple[str]]:
+        return type(self), (self.name,)
