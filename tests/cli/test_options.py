@@ -17,7 +17,8 @@ def parse(*words: str) -> tuple[dict[str, Any], bool]:
     calls: list[tuple[dict[str, Any], bool]] = []
     app = typer.Typer()
 
-    def keep(layers: Layers, dry_run: bool) -> None:
+    def keep(layers: Layers, dry_run: bool, adapters: str | None) -> None:
+        assert adapters is None
         calls.append(({key: value for layer in layers.values() for key, value in layer.items()}, dry_run))
 
     app.command()(recipe_command(find_recipe("supervised"), keep))

@@ -92,7 +92,7 @@ class FakeConnection:
         return await work
 
 
-def run_supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gate: Gate | None = None) -> int:
+def run_supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gate: Gate | None = None, *more: str) -> int:
     """The exit code of a small run over a fake service, in a folder of its own."""
     service = FakeService() if gate is None else FakeService(gate=gate)
 
@@ -101,7 +101,7 @@ def run_supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gate: Gate |
     for name in ("TINKER_API_KEY", "TINKER_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SystemExit) as caught:
-        main(["run", "supervised", *SETTINGS])
+        main(["run", "supervised", *SETTINGS, *more])
     assert isinstance(caught.value.code, int)
     return caught.value.code
 
@@ -158,3 +158,123 @@ def test_a_failing_service_is_exit_1_with_the_command_that_continues(
     err = capsys.readouterr().err
     assert err.startswith("error: the accelerator is on fire\n")
     assert "run supervised log_path=mine behavior_if_log_dir_exists=resume" in err
+
+
+OWN = """
+from pathlib import Path
+from cookhouse import Adapters
+
+class Kept:
+    def write(self, record):
+        with Path("records.txt").open("a") as file:
+            file.write(type(record).__name__ + " " + getattr(record, "name", "") + chr(10))
+    def close(self):
+        pass
+
+def make():
+    return Adapters(sinks=[Kept()])
+
+def breaks():
+    raise OSError("nobody is there")
+
+def needs(argument):
+    return Adapters()
+
+adapters = make()
+nothing = Adapters()
+typed = Adapters(program="mine go")
+one_sink = Adapters(sinks=Kept())
+sink_class = Adapters(sinks=[Kept])
+no_service = Adapters(service="http://localhost")
+wrong = dict
+text = "adapters"
+"""
+
+
+@pytest.mark.parametrize("name", ["make", "adapters"])
+def test_own_sinks_take_the_place_of_the_terminal(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    assert run_supervised(monkeypatch, tmp_path, None, "--adapters", "own.py:" + name) == 0
+    records = (tmp_path / "records.txt").read_text().splitlines()
+    assert {"Event run.start", "Event run.end"} <= set(records)
+    assert sum(record.startswith("MetricsRow") for record in records) >= 8
+    out = capsys.readouterr().out
+    assert "an example, trained on" not in out, "the command line's own sinks are there too"
+    assert "done after 8 of 8 steps" in out, "the summary is no sink"
+
+
+def test_an_own_service_is_asked_and_none_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from cookhouse import Adapters\n"
+        "from cookhouse.training import FakeService\n"
+        "adapters = Adapters(service=FakeService().connect)\n"
+    )
+
+    async def gate(kind: str, number: int) -> None:
+        raise AssertionError(f"the other service was asked: {kind} {number}")
+
+    assert run_supervised(monkeypatch, tmp_path, gate, "--adapters", "own.py:adapters") == 0
+
+
+def test_a_port_that_is_not_filled_stays_the_command_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.setattr(run, "program", lambda: "./cookhouse")
+    assert run_supervised(monkeypatch, tmp_path, None, "--adapters", "own.py:nothing") == 0
+    out = capsys.readouterr().out
+    assert out.count("an example, trained on what is in ⟦⟧") == 2
+    assert "./cookhouse sample --run mine" in out.splitlines()[-1]
+
+
+def test_the_command_that_continues_names_the_adapters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a run that goes on without its sinks, or at another service."""
+    (tmp_path / "own.py").write_text(OWN)
+    again = "mine go run supervised --adapters own.py:typed log_path=mine behavior_if_log_dir_exists=resume\n"
+    gate = signalling({("forward_backward", 3): signal.SIGINT})
+    assert run_supervised(monkeypatch, tmp_path, gate, "--adapters", "own.py:typed") == 130
+    assert capsys.readouterr().out.endswith(again)
+    gate = signalling({("forward_backward", 3): signal.SIGINT, ("forward_backward", 4): signal.SIGINT})
+    words = ("behavior_if_log_dir_exists=delete", "--adapters", "own.py:typed")
+    assert run_supervised(monkeypatch, tmp_path, gate, *words) == 130
+    assert again in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own", "unknown bundle of adapters 'own'"),
+        ("other.py:make", "there is no file other.py"),
+        ("own.py:mak", "unknown name in own.py 'mak'; did you mean make"),
+        ("own.py:text", "own.py:text is of type str, not a bundle of adapters; adapters are an object of"),
+        ("own.py:wrong", "own.py:wrong made a dict; adapters are an object of cookhouse.Adapters, or a function"),
+        ("own.py:breaks", "adapters own.py:breaks cannot be made: OSError: nobody is there"),
+        ("own.py:needs", "adapters own.py:needs cannot be made: TypeError: needs() missing 1 required"),
+        ("own.py:one_sink", "for sinks; they must be a list, of objects with write and close"),
+        ("own.py:sink_class", "among its sinks; a sink is an object with write and close"),
+        ("own.py:no_service", "has 'http://localhost' for service; it must be a function"),
+    ],
+)
+def test_what_are_no_adapters_is_refused_before_anything_is_made(
+    name: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    assert run_supervised(monkeypatch, tmp_path, None, "--adapters", name) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert err.startswith("error: ")
+    assert message in err
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_dry_run_refuses_a_wrong_name_and_makes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    assert run_supervised(monkeypatch, tmp_path, None, "--dry-run", "--adapters", "own.py:mak") == 2
+    assert "did you mean make" in capsys.readouterr().err
+    assert run_supervised(monkeypatch, tmp_path, None, "--dry-run", "--adapters", "own.py:breaks") == 0
+    assert "nothing was trained" in capsys.readouterr().out

@@ -5,7 +5,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -31,8 +31,12 @@ Layers = Mapping[str, Mapping[str, Any]]
 """Values by setting, from each place that gave some; a later layer overrides."""
 
 
-def recipe_command(recipe: Recipe[Any], execute: Callable[[Layers, bool], None]) -> Callable[..., None]:
-    """A function for `typer` with one option per setting and alias, which calls `execute(layers, dry_run)`.
+Execute: TypeAlias = Callable[[Layers, bool, str | None], None]
+"""Of the values, whether it is a dry run, and the name of the adapters if one was given."""
+
+
+def recipe_command(recipe: Recipe[Any], execute: Execute) -> Callable[..., None]:
+    """A function for `typer` with one option per setting and alias, which calls `execute`.
 
     A config file comes first; `key=value` and flags override it. A setting given both as a flag and as `key=value`, or
     as `key=value` twice, is refused; a repeated flag overrides.
@@ -41,14 +45,21 @@ def recipe_command(recipe: Recipe[Any], execute: Callable[[Layers, bool], None])
     aliases = aliases_of({field.name: field for field in fields})
     others = [alias for name, alias in aliases.items() if _flag(name) not in _SPELLED]
 
-    def command(settings: list[str] | None, config: list[Path] | None, dry_run: bool, **flags: str | None) -> None:
-        execute(layers_of(settings or (), config or (), flags), dry_run)
+    def command(
+        settings: list[str] | None,
+        config: list[Path] | None,
+        dry_run: bool,
+        adapters: str | None,
+        **flags: str | None,
+    ) -> None:
+        execute(layers_of(settings or (), config or (), flags), dry_run, adapters)
 
     parameters = [
         _parameter("settings", list[str] | None, _SETTINGS_ARGUMENT, None),
         _parameter("config", list[Path] | None, _CONFIG_OPTION, None),
         *(_parameter(field.name, str | None, _option(field), None) for field in fields),
         *(_parameter(alias.name, str | None, _alias_option(alias), None) for alias in others),
+        _parameter("adapters", str | None, _ADAPTERS_OPTION, None),
         _parameter("dry_run", bool, _DRY_RUN_OPTION, False),
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -83,6 +94,12 @@ def _parameter(name: str, annotation: Any, info: Any, default: object) -> inspec
 
 
 _SETTINGS_ARGUMENT = typer.Argument(metavar="KEY=VALUE", help="Settings by name, as in batch_size=8.")
+_ADAPTERS_OPTION = typer.Option(
+    "--adapters",
+    metavar="NAME",
+    help="Your own cookhouse.Adapters, or a function that makes them, as module:NAME or file.py:NAME. The ports that "
+    "they fill replace the command line's, such as its sinks.",
+)
 _DRY_RUN_OPTION = typer.Option("--dry-run", help="Check everything and show the plan; train nothing.")
 
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from cookhouse import recipes
-from cookhouse.adapters import Adapters
+from cookhouse.adapters import ADAPTERS, Adapters, make_adapters
 from cookhouse.cli.options import Layers, recipe_command
 from cookhouse.errors import InputError
 from cookhouse.recipes import every_recipe, find_recipe, settle
@@ -32,9 +33,7 @@ class RecipeCommands(TyperGroup):
             return None
         recipe = find_recipe(cmd_name)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=recipe.name)(
-            recipe_command(recipe, lambda layers, dry_run: run_recipe(cmd_name, layers, dry_run))
-        )
+        app.command(name=recipe.name)(recipe_command(recipe, partial(run_recipe, cmd_name)))
         return typer.main.get_command(app)
 
 
@@ -53,11 +52,11 @@ def _require_recipe(context: typer.Context) -> None:
         raise InputError(f"which recipe? name one of {names}, as in: cookhouse run supervised")
 
 
-def run_recipe(name: str, layers: Layers, dry_run: bool) -> None:
-    """Run the recipe of a name, or show what it would do.
+def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = None) -> None:
+    """Run the recipe of a name, or show what it would do; with the ports that the adapters of a name fill.
 
     Raises:
-        InputError: a setting, the data or the run folder cannot be used.
+        InputError: a setting, the adapters, the data or the run folder cannot be used.
         ServiceError: the training service failed.
         typer.Exit: the run was interrupted and saved.
     """
@@ -67,16 +66,20 @@ def run_recipe(name: str, layers: Layers, dry_run: bool) -> None:
 
     console = make_console()
     if dry_run:
+        if adapters is not None:
+            ADAPTERS.find(adapters)  # but is not called: what it makes may be open, and nobody would close it
         summary.print_plan(console, recipes.dry_run(name, config))
         return
     sinks: list[Sink] = [TerminalSink(console), summary.PreviewSink(console)]
-    adapters = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
+    ports = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
+    if adapters is not None:
+        ports = ports.overridden_by(make_adapters(adapters))
     try:
-        result = recipes.run(name, config, adapters=adapters)
+        result = recipes.run(name, config, adapters=ports)
     except KeyboardInterrupt as interrupt:
         tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise
-    summary.print_summary(console, result.summary, program())
+    summary.print_summary(console, result.summary, ports.program or program())
     if result.summary.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
 

@@ -96,7 +96,7 @@ async def run_async(
         except InputError:
             raise
         except (Exception, KeyboardInterrupt) as error:
-            for note in _how_to_resume(context, given.program):
+            for note in _how_to_resume(context, given.program or "cookhouse"):
                 error.add_note(note)
             raise
 
@@ -215,7 +215,7 @@ def _how_to_resume(context: "RunContext", program: str) -> list[str]:
     if not checkpoints.exists() or not checkpoints.stat().st_size:
         return []
     settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
-    return [f"its last checkpoint is kept; continue with:\n  {program} run {context.recipe} {settings}"]
+    return [f"its last checkpoint is kept; continue with:\n  {program} {context.command} {settings}"]
 
 
 def _run_in_thread(start: "Callable[[Interrupt], Any]") -> "RunResult[Any]":

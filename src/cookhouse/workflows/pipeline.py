@@ -83,7 +83,7 @@ def _result(state: PipelineRunState, seconds: float) -> RunResult[PipelineRunSta
     """The figures of the last run that was begun, and the metrics of each under its name."""
     last = list(state.results.values())[-1].summary
     folder = shlex.quote(str(state.path))
-    resume = f"cookhouse run {state.context.recipe} log_path={folder} behavior_if_log_dir_exists=resume"
+    resume = f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
     summary = RunSummary(
         recipe=state.context.recipe,
         model_name=state.config.model_name,

@@ -1,5 +1,6 @@
 """What a run is started with, and what every workflow's state has."""
 
+import shlex
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -20,6 +21,12 @@ class RunContext:
     adapters: Adapters
     telemetry: Telemetry
     interrupt: Interrupt
+
+    @property
+    def command(self) -> str:
+        """What one types behind `cookhouse` to run the recipe again, but for its settings."""
+        name = self.adapters.name
+        return f"run {self.recipe}" + ("" if name is None else f" --adapters {shlex.quote(name)}")
 
 
 @dataclass(kw_only=True)

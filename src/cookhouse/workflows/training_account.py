@@ -52,7 +52,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
 def _next_command(state: TrainingState, is_interrupted: bool) -> str:
     folder = shlex.quote(str(state.folder.path))
     if is_interrupted:
-        return f"cookhouse run {state.context.recipe} log_path={folder} behavior_if_log_dir_exists=resume"
+        return f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
     return f"cookhouse sample --run {folder}"
 
 
