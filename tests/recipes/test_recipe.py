@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,7 @@ def test_config_that_is_no_declared_class_is_refused() -> None:
     class Undecorated(SupervisedSettings):
         extra: int = 3
 
-    for config_class in (object, Undecorated):
-        with pytest.raises(InputError, match="config_class of recipe mine .* decorated with @chz.chz"):
-            Recipe(name="mine", description="", config_class=config_class, workflow=lambda _: None)  # type: ignore[arg-type,return-value,type-var]
+    config_classes: list[Any] = [object, Undecorated]
+    for config_class in config_classes:
+        with pytest.raises(InputError, match=r"config_class of recipe mine .* decorated with @chz\.chz"):
+            Recipe(name="mine", description="", config_class=config_class, workflow=find_recipe("supervised").workflow)

@@ -37,8 +37,8 @@ class Recipe(Generic[C]):
         is_declared = isinstance(config, type) and issubclass(config, RunSettings) and "__chz_fields__" in vars(config)
         if not is_declared:
             raise InputError(
-                f"config_class of recipe {self.name} is {config!r}; it must be a class of cookhouse.RunSettings, such as "
-                "cookhouse.SupervisedSettings, that is decorated with @chz.chz"
+                f"config_class of recipe {self.name} is {config!r}; it must be a class of cookhouse.RunSettings, such "
+                "as cookhouse.SupervisedSettings, that is decorated with @chz.chz"
             )
 
 
