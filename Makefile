@@ -14,7 +14,7 @@ run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
 
 # The same with a pretrained model, which is downloaded once (93 MB) and kept in the user's cache.
-DEMO := batch_size=16 max_steps=40 learning_rate=1e-3 lora_rank=16 num_eval=50
+DEMO := dataset_path=bundled batch_size=16 max_steps=40 learning_rate=1e-3 lora_rank=16 num_eval=50
 demo-real: $(VENV)/installed
 	@model=$$($(BIN)/python -m scripts.get_smollm2) && \
 		$(BIN)/cookhouse run supervised model_name="$$model" $(DEMO) $(ARGS)

@@ -1,13 +1,17 @@
 """Configs from files, dicts and other systems' names."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import chz
 import pytest
+from tinker.lib.base_url import DEFAULT_BASE_URL
 
+from cookhouse.adapters import Adapters, Service
 from cookhouse.errors import InputError
-from cookhouse.recipes import ALIASES, config_fields, find_recipe, make_config, read_config_file, settle
-from cookhouse.settings import RunSettings
+from cookhouse.recipes import ALIASES, config_fields, every_recipe, find_recipe, make_config, read_config_file, settle
+from cookhouse.settings import RunSettings, defaults_taken, published_model_of
 
 RL = find_recipe("rl_basic")
 
@@ -83,6 +87,58 @@ def test_a_later_layer_overrides_and_is_named() -> None:
     settled = settle(RL, {"run.yaml": {"batch_size": 4, "seed": 1}, "flag": {"seed": "2"}})
     assert (settled.config.batch_size, settled.config.seed) == (4, 2)
     assert (settled.origins["batch_size"], settled.origins["seed"]) == ("run.yaml", "flag")
+
+
+HOSTED = Adapters.hosted(api_key="tml-key").service
+
+
+@pytest.mark.parametrize(
+    ("environ", "service", "given", "model"),
+    [
+        ({}, None, {}, "cookhouse/tiny"),
+        ({"TINKER_API_KEY": "tml-key"}, None, {}, "meta-llama/Llama-3.1-8B"),
+        ({"TINKER_CREDENTIAL_CMD": "pass"}, None, {}, "meta-llama/Llama-3.1-8B"),
+        ({"TINKER_API_KEY": "tml-key"}, None, {"model_name": "Qwen/Qwen3-8B"}, "Qwen/Qwen3-8B"),
+        ({"TINKER_API_KEY": "tml-key", "TINKER_BASE_URL": "http://127.0.0.1:8000"}, None, {}, "cookhouse/tiny"),
+        ({"TINKER_API_KEY": "tml-key"}, None, {"base_url": "http://127.0.0.1:8000"}, "cookhouse/tiny"),
+        ({"TINKER_API_KEY": "tml-key", "TINKER_BASE_URL": DEFAULT_BASE_URL}, None, {}, "meta-llama/Llama-3.1-8B"),
+        ({"TINKER_API_KEY": "tml-key"}, Adapters.local().service, {}, "cookhouse/tiny"),
+        ({"TINKER_API_KEY": "tml-key"}, Adapters.noop().service, {}, "cookhouse/tiny"),
+        ({}, HOSTED, {}, "meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_the_service_decides_on_the_model_that_nobody_names(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], service: Service, given: dict[str, Any], model: str
+) -> None:
+    """Catches a hosted run that asks for the embedded model, and a served engine asked for the published one."""
+    for name in ("TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    settled = settle(RL, {"key=value": given}, service)
+    assert settled.config.model_name == model
+    assert settled.config.learning_rate == (2e-3 if model == "cookhouse/tiny" else 4e-5)
+    assert make_config(RL, RL.config_class(**given), service) == make_config(RL, given, service) == settled.config
+    is_embedded = model == "cookhouse/tiny"
+    assert settled.origins["batch_size"] == ("embedded default" if is_embedded else "published default")
+    origin = "key=value" if "model_name" in given else "default" if is_embedded else "published default"
+    assert settled.origins["model_name"] == origin
+
+
+def test_a_resumed_run_keeps_its_own_model(tmp_path: Path) -> None:
+    """Catches a run of the embedded model that becomes one of the published model once there is a key."""
+    recorded = chz.asdict(make_config(RL, {"log_path": str(tmp_path)}))
+    (tmp_path / "config.json").write_text(json.dumps({"recipe": "rl_basic", "config": recorded}))
+    settled = settle(RL, {"flag": {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"}}, HOSTED)
+    assert (settled.config.model_name, settled.config.batch_size) == ("cookhouse/tiny", 16)
+    assert settled.origins["model_name"] == settled.origins["batch_size"] == "the run's own"
+    assert defaults_taken(settled.config) is None
+
+
+def test_every_built_in_recipe_has_a_published_model() -> None:
+    """Catches one that would ask the hosted service for the embedded model."""
+    for recipe in every_recipe():
+        assert published_model_of(recipe.config_class), recipe.name
 
 
 def test_what_is_no_config_is_refused() -> None:

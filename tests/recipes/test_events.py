@@ -33,6 +33,7 @@ STEP = {
     "train/num_trained_tokens",
 }
 COMMON: Mapping[str, tuple[set[str], set[str]]] = {
+    events.RUN_DEFAULTS: (set(), {"text"}),
     events.RUN_START: ({"total_steps"}, {"recipe", "model", "folder"}),
     events.RUN_END: (set(), {"status"}),
     events.STAGE_START: (set(), {"stage"}),

@@ -130,7 +130,7 @@ def test_a_completer_answers_in_the_place_of_a_second_model(tmp_path: Path) -> N
 def test_the_hub_of_the_bundle_names_the_tokenizer(tmp_path: Path) -> None:
     hub = NoopHub()
     adapters = Adapters(service=FakeService().connect, hub=hub, sinks=[])
-    run("supervised", tmp_path / "run", adapters, model_name="Qwen/Qwen3-4B")
+    run("supervised", tmp_path / "run", adapters, model_name="Qwen/Qwen3-4B", dataset_path="bundled")
     assert json.loads((tmp_path / "run/config.json").read_text())["synthetic"] == ["hub", "service"]
 
 

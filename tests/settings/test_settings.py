@@ -22,8 +22,8 @@ from cookhouse.settings import (
 
 @chz.chz
 class Config(ReinforcementSettings):
-    batch_size: int = redefault(ReinforcementSettings, "batch_size", by_model(embedded=16, others=128))
-    max_steps: int | None = redefault(ReinforcementSettings, "max_steps", by_model(embedded=30, others=None))
+    batch_size: int = redefault(ReinforcementSettings, "batch_size", by_model(embedded=16, published=128))
+    max_steps: int | None = redefault(ReinforcementSettings, "max_steps", by_model(embedded=30, published=None))
 
 
 def test_a_default_hangs_on_the_model_and_what_is_set_wins() -> None:
@@ -46,7 +46,7 @@ def test_a_redefined_field_keeps_its_doc_and_its_checks() -> None:
 
 @chz.chz
 class OtherRate(SupervisedSettings):
-    learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, others=1e-4))
+    learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, published=1e-4))
 
 
 @chz.chz
@@ -79,8 +79,8 @@ def test_auto_is_refused_where_nobody_has_published_a_rule() -> None:
 
 
 def test_defaults_in_words() -> None:
-    assert default_in_words(Config, "batch_size") == "16 for cookhouse/tiny, else 128"
-    assert default_in_words(Config, "max_steps") == "30 for cookhouse/tiny, else none"
+    assert default_in_words(Config, "batch_size") == "16 for cookhouse/tiny, else 128 (published)"
+    assert default_in_words(Config, "max_steps") == "30 for cookhouse/tiny, else none (published)"
     assert default_in_words(Config, "lora_rank") == "32"
     assert default_in_words(Config, "log_path") is None
 

@@ -3,7 +3,7 @@
 from cookhouse.adapters.bundle import Adapters, Ask, OpenCompleter
 from cookhouse.adapters.named import ADAPTERS, AdaptersBuilder, make_adapters
 from cookhouse.adapters.ports import PORTS, Port, check_ports
-from cookhouse.adapters.service import EmbeddedEngine, ServiceAddress
+from cookhouse.adapters.service import EmbeddedEngine, Service, ServiceAddress, is_hosted
 
 __all__ = [
     "ADAPTERS",
@@ -14,7 +14,9 @@ __all__ = [
     "EmbeddedEngine",
     "OpenCompleter",
     "Port",
+    "Service",
     "ServiceAddress",
     "check_ports",
+    "is_hosted",
     "make_adapters",
 ]

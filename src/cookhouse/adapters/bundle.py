@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cookhouse.adapters.ports import PORTS, is_synthetic
-from cookhouse.adapters.service import EmbeddedEngine, ServiceAddress
+from cookhouse.adapters.service import Service
 
 if TYPE_CHECKING:
     from cookhouse.blobs import BlobStore
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cookhouse.registry import ModelRegistry
     from cookhouse.rl import MessageCompleter
     from cookhouse.telemetry import Sink
-    from cookhouse.training import Connect
 
 Ask: TypeAlias = Callable[[str], str]
 """Given a question, returns delete, resume or raise; called only when the run folder exists and the config says ask."""
@@ -27,10 +26,8 @@ OpenCompleter: TypeAlias = "Callable[[str], MessageCompleter]"
 class Adapters:
     """What fills each port; a port that is None is not there."""
 
-    service: "Connect | ServiceAddress | EmbeddedEngine | None" = None
-    """Opens a connection to the training service; awaited once the data has been read. None: the one that settings and
-    environment name, else the embedded engine.
-    """
+    service: Service = None
+    """Trains and samples."""
     completer: "OpenCompleter | None" = None
     """Opens completers of the models that answer or play in environments; None: the service samples from them."""
     hub: "HubClient | None" = None

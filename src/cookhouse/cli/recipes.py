@@ -8,6 +8,7 @@ import typer
 from cookhouse.adapters import PORTS
 from cookhouse.cli.options import layers_of
 from cookhouse.recipes import aliases_of, config_fields, every_recipe, find_recipe, settle
+from cookhouse.settings import defaults_taken
 
 
 def recipes() -> None:
@@ -44,10 +45,13 @@ def describe(
     for port in sorted(workflow.needs | workflow.uses):
         typer.echo(f"  {port:<11} {'required' if port in workflow.needs else 'optional'}: {PORTS[port].doc}")
     typer.echo("\nsettings")
+    if (taken := defaults_taken(settled.config)) is not None:
+        typer.echo(f"  defaults: {taken}")
     fields = config_fields(chosen)
     for field in fields:
         origin = settled.origins[field.name]
-        note = "" if origin == "default" else f"   (from {origin})"
+        source = origin if origin.endswith("default") else f"from {origin}"
+        note = "" if origin == "default" else f"   ({source})"
         typer.echo(f"  {field.name} = {getattr(settled.config, field.name)}{note}")
     typer.echo("\nother names of settings")
     for alias in aliases_of({field.name: field for field in fields}).values():

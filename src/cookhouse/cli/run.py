@@ -60,20 +60,19 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
         ServiceError: the training service failed.
         typer.Exit: the run was interrupted and saved.
     """
-    config = settle(find_recipe(name), layers).config
+    given = None if adapters is None else _adapters(adapters, is_dry=dry_run)
+    config = settle(find_recipe(name), layers, None if given is None else given.service).config
     from cookhouse.cli import summary  # loads the SDK: two seconds, not for a misspelled setting
     from cookhouse.telemetry import Sink, TerminalSink, make_console, tell
 
     console = make_console()
     if dry_run:
-        if adapters is not None:
-            ADAPTERS.find(adapters)  # but is not called: what it makes may be open, and nobody would close it
         summary.print_plan(console, recipes.dry_run(name, config))
         return
     sinks: list[Sink] = [TerminalSink(console), summary.PreviewSink(console)]
     ports = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
-    if adapters is not None:
-        ports = ports.overridden_by(make_adapters(adapters))
+    if given is not None:
+        ports = ports.overridden_by(given)
     try:
         result = recipes.run(name, config, adapters=ports)
     except KeyboardInterrupt as interrupt:
@@ -82,6 +81,14 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
     summary.print_summary(console, result.summary, ports.program or program())
     if result.summary.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _adapters(name: str, *, is_dry: bool) -> Adapters:
+    """Those of a name. On a dry run only presets are made: what others make may be open, and nobody would close it."""
+    if not is_dry or name in ADAPTERS.builtin:
+        return make_adapters(name)
+    ADAPTERS.find(name)
+    return Adapters()
 
 
 def program() -> str:

@@ -7,7 +7,17 @@ import chz
 from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import Default, ReinforcementSettings, above, by_model, computed, part_of, redefault
+from cookhouse.settings import (
+    Default,
+    ReinforcementSettings,
+    above,
+    by_model,
+    computed,
+    is_embedded,
+    part_of,
+    published_model,
+    redefault,
+)
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -19,8 +29,9 @@ _Env = Literal["python_functions", "deepcoder"]
 def _of_ppo(name: str, value: Any, otherwise: Any) -> Any:
     """What goes with the loss ppo, for models other than the embedded one."""
     default = Default(
-        lambda config: value if config.loss_fn == "ppo" and config.model_name != TINY_MODEL else otherwise,
+        lambda config: value if config.loss_fn == "ppo" and not is_embedded(config) else otherwise,
         f"{value} with ppo for other models than {TINY_MODEL}" + ("" if otherwise is None else f", else {otherwise}"),
+        is_by_model=True,
     )
     return redefault(ReinforcementSettings, name, default)
 
@@ -29,7 +40,8 @@ def _of_ppo(name: str, value: Any, otherwise: Any) -> Any:
 class Config(ReinforcementSettings):
     """Settings of the recipe."""
 
-    env: _Env = computed(by_model(embedded="python_functions", others="deepcoder"), _Env, "Problems.")
+    model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
+    env: _Env = computed(by_model(embedded="python_functions", published="deepcoder"), _Env, "Problems.")
     dataset_path: str | None = chz.field(
         default=None, doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub."
     )
@@ -43,16 +55,16 @@ class Config(ReinforcementSettings):
         default=6.0, doc="Time that each test of a program may take.", validator=above(0, "6")
     )
     renderer_name: str = plain_renderer()
-    batch_size: int = rl_default("batch_size", embedded=16, others=100)
-    group_size: int = rl_default("group_size", embedded=16, others=4)
-    max_tokens: int = rl_default("max_tokens", embedded=32, others=1024)
-    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=1e-5)
-    loss_fn: str = rl_default("loss_fn", embedded="importance_sampling", others="ppo")
+    batch_size: int = rl_default("batch_size", embedded=16, published=100)
+    group_size: int = rl_default("group_size", embedded=16, published=4)
+    max_tokens: int = rl_default("max_tokens", embedded=32, published=1024)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=1e-5)
+    loss_fn: str = rl_default("loss_fn", embedded="importance_sampling", published="ppo")
     clip_low: float | None = _of_ppo("clip_low", 0.8, None)
     clip_high: float | None = _of_ppo("clip_high", 1.2, None)
     ppo_epochs: int = _of_ppo("ppo_epochs", 4, 1)
-    advantage: str = rl_default("advantage", embedded="group_centered", others="gae")
-    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+    advantage: str = rl_default("advantage", embedded="group_centered", published="gae")
+    max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

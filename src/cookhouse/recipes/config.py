@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import tomllib
 import types
 import typing
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import chz
 
+from cookhouse.adapters import Service, is_hosted
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.recipes.aliases import aliases_of, without_aliases
 from cookhouse.recipes.recipe import Recipe
@@ -22,7 +24,10 @@ from cookhouse.settings import (
     ModelSettings,
     RunSettings,
     default_in_words,
+    default_origin,
     has_default,
+    is_left_open,
+    published_model_of,
 )
 
 CONFIG_FILE = "config.json"
@@ -49,7 +54,7 @@ class Settled(Generic[C]):
 
     config: C
     origins: Mapping[str, str]
-    """By setting, in words: `default`, the path of a file, `key=value` and so on."""
+    """By setting, in words: `default` or which of two, the path of a file, `key=value` and so on."""
 
 
 def config_fields(recipe: Recipe[Any]) -> tuple[ConfigField, ...]:
@@ -70,25 +75,28 @@ def config_fields(recipe: Recipe[Any]) -> tuple[ConfigField, ...]:
     )
 
 
-def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None) -> C:
-    """A config from one, from values by setting, or from nothing but the defaults. Raises as `settle`."""
+def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service: Service = None) -> C:
+    """A config from one, from values by setting, or from nothing but the defaults. `service` and errors as `settle`."""
     if isinstance(config, recipe.config_class):
+        if is_left_open(config, "model_name"):
+            config = chz.replace(config, **_model_of_service(recipe, service, config.base_url))
         named = {name: getattr(config, name) for name in WEIGHTS_FIELDS if getattr(config, name, None) is not None}
         meant = {name: _weights(name, value) for name, value in named.items()}
         return config if meant == named else chz.replace(config, **meant)
     if config is None or isinstance(config, Mapping):
-        return settle(recipe, {"given": config or {}}).config
+        return settle(recipe, {"given": config or {}}, service).config
     raise InputError(
         f"a config of recipe {recipe.name} is a {recipe.config_class.__name__} or a dict, not a {type(config).__name__}"
     )
 
 
-def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]]) -> Settled[C]:
+def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: Service = None) -> Settled[C]:
     """A config from values by setting, layer by layer, each named for where it comes from: a later one overrides.
 
     Texts are read as on a command line. Names of other systems are understood (`ALIASES`). With
     `behavior_if_log_dir_exists=resume` and a `log_path` that holds a run, the run's own config.json is the first layer,
-    so that naming the folder is enough to continue it.
+    so that naming the folder is enough to continue it. `service` is the adapter of that port, if there is one: on the
+    hosted service the model is the one that the recipe was published with, where nobody names another.
 
     Raises:
         UnknownNameError: a key is not a setting of the recipe.
@@ -106,10 +114,10 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]]) -> Settle
         values |= read
         origins |= dict.fromkeys(read, origin)
     recorded = _recorded(recipe, values)
-    return Settled(
-        config=recipe.config_class(**(recorded | values)),
-        origins={name: origins.get(name, "the run's own" if name in recorded else "default") for name in known},
-    )
+    published = _model_of_service(recipe, service, values.get("base_url"))
+    config = recipe.config_class(**(published | recorded | values))
+    defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")
+    return Settled(config=config, origins=defaults | dict.fromkeys(recorded, "the run's own") | origins)
 
 
 def recorded_settings(recipe: Recipe[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,6 +167,13 @@ def _read_yaml(text: str) -> Any:
         return yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def _model_of_service(recipe: Recipe[Any], service: Service, base_url: str | None) -> dict[str, Any]:
+    model_name = published_model_of(recipe.config_class)
+    if model_name is None or not is_hosted(service, os.environ, base_url):
+        return {}
+    return {"model_name": model_name}
 
 
 def _recorded(recipe: Recipe[Any], values: Mapping[str, Any]) -> dict[str, Any]:

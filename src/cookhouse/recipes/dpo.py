@@ -7,7 +7,7 @@ import chz
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import plain_renderer
-from cookhouse.settings import PreferenceSettings, by_model, redefault
+from cookhouse.settings import PreferenceSettings, by_model, published_model, redefault
 
 if TYPE_CHECKING:
     from cookhouse.workflows import PreferenceState, Workflow
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 class Config(PreferenceSettings):
     """Settings of the recipe."""
 
-    dataset_path: str | None = redefault(PreferenceSettings, "dataset_path", by_model(embedded=None, others="hh"))
+    model_name: str = published_model("meta-llama/Llama-3.2-1B")
+    dataset_path: str | None = redefault(
+        PreferenceSettings, "dataset_path", by_model(embedded="bundled", published="hh")
+    )
     renderer_name: str = plain_renderer()
-    batch_size: int = redefault(PreferenceSettings, "batch_size", by_model(embedded=32, others=256))
-    learning_rate: float = redefault(PreferenceSettings, "learning_rate", by_model(embedded=2e-4, others=1e-5))
+    batch_size: int = redefault(PreferenceSettings, "batch_size", by_model(embedded=32, published=256))
+    learning_rate: float = redefault(PreferenceSettings, "learning_rate", by_model(embedded=2e-4, published=1e-5))
 
 
 def workflow(config: Config) -> "Workflow[PreferenceState]":

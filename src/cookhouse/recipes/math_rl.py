@@ -7,7 +7,7 @@ import chz
 from cookhouse.errors import InputError
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed, part_of
+from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed, part_of, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -20,7 +20,8 @@ _Env = Literal["arithmetic", "gsm8k", "math", "deepmath", "polaris"]
 class Config(ReinforcementSettings, GradingSettings):
     """Settings of the recipe."""
 
-    env: _Env = computed(by_model(embedded="arithmetic", others="gsm8k"), _Env, "Problems.")
+    model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
+    env: _Env = computed(by_model(embedded="arithmetic", published="gsm8k"), _Env, "Problems.")
     dataset_path: str | None = chz.field(
         default=None, doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub."
     )
@@ -28,11 +29,11 @@ class Config(ReinforcementSettings, GradingSettings):
         default=None, doc="JSONL with the fields of the held-out problems; default: bundled, or from the hub."
     )
     renderer_name: str = plain_renderer()
-    batch_size: int = rl_default("batch_size", embedded=48, others=100)
-    group_size: int = rl_default("group_size", embedded=4, others=4)
-    max_tokens: int = rl_default("max_tokens", embedded=8, others=512)
-    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=1e-5)
-    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+    batch_size: int = rl_default("batch_size", embedded=48, published=100)
+    group_size: int = rl_default("group_size", embedded=4, published=4)
+    max_tokens: int = rl_default("max_tokens", embedded=8, published=512)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=1e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
     @chz.validate
     def _arithmetic_grades_itself(self) -> None:

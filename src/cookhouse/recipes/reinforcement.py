@@ -8,7 +8,7 @@ import chz
 from cookhouse.assets import TINY_MODEL
 from cookhouse.catalog import default_renderer
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import Default, ReinforcementSettings, by_model, redefault
+from cookhouse.settings import Default, ReinforcementSettings, by_model, is_embedded, redefault
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -39,15 +39,15 @@ def reinforcement_recipe(
     return Recipe(name=name, description=description, config_class=config_class, workflow=workflow)
 
 
-def rl_default(name: str, *, embedded: Any, others: Any) -> Any:
-    """A setting of every reinforcement recipe with this one's defaults, for the embedded model and for all others."""
-    return redefault(ReinforcementSettings, name, by_model(embedded=embedded, others=others))
+def rl_default(name: str, *, embedded: Any, published: Any) -> Any:
+    """A setting of every reinforcement recipe with this one's defaults, for the embedded model and as published."""
+    return redefault(ReinforcementSettings, name, by_model(embedded=embedded, published=published))
 
 
 def plain_renderer() -> Any:
     """The embedded model answers no problem in its chat format, so that nothing could be learned there by reward."""
     default = Default(
-        lambda config: "human_ai" if config.model_name == TINY_MODEL else default_renderer(config.model_name),
+        lambda config: "human_ai" if is_embedded(config) else default_renderer(config.model_name),
         f"human_ai for {TINY_MODEL}, else the model's own",
     )
     return redefault(ReinforcementSettings, "renderer_name", default)

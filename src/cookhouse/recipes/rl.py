@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed
+from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Config(ReinforcementSettings, GradingSettings):
     """Settings of the recipe."""
 
+    model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
     env: str = computed(
-        by_model(embedded="arithmetic", others="gsm8k"),
+        by_model(embedded="arithmetic", published="gsm8k"),
         str,
         "Environment, by name, module:NAME or file.py:NAME; several separated by commas.",
     )
@@ -33,11 +34,11 @@ class Config(ReinforcementSettings, GradingSettings):
         default=None, doc="JSONL of held-out problems, for environments that read one; default: their own."
     )
     renderer_name: str = plain_renderer()
-    batch_size: int = rl_default("batch_size", embedded=16, others=32)
-    group_size: int = rl_default("group_size", embedded=16, others=8)
-    max_tokens: int = rl_default("max_tokens", embedded=8, others=256)
-    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=4e-5)
-    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+    batch_size: int = rl_default("batch_size", embedded=16, published=32)
+    group_size: int = rl_default("group_size", embedded=16, published=8)
+    max_tokens: int = rl_default("max_tokens", embedded=8, published=256)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=4e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

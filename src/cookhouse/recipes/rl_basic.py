@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 import chz
 
-from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import ReinforcementSettings, part_of
+from cookhouse.settings import ReinforcementSettings, is_embedded, part_of, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 class Config(ReinforcementSettings):
     """Settings of the recipe."""
 
+    model_name: str = published_model("meta-llama/Llama-3.1-8B")
     dataset_path: str | None = chz.field(
         default=None, doc="JSONL of problems to train on; default: bundled arithmetic for cookhouse/tiny, else GSM8K."
     )
@@ -25,11 +25,11 @@ class Config(ReinforcementSettings):
         default=None, doc="JSONL of held-out problems; default: those that belong to the training data."
     )
     renderer_name: str = plain_renderer()
-    batch_size: int = rl_default("batch_size", embedded=16, others=128)
-    group_size: int = rl_default("group_size", embedded=16, others=16)
-    max_tokens: int = rl_default("max_tokens", embedded=8, others=256)
-    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=4e-5)
-    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+    batch_size: int = rl_default("batch_size", embedded=16, published=128)
+    group_size: int = rl_default("group_size", embedded=16, published=16)
+    max_tokens: int = rl_default("max_tokens", embedded=8, published=256)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=4e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
 
 def environments(config: Config, open_sampler: "OpenSampler | None" = None) -> "RLDatasetBuilder":
@@ -37,7 +37,7 @@ def environments(config: Config, open_sampler: "OpenSampler | None" = None) -> "
     del open_sampler
     from cookhouse.envs import ArithmeticConfig, MathConfig
 
-    if config.model_name == TINY_MODEL:
+    if is_embedded(config):
         return part_of(ArithmeticConfig, config)
     return part_of(MathConfig, config)  # of GSM8K, its default
 

@@ -24,7 +24,16 @@ from cookhouse.assets import data_file
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import plain_renderer
-from cookhouse.settings import AdapterSettings, RegistrationSettings, RunSettings, always, at_least, rate
+from cookhouse.settings import (
+    AdapterSettings,
+    RegistrationSettings,
+    RunSettings,
+    at_least,
+    by_model,
+    computed,
+    published_model,
+    rate,
+)
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
@@ -41,12 +50,13 @@ Problems: TypeAlias = "tuple[Renderer, list[list[tuple[str, str]]]]"
 class Config(RunSettings, AdapterSettings, RegistrationSettings):
     """Settings of the recipe; their defaults teach arithmetic to the embedded model."""
 
+    model_name: str = published_model("meta-llama/Llama-3.1-8B")
     renderer_name: str = plain_renderer()
     dataset_path: str | None = chz.field(default=None, doc="JSONL of question and answer; default: bundled arithmetic.")
-    batch_size: int = chz.field(default=16, doc="Problems per step.", validator=at_least(1))
+    batch_size: int = computed(by_model(embedded=16, published=128), int, "Problems per step.", at_least(1))
     group_size: int = chz.field(default=16, doc="Answers sampled to each problem.", validator=at_least(1))
-    max_tokens: int = chz.field(default=8, doc="Tokens of an answer at most.", validator=at_least(1))
-    learning_rate: float = rate(always(2e-3), "Of the first step; from there linearly to 0")
+    max_tokens: int = computed(by_model(embedded=8, published=256), int, "Tokens of an answer at most.", at_least(1))
+    learning_rate: float = rate(by_model(embedded=2e-3, published=4e-5), "Of the first step; from there linearly to 0")
     weight_decay: float = chz.field(
         default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
     )

@@ -24,7 +24,7 @@ from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
 from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
-from cookhouse.settings import FREE_ON_RESUME, WEIGHTS_FIELDS, RunSettings
+from cookhouse.settings import FREE_ON_RESUME, WEIGHTS_FIELDS, RunSettings, defaults_taken
 
 if TYPE_CHECKING:
     from cookhouse.connection import Connection
@@ -89,7 +89,9 @@ async def run_async(
         Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry,
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
-        chosen, settled = _settled(recipe, config)
+        chosen, settled = _settled(recipe, config, given)
+        if (taken := defaults_taken(settled)) is not None:
+            telemetry.event(events.RUN_DEFAULTS, text=taken)
         name = _typed_name(recipe)
         given = _with_registry(given, settled)
         settled = _pinned(settled, given)
@@ -115,10 +117,12 @@ async def run_async(
             raise
 
 
-def dry_run(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None) -> "RunPlan":
+def dry_run(
+    recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None, *, adapters: Adapters | None = None
+) -> "RunPlan":
     """What a run would do: paths, tokens, truncation, steps, memory. Makes no request and no folder.
 
-    It blocks, and is not to be called inside an event loop.
+    Of `adapters`, only which service is meant is asked. It blocks, and is not to be called inside an event loop.
 
     Raises:
         InputError: as `run` would.
@@ -127,19 +131,21 @@ def dry_run(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None
     from cookhouse.training import Interrupt
     from cookhouse.workflows import dry_run_workflow
 
-    chosen, settled = _settled(recipe, config)
+    chosen, settled = _settled(recipe, config, adapters or Adapters())
     # Whether a folder that exists may be used is checked; what would be asked about it is left to the run.
     asking = _with_registry(_with_blobs(Adapters(ask=lambda _: "delete"), settled), settled)
     settled = _pinned(settled, asking)
     workflow = chosen.workflow(settled)
     context = _context(chosen, _typed_name(recipe), settled, workflow, asking, Telemetry(), Interrupt())
-    return asyncio.run(dry_run_workflow(workflow, context))
+    plan = asyncio.run(dry_run_workflow(workflow, context))
+    taken = defaults_taken(settled)
+    return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
 
 
-def _settled(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None) -> tuple[Recipe[C], C]:
+def _settled(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None, adapters: Adapters) -> tuple[Recipe[C], C]:
     """The recipe, and the config with a run folder."""
     chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
-    made = make_config(chosen, config)
+    made = make_config(chosen, config, adapters.service)
     return chosen, made if made.log_path is not None else chz.replace(made, log_path=_new_log_path(chosen.name))
 
 

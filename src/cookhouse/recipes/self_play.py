@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Literal
 
 import chz
 
-from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import ReinforcementSettings, part_of
+from cookhouse.settings import ReinforcementSettings, is_embedded, part_of, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -18,15 +17,16 @@ if TYPE_CHECKING:
 class Config(ReinforcementSettings):
     """Settings of the recipe."""
 
+    model_name: str = published_model("Qwen/Qwen3-4B-Instruct-2507")
     target: int = chz.field(default=31, doc="The number that wins.")
     max_add: int = chz.field(default=3, doc="How far above the last number the next one may be.")
     opponent: Literal["random", "perfect"] = chz.field(default="random", doc="Scripted player of the evaluation.")
     renderer_name: str = plain_renderer()
-    batch_size: int = rl_default("batch_size", embedded=8, others=32)
-    group_size: int = rl_default("group_size", embedded=8, others=8)
-    max_tokens: int = rl_default("max_tokens", embedded=8, others=64)
-    learning_rate: float = rl_default("learning_rate", embedded=1e-3, others=3e-5)
-    max_steps: int | None = rl_default("max_steps", embedded=40, others=None)
+    batch_size: int = rl_default("batch_size", embedded=8, published=32)
+    group_size: int = rl_default("group_size", embedded=8, published=8)
+    max_tokens: int = rl_default("max_tokens", embedded=8, published=64)
+    learning_rate: float = rl_default("learning_rate", embedded=1e-3, published=3e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=40, published=None)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
@@ -34,7 +34,7 @@ def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuil
     from cookhouse.envs import SelfPlayConfig
 
     # The embedded model reads no rules: they would only be more to read.
-    return part_of(SelfPlayConfig, config, with_rules=config.model_name != TINY_MODEL)
+    return part_of(SelfPlayConfig, config, with_rules=not is_embedded(config))
 
 
 RECIPE = reinforcement_recipe(

@@ -27,7 +27,16 @@ from cookhouse.assets import data_file
 from cookhouse.errors import InputError
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import AdapterSettings, RegistrationSettings, RunSettings, at_least, by_model, computed, rate
+from cookhouse.settings import (
+    AdapterSettings,
+    RegistrationSettings,
+    RunSettings,
+    at_least,
+    by_model,
+    computed,
+    published_model,
+    rate,
+)
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
@@ -47,13 +56,14 @@ LAST_STEPS = 5
 class Config(RunSettings, AdapterSettings, RegistrationSettings):
     """Settings of the recipe."""
 
-    dataset_path: str | None = chz.field(
-        default=None, doc="JSONL of conversations, or a data set by name; default: the bundled conversations."
+    model_name: str = published_model("meta-llama/Llama-3.1-8B")
+    dataset_path: str = computed(
+        by_model(embedded="bundled", published="no_robots"), str, "JSONL of conversations, or a data set by name."
     )
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
-    batch_size: int = computed(by_model(embedded=32, others=128), int, "Conversations per step.", at_least(1))
+    batch_size: int = computed(by_model(embedded=32, published=128), int, "Conversations per step.", at_least(1))
     max_length: int = chz.field(default=32768, doc="Tokens kept of each example.", validator=at_least(2))
-    learning_rate: float = rate(by_model(embedded=5e-3, others=2e-4), "Of the first step; from there linearly to 0")
+    learning_rate: float = rate(by_model(embedded=5e-3, published=2e-4), "Of the first step; from there linearly to 0")
     weight_decay: float = chz.field(
         default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
     )
@@ -88,7 +98,8 @@ def load(config: Config) -> "Loaded":
     from cookhouse.data import build_renderer, parse_train_on_what, read_conversations
 
     renderer = build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
-    conversations = read_conversations(config.dataset_path or data_file("conversations/train.jsonl"))
+    is_bundled = config.dataset_path == "bundled"
+    conversations = read_conversations(data_file("conversations/train.jsonl") if is_bundled else config.dataset_path)
     rendered = [
         make_datum(model_input.to_ints()[: config.max_length], weights[: config.max_length])
         for conversation in conversations

@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import SupervisedSettings, by_model, redefault
+from cookhouse.settings import SupervisedSettings, by_model, published_model, redefault
 
 if TYPE_CHECKING:
     from cookhouse.workflows import SupervisedState, Workflow
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 class SupervisedConfig(SupervisedSettings):
     """Settings of the recipe."""
 
-    batch_size: int = redefault(SupervisedSettings, "batch_size", by_model(embedded=32, others=128))
-    learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, others=2e-4))
+    model_name: str = published_model("meta-llama/Llama-3.1-8B")
+    dataset_path: str | None = redefault(
+        SupervisedSettings, "dataset_path", by_model(embedded="bundled", published="no_robots")
+    )
+    batch_size: int = redefault(SupervisedSettings, "batch_size", by_model(embedded=32, published=128))
+    learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, published=2e-4))
 
 
 def workflow(config: SupervisedConfig) -> "Workflow[SupervisedState]":

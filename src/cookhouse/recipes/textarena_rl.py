@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import reinforcement_recipe, rl_default
-from cookhouse.settings import ReinforcementSettings, at_least, part_of
+from cookhouse.settings import ReinforcementSettings, at_least, part_of, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Config(ReinforcementSettings):
     """Settings of the recipe."""
 
+    model_name: str = published_model("Qwen/Qwen3-4B-Instruct-2507")
     env_id: str = chz.field(default="GuessTheNumber-v0", doc="The game, as textarena names it.")
     num_players: int = chz.field(default=1, doc="Seats at the game; the trained model takes one.")
     opponent_model: str | None = chz.field(default=None, doc="Model in the other seats, if there are any.")
@@ -26,10 +27,10 @@ class Config(ReinforcementSettings):
     opponent_max_tokens: int | None = chz.field(
         default=None, doc="Tokens of its moves; default: 512, and 2048 more where it thinks.", validator=at_least(1)
     )
-    batch_size: int = rl_default("batch_size", embedded=32, others=32)
-    group_size: int = rl_default("group_size", embedded=8, others=8)
-    max_tokens: int = rl_default("max_tokens", embedded=128, others=128)
-    learning_rate: float = rl_default("learning_rate", embedded=3e-05, others=3e-05)
+    batch_size: int = rl_default("batch_size", embedded=32, published=32)
+    group_size: int = rl_default("group_size", embedded=8, published=8)
+    max_tokens: int = rl_default("max_tokens", embedded=128, published=128)
+    learning_rate: float = rl_default("learning_rate", embedded=3e-05, published=3e-05)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

@@ -7,7 +7,16 @@ import chz
 from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import Default, ReinforcementSettings, at_least, by_model, computed, part_of
+from cookhouse.settings import (
+    Default,
+    ReinforcementSettings,
+    at_least,
+    by_model,
+    computed,
+    is_embedded,
+    part_of,
+    published_model,
+)
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -18,9 +27,10 @@ if TYPE_CHECKING:
 class Config(ReinforcementSettings):
     """Settings of the recipe."""
 
+    model_name: str = published_model("Qwen/Qwen3-4B-Instruct-2507")
     answerer_model: str | None = computed(
         Default(
-            lambda config: None if config.model_name == TINY_MODEL else config.model_name,
+            lambda config: None if is_embedded(config) else config.model_name,
             f"none for {TINY_MODEL}, else the base model",
         ),
         str,
@@ -34,13 +44,13 @@ class Config(ReinforcementSettings):
     )
     words_path: str | None = chz.field(default=None, doc='JSONL of {"word": ...}, the secrets; default: a list.')
     num_candidates: int = chz.field(default=4, doc="Numbers that the secret is one of, where rules answer.")
-    num_turns: int = computed(by_model(embedded=4, others=20), int, "Turns to find the secret in.", at_least(1))
+    num_turns: int = computed(by_model(embedded=4, published=20), int, "Turns to find the secret in.", at_least(1))
     renderer_name: str = plain_renderer()
-    batch_size: int = rl_default("batch_size", embedded=16, others=64)
-    group_size: int = rl_default("group_size", embedded=8, others=8)
-    max_tokens: int = rl_default("max_tokens", embedded=8, others=64)
-    learning_rate: float = rl_default("learning_rate", embedded=1e-3, others=3e-5)
-    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+    batch_size: int = rl_default("batch_size", embedded=16, published=64)
+    group_size: int = rl_default("group_size", embedded=8, published=8)
+    max_tokens: int = rl_default("max_tokens", embedded=8, published=64)
+    learning_rate: float = rl_default("learning_rate", embedded=1e-3, published=3e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

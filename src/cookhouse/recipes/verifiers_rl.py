@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import reinforcement_recipe, rl_default
-from cookhouse.settings import ReinforcementSettings, part_of
+from cookhouse.settings import ReinforcementSettings, part_of, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 class Config(ReinforcementSettings):
     """Settings of the recipe."""
 
+    model_name: str = published_model("Qwen/Qwen3-4B-Instruct-2507")
     env_id: str = chz.field(default="gsm8k", doc="Name of an installed environment.")
     env_args: str = chz.field(default="{}", doc="What the environment is loaded with, a JSON object.")
-    batch_size: int = rl_default("batch_size", embedded=32, others=32)
-    group_size: int = rl_default("group_size", embedded=8, others=8)
-    max_tokens: int = rl_default("max_tokens", embedded=512, others=512)
-    learning_rate: float = rl_default("learning_rate", embedded=4e-05, others=4e-05)
+    batch_size: int = rl_default("batch_size", embedded=32, published=32)
+    group_size: int = rl_default("group_size", embedded=8, published=8)
+    max_tokens: int = rl_default("max_tokens", embedded=512, published=512)
+    learning_rate: float = rl_default("learning_rate", embedded=4e-05, published=4e-05)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

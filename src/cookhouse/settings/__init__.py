@@ -8,14 +8,22 @@ from cookhouse.settings.checks import above, at_least, between, from_to_below, o
 from cookhouse.settings.defaults import (
     Default,
     always,
-    by_model,
     computed,
     default_in_words,
     has_default,
+    is_left_open,
     part_of,
     redefault,
 )
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings, ReferenceSettings
+from cookhouse.settings.published import (
+    by_model,
+    default_origin,
+    defaults_taken,
+    is_embedded,
+    published_model,
+    published_model_of,
+)
 from cookhouse.settings.reinforcement import (
     SERVICE_LOSSES,
     AdvantageSettings,
@@ -86,10 +94,16 @@ __all__ = [
     "by_model",
     "computed",
     "default_in_words",
+    "default_origin",
+    "defaults_taken",
     "from_to_below",
     "has_default",
+    "is_embedded",
+    "is_left_open",
     "one_of",
     "part_of",
+    "published_model",
+    "published_model_of",
     "rate",
     "redefault",
     "within",

@@ -10,23 +10,28 @@ from typing import Any, TypeVar
 import chz
 from chz.mungers import Munger
 
-from cookhouse.assets import TINY_MODEL
-
 T = TypeVar("T")
 
 
 class Default(Munger):
     """What a field is where nobody set it, as a function of the whole config, and in words.
 
-    `names` are texts that may be set instead, each with the function that gives what it stands for.
+    `names` are texts that may be set instead, each with the function that gives what it stands for. `is_by_model`: it
+    is one thing for the embedded model and another, which is published, for all others.
     """
 
     def __init__(
-        self, value: Callable[[Any], Any], words: str, *, names: Mapping[str, Callable[[Any], Any]] | None = None
+        self,
+        value: Callable[[Any], Any],
+        words: str,
+        *,
+        names: Mapping[str, Callable[[Any], Any]] | None = None,
+        is_by_model: bool = False,
     ) -> None:
         self._value = value
         self.words = words
         self.names = names or {}
+        self.is_by_model = is_by_model
 
     def __call__(self, value: Any, *, chzself: Any = None, field: Any = None) -> Any:
         del field
@@ -36,22 +41,12 @@ class Default(Munger):
 
     def with_names(self, names: Mapping[str, Callable[[Any], Any]]) -> "Default":
         """The same, where these texts may be set."""
-        return Default(self._value, self.words, names=names)
+        return Default(self._value, self.words, names=names, is_by_model=self.is_by_model)
 
 
 def always(value: Any) -> Default:
     """One value for every config."""
-    return Default(lambda _: value, _words(value))
-
-
-def by_model(*, embedded: Any, others: Any) -> Default:
-    """One value for cookhouse's own small model, another for all others."""
-    if embedded == others:
-        return always(others)
-    return Default(
-        lambda config: embedded if config.model_name == TINY_MODEL else others,
-        f"{_words(embedded)} for {TINY_MODEL}, else {_words(others)}",
-    )
+    return Default(lambda _: value, in_words(value))
 
 
 def redefault(parent: type, name: str, default: Any) -> Any:
@@ -90,7 +85,18 @@ def default_in_words(config_class: type, name: str) -> str | None:
     if isinstance(field._munger, Default):
         return field._munger.words
     value = field._default
-    return None if value is None else _words(value)
+    return None if value is None else in_words(value)
+
+
+def in_words(value: Any) -> str:
+    """A value of a setting, for people."""
+    return "none" if value is None else str(value)
+
+
+def is_left_open(config: Any, name: str) -> bool:
+    """Whether a computed field of a config has its value from its default, because nobody set it."""
+    field = chz.chz_fields(config)[name]
+    return isinstance(field._munger, Default) and getattr(config, field.x_name) is None
 
 
 def has_default(config: Any, name: str) -> bool:
@@ -103,7 +109,3 @@ def has_default(config: Any, name: str) -> bool:
 
 def _or_none(x_type: Any) -> Any:
     return x_type | None
-
-
-def _words(value: Any) -> str:
-    return "none" if value is None else str(value)

@@ -15,7 +15,7 @@ class RowSettings(ModelSettings):
     dataset_path: str | None = chz.field(
         default=None,
         doc="What to train on: JSONL, JSON, CSV or Parquet; a folder or hub id (with #SPLIT or #CONFIG/SPLIT); or a "
-        "data set by name, module:NAME or file.py:NAME; several separated by commas; default: the bundled ones.",
+        "data set by name, bundled among them, module:NAME or file.py:NAME; several separated by commas.",
     )
     test_path: str | None = chz.field(
         default=None,

@@ -24,8 +24,8 @@ def _names_a_model(config: Any, field: str) -> None:
 class ModelSettings:
     """Which model, and how conversations are put to it."""
 
-    model_name: str = chz.field(
-        default=TINY_MODEL, doc="Base model: cookhouse/tiny, a hub id or a folder that the service knows."
+    model_name: str = computed(
+        always(TINY_MODEL), str, "Base model: cookhouse/tiny, a hub id or a folder that the service knows."
     )
     renderer_name: str = computed(
         Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."

@@ -7,6 +7,8 @@ from typing import Final
 
 RUN_START: Final = "run.start"
 """Step; metrics `total_steps`; text `recipe`, `model`, `folder`. After a resume, the step is where it goes on."""
+RUN_DEFAULTS: Final = "run.defaults"
+"""Text `text`: where the settings that nobody set have their values from."""
 RUN_SERVICE: Final = "run.service"
 """Text `service`: a sentence on which one trains, or on its state."""
 RUN_ENGINE: Final = "run.engine"

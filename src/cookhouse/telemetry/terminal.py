@@ -68,6 +68,8 @@ class TerminalSink:
         match record.name:
             case events.RUN_START:
                 self._start(record)
+            case events.RUN_DEFAULTS:
+                self._say(f"defaults: {record.text['text']}")
             case events.RUN_SERVICE:
                 self._say(record.text["service"])
             case events.HUB_DOWNLOAD | events.RUN_ARTIFACTS:

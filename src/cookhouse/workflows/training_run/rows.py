@@ -7,6 +7,9 @@ from cookhouse.data import DataSource, FileSource, data_source, data_sources, he
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
 
+BUNDLED = "bundled"
+"""Names the bundled data of a recipe, also for models whose default is another set."""
+
 
 def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
     """What a run reads, by what for: `train`, `test`, and the second and further ones with a number. `bundled` is the
@@ -19,7 +22,7 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
         raise InputError("eval_fraction and test_path both say what is held out; give one of them")
     train: Sequence[DataSource]
     test: Sequence[DataSource]
-    if config.dataset_path is None:
+    if config.dataset_path in (None, BUNDLED):
         train, test = ([FileSource(path=data_file(f"{bundled}/{name}.jsonl"))] for name in ("train", "test"))
     else:
         train = data_sources(config.dataset_path)

@@ -1,0 +1,71 @@
+"""The two sets of defaults that a recipe has: for the embedded model, and as published, for every other.
+
+    class Config(SupervisedSettings):
+        model_name: str = published_model("meta-llama/Llama-3.1-8B")
+        learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, published=2e-4))
+
+The model decides. Where nobody names one it is the embedded model, and on the hosted service, which has none such, the
+published one.
+"""
+
+from typing import Any
+
+import chz
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.settings.defaults import Default, always, in_words, is_left_open, redefault
+from cookhouse.settings.training import ModelSettings
+
+
+class _Model(Default):
+    """The embedded model; `published` is the one to take on the hosted service."""
+
+    def __init__(self, published: str) -> None:
+        super().__init__(lambda _: TINY_MODEL, f"{TINY_MODEL}, on the hosted service {published}")
+        self.published = published
+
+
+def published_model(name: str) -> Any:
+    """The setting `model_name` of a recipe that was published with this model."""
+    return redefault(ModelSettings, "model_name", _Model(name))
+
+
+def published_model_of(config_class: type) -> str | None:
+    """The model that a recipe was published with; None: nobody has said."""
+    default = chz.chz_fields(config_class)["model_name"]._munger
+    return default.published if isinstance(default, _Model) else None
+
+
+def by_model(*, embedded: Any, published: Any) -> Default:
+    """One value for cookhouse's own small model, and the published one for all others."""
+    if embedded == published:
+        return always(published)
+    return Default(
+        lambda config: embedded if is_embedded(config) else published,
+        f"{in_words(embedded)} for {TINY_MODEL}, else {in_words(published)} (published)",
+        is_by_model=True,
+    )
+
+
+def is_embedded(config: Any) -> bool:
+    """Whether a config is of the embedded model, for which the published defaults are not meant."""
+    return bool(config.model_name == TINY_MODEL)
+
+
+def default_origin(config: Any, name: str) -> str:
+    """Which default a setting that nobody set has: `embedded default`, `published default`, or the only one."""
+    default = chz.chz_fields(config)[name]._munger
+    if not isinstance(default, Default) or not default.is_by_model:
+        return "default"
+    return "embedded default" if is_embedded(config) else "published default"
+
+
+def defaults_taken(config: Any) -> str | None:
+    """In words, which of the two sets the settings that nobody set have their values from; None: there are none."""
+    open_names = [name for name in chz.chz_fields(config) if is_left_open(config, name)]
+    names = [name for name in open_names if default_origin(config, name) != "default"]
+    if not names:
+        return None
+    taken = [f"{name} {value}" for name in names if (value := getattr(config, name)) is not None]
+    source = f"those for {TINY_MODEL}" if is_embedded(config) else f"as published, for {config.model_name}"
+    return f"{source} ({', '.join(taken)})"

@@ -1,0 +1,59 @@
+"""A recipe has two sets of defaults, and it is plain which of them a run took."""
+
+import chz
+import pytest
+
+from cookhouse.settings import (
+    SupervisedSettings,
+    by_model,
+    default_in_words,
+    default_origin,
+    defaults_taken,
+    is_embedded,
+    published_model,
+    published_model_of,
+    redefault,
+)
+
+
+@chz.chz
+class Config(SupervisedSettings):
+    model_name: str = published_model("meta-llama/Llama-3.1-8B")
+    dataset_path: str | None = redefault(SupervisedSettings, "dataset_path", by_model(embedded=None, published="hh"))
+    batch_size: int = redefault(SupervisedSettings, "batch_size", by_model(embedded=32, published=128))
+
+
+def test_the_embedded_model_is_the_one_where_nobody_names_another() -> None:
+    assert Config().model_name == "cookhouse/tiny"
+    assert is_embedded(Config())
+    assert not is_embedded(Config(model_name="Qwen/Qwen3-8B"))
+    assert default_in_words(Config, "model_name") == "cookhouse/tiny, on the hosted service meta-llama/Llama-3.1-8B"
+
+
+def test_the_published_model_is_known_by_its_recipe() -> None:
+    assert published_model_of(Config) == "meta-llama/Llama-3.1-8B"
+    assert published_model_of(SupervisedSettings) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (Config(), "those for cookhouse/tiny (batch_size 32)"),
+        (
+            Config(model_name="Qwen/Qwen3-8B"),
+            "as published, for Qwen/Qwen3-8B (dataset_path hh, batch_size 128)",
+        ),
+        (Config(model_name="Qwen/Qwen3-8B", batch_size=128), "as published, for Qwen/Qwen3-8B (dataset_path hh)"),
+        (Config(dataset_path="a.jsonl", batch_size=8), None),
+        (SupervisedSettings(), None),
+    ],
+)
+def test_what_was_left_open_is_said_with_its_values(config: SupervisedSettings, said: str | None) -> None:
+    """Catches a line that claims what somebody set: 128 is a wish where it was typed."""
+    assert defaults_taken(config) == said
+
+
+def test_a_default_that_hangs_on_the_model_is_named_by_its_set() -> None:
+    assert default_origin(Config(), "batch_size") == "embedded default"
+    assert default_origin(Config(model_name="Qwen/Qwen3-8B"), "batch_size") == "published default"
+    assert default_origin(Config(), "lora_rank") == "default"
