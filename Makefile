@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-gpu check bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-gpu check docs bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -35,6 +35,12 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(DOCS)
+
+# A warning is an error, and so is a link within the pages that leads nowhere. Pages: build/docs/index.html.
+DOCS := $(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
+docs: $(VENV)/installed-dev
+	$(DOCS)
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m bench.supervised $(ARGS)

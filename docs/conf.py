@@ -1,0 +1,37 @@
+"""How Sphinx builds the pages; `make docs`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.docs import llms, reference
+
+from cookhouse.version import __version__
+
+project = "cookhouse"
+author = "the authors of cookhouse"
+version = release = __version__
+copyright = "Apache-2.0"  # noqa: A001  Sphinx's name
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_static"]
+myst_heading_anchors = 3
+default_role = "code"  # a docstring's single backticks
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+# Types in signatures are links where the page on Python has them; not every one is there.
+nitpick_ignore_regex = [(r"py:.*", r".*")]
+
+html_theme = "furo"
+html_title = "cookhouse"
+html_copy_source = True
+html_show_sphinx = False
+html_show_copyright = False
+
+
+def setup(app):  # type: ignore[no-untyped-def]
+    app.connect("source-read", reference.fill_in)
+    app.connect("build-finished", llms.write)

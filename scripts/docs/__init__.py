@@ -1,0 +1,1 @@
+"""What the pages under docs/ have beside what is written there by hand."""

@@ -1,0 +1,110 @@
+"""What pages have from the code: `<!-- generated: NAME -->` in a page stands for what `PARTS` makes of that name."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import typer
+
+from cookhouse.cli.main import app as command_line
+from cookhouse.recipes import Recipe, aliases_of, config_fields, every_recipe
+
+HELP_WIDTH = 100
+_MARK = re.compile(r"^<!-- generated: (?P<name>[a-z-]+) -->$", re.MULTILINE)
+
+
+def fill_in(app: Any, page: str, source: list[str]) -> None:
+    """What Sphinx calls with the text of each page, which is replaced in place."""
+    del app, page
+    source[0] = filled_in(source[0])
+
+
+def filled_in(text: str) -> str:
+    """A page with its generated parts.
+
+    Raises:
+        KeyError: a part that there is not.
+    """
+    return _MARK.sub(lambda mark: PARTS[mark["name"]](), text)
+
+
+def recipes() -> str:
+    """A table of the recipes, each with a link to its settings."""
+    rows = [
+        (
+            f"[`{recipe.name}`](../reference/settings.md#{_slug(recipe.name)})",
+            _codes(recipe.aliases),
+            recipe.description,
+        )
+        for recipe in every_recipe()
+    ]
+    return table(("recipe", "also", "what it does"), rows)
+
+
+def settings() -> str:
+    """A section for each recipe with a table of its settings."""
+    return "\n\n".join(_section(recipe) for recipe in every_recipe())
+
+
+def commands() -> str:
+    """A section for each command with its help, as the terminal shows it."""
+    return "\n\n".join(f"## {name}\n\n```text\n{text}\n```" for name, text in command_helps())
+
+
+def command_helps() -> Iterator[tuple[str, str]]:
+    """Each command by its whole name with its help; those of recipes are settings, and have a page of their own."""
+    yield from _helps("cookhouse", typer.main.get_command(command_line), None)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    titles = [*head]
+    lines = [titles, ["---"] * len(titles), *([cell.replace("|", r"\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _section(recipe: Recipe[Any]) -> str:
+    fields = {field.name: field for field in config_fields(recipe)}
+    also: dict[str, list[str]] = {name: [] for name in fields}
+    for alias in aliases_of(fields).values():
+        for name in alias.means:
+            also[name].append(alias.name)
+    rows = [
+        (f"`{name}`", _code(field.default), _prose(field.doc), _codes(also[name])) for name, field in fields.items()
+    ]
+    head = f"## {recipe.name}\n\n{recipe.description}"
+    if recipe.aliases:
+        head += f" Also called {_codes(recipe.aliases)}."
+    return f"{head}\n\n{table(('setting', 'default', 'meaning', 'other names'), rows)}"
+
+
+def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:
+    context = command.make_context(
+        name.rpartition(" ")[2], [], parent, resilient_parsing=True, terminal_width=HELP_WIDTH
+    )
+    yield name, context.get_help().strip()
+    if name == "cookhouse run":
+        return
+    for child in getattr(command, "commands", {}).values():
+        yield from _helps(f"{name} {child.name}", child, context)
+
+
+def _code(text: str | None) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _prose(text: str) -> str:
+    """A doc as it reads in a page: what would be markup there is not."""
+    return re.sub(r"([*_<>\[\]])", r"\\\1", text)
+
+
+def _slug(heading: str) -> str:
+    return heading.lower().replace(" ", "-")
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"recipes": recipes, "settings": settings, "commands": commands}
+"""What makes a generated part, by its name."""

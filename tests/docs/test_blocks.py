@@ -1,0 +1,82 @@
+"""Every block of code in the pages does what its page says, on the embedded engine."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import Block, Command, blocks_of, commands_of
+from tests.docs.reader import Reader, read
+
+ROOT = Path(__file__).parents[2]
+PAGES = [page for page in sorted(ROOT.glob("docs/**/*.md")) if any(blocks_of(page))]
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The variables of one served engine for all pages: each run alone would start its own."""
+    folder = tmp_path_factory.mktemp("served")
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
+    command = [sys.executable, "-m", "cookhouse", "serve", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+    assert process.stdout is not None
+    variables = {"XDG_STATE_HOME": str(folder)}
+    for line in process.stdout:
+        if match := re.match(r"\s*export (\w+)=(\S+)", line):
+            variables[match[1]] = match[2]
+        if "TINKER_API_KEY" in variables:
+            break
+    yield variables
+    process.terminate()
+    process.wait(60)
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def test_what_a_page_says_works(
+    page: Path,
+    service: Mapping[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in {**service, "COLUMNS": "160", "PYTHONPATH": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["cookhouse"])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    reader = Reader(page, capsys, monkeypatch)
+    for block in blocks_of(page):
+        reader.follow(block)
+
+
+def test_a_page_is_read_as_a_person_reads_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "A page.\n\n<!-- tests: max_steps=2 -->\n```sh\n# first\nA=1 cookhouse run rl \\\n  x=1  # so\n```\n\n"
+        "```python sums.py\nX = 1\n```\n\n```{literalinclude} other.py\n```\n"
+    )
+    shell, file = blocks_of(page)
+    assert shell == Block(
+        language="sh", file=None, text="# first\nA=1 cookhouse run rl \\\n  x=1  # so\n", line=5, told="max_steps=2"
+    )
+    assert [*commands_of(shell.text)] == [Command(words=("cookhouse", "run", "rl", "x=1"), variables={"A": "1"})]
+    assert (file.file, file.text, file.told) == ("sums.py", "X = 1\n", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("sample --rum 1", "No such option"),
+        ("run rl steps=2", "unknown setting of recipe rl"),
+        ("runs shaw 1", "no command shaw"),
+        ("serve --port x", "valid integer"),
+    ],
+)
+def test_a_command_that_is_only_read_is_still_checked(words: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Exception, match=reason):
+        read(words.split(), monkeypatch)
