@@ -9,9 +9,10 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
 from tokenizers.models import BPE
 
-from cookhouse.chat import Encoder, Special
+from cookhouse.chat import Encoder, Special, words
 from cookhouse.chat.words import WordEncoder
 from cookhouse.errors import InputError
 from cookhouse.tokenizers import get_tokenizer
@@ -59,22 +60,116 @@ def test_any_text_survives_the_embedded_tokenizer(text: str) -> None:
     assert encoder.encode([again]) == encoder.encode([text])
 
 
-@pytest.mark.parametrize("family", ["llama3", "qwen3", "qwen3_5", "deepseek_v3", "gpt_oss", "kimi_k2"])
-def test_text_is_encoded_by_words_as_it_is_as_a_whole(shared: Path, family: str) -> None:
-    # Words are remembered; a word that joined its neighbor in some tokenizer would have other tokens there.
-    tokenizer = get_tokenizer(str(shared / "tokenizers" / family))
+FAMILIES = ["llama3", "qwen3", "qwen3_5", "deepseek_v3", "gpt_oss", "kimi_k2"]
+LETTERS = "aZé京ع9½ \u0301\u200d\ufe0f\u00a0\u3000👩🏯'.,()$_/{}\n\t\r\x1c\x85  -"
+PIECES = [
+    "Word",
+    "words",
+    "NASA",
+    "newDate",
+    "it's",
+    "I'LL",
+    "<think>",
+    "12",
+    "é",
+    "京",
+    "/",
+    "_",
+    "(",
+    "\r",
+    "\t",
+    "👩",
+]
+ENDS = ["", "", " ", " ", "  ", ".", ",", "?!", '."', ":)", "\n", ".\n", ".\n\n", " \n", "\n\n\n"]
+
+
+def awkward_texts(num: int) -> list[str]:
+    """Half of single letters, half of words with punctuation and lines after them."""
+    generator = random.Random(0)
+    texts = ["".join(generator.choices(LETTERS, k=generator.randint(1, 30))) for _ in range(num)]
+    for _ in range(num):
+        texts.append("".join(generator.choice(choices) for choices in [PIECES, ENDS] * generator.randint(1, 12)))
+    return texts
+
+
+def check_is_as_a_whole(tokenizer: Any, texts: list[str]) -> None:
     encoder, backend = Encoder(tokenizer), tokenizer.backend_tokenizer
     whole = tokenizers.Tokenizer(backend.model)
     whole.pre_tokenizer = backend.pre_tokenizer
     if backend.normalizer is not None:
         whole.normalizer = backend.normalizer
     assert encoder._plain._splits
-    generator = random.Random(0)
-    letters = "aZé京ع9½ \u0301\u200d\ufe0f\u00a0\u3000👩🏯'.,()$_/{}\n\t\r\x1c\x85  -"
-    texts = ["".join(generator.choices(letters, k=generator.randint(1, 30))) for _ in range(4000)]
-    texts += (shared / "data/multilingual/sentences.txt").read_text(encoding="utf-8").split("\n")
     for text in texts:
         assert encoder.encode([text]) == whole.encode(text, add_special_tokens=False).ids, text
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_text_is_encoded_by_words_as_it_is_as_a_whole(shared: Path, family: str) -> None:
+    # Words are remembered; a word that joined its neighbor in some tokenizer would have other tokens there.
+    sentences = (shared / "data/multilingual/sentences.txt").read_text(encoding="utf-8").split("\n")
+    long = ["a\n" * 20_000, "x" * 10_000, "京" * 1000, " ".join(["one"] * 1000), "b.\n\n" * 15]
+    check_is_as_a_whole(
+        get_tokenizer(str(shared / "tokenizers" / family)), [*awkward_texts(3000), *sentences, *sentences, *long]
+    )
+
+
+def test_text_is_encoded_by_words_in_the_embedded_tokenizer_too(tiny: Any) -> None:
+    check_is_as_a_whole(tiny, awkward_texts(1000))
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_text_is_encoded_by_words_in_a_vocabulary_of_gpt2s_kind_too(smollm2: Path) -> None:
+    check_is_as_a_whole(get_tokenizer(str(smollm2)), awkward_texts(3000))
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(texts=st.lists(st.text(st.sampled_from("aB.\n é") | st.characters(codec="utf-8"), max_size=12), max_size=6))
+def test_any_unicode_is_encoded_by_words_as_it_is_as_a_whole(texts: list[str]) -> None:
+    check_is_as_a_whole(get_tokenizer("cookhouse/tiny"), texts)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_words_are_taken_apart_where_the_tokenizer_does(shared: Path, family: str) -> None:
+    # gpt-oss joins a slash to the line before it.
+    encoder = Encoder(get_tokenizer(str(shared / "tokenizers" / family)))
+    assert encoder._plain._splits_words == (family != "gpt_oss")
+
+
+def byte_level(*patterns: str) -> tokenizers.Tokenizer:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: index for index, letter in enumerate([*letters, "a.", ".\u010a", "Ġa"])}
+    made = tokenizers.Tokenizer(BPE(vocabulary, [("a", "."), (".", "\u010a"), ("Ġ", "a")]))
+    splits = [pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated") for pattern in patterns]
+    made.pre_tokenizer = pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("pattern", "splits_words"),
+    [
+        (r" ?\p{L}+| ?[^\s\p{L}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+", True),
+        (r" ?\S+|\s+(?!\S)|\s+", False),  # letters and punctuation in one
+        (r" ?\p{Ll}+| ?\p{Lu}| ?[^\s\p{L}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+", False),  # capitals apart
+        (r" ?\p{L}+| ?[^\s\p{L}]+|\s+(?!\S)|\s+", False),  # two line breaks are one piece at the end only
+    ],
+)
+def test_words_are_whole_where_a_pattern_joins_their_letters_to_more(pattern: str, splits_words: bool) -> None:
+    whole = byte_level(pattern)
+    encoder = WordEncoder(whole)
+    assert (encoder._splits, encoder._splits_words) == (True, splits_words)
+    for text in [*awkward_texts(300), "a. a.", "a.\n\na.", "a\n\na"]:
+        assert encoder.encode(text) == whole.encode(text).ids, text
+
+
+def test_the_memory_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "_MAX_WORDS", 50)
+    encoder = WordEncoder(byte_level(r" ?\p{L}+| ?[^\s\p{L}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"))
+    for number in range(1000):
+        encoder.encode(f"a{number} b{number} {'c' * 41}{number}")
+        assert len(encoder._words) + len(encoder._first) <= 55
+        assert all(len(word) <= 40 for word in [*encoder._words, *encoder._first])
+    assert len(encoder._words) > 0
 
 
 def test_a_tokenizer_that_joins_words_is_left_to_encode_whole_texts() -> None:

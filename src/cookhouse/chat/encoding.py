@@ -93,16 +93,15 @@ class Encoder:
         tokens: list[Token] = []
         text = ""
         for piece in pieces:
-            if isinstance(piece, Special):
-                tokens += self._encode_text(text)
-                tokens.append(self.id_of(piece))
-                text = ""
-            elif isinstance(piece, str):
+            if isinstance(piece, str) and not isinstance(piece, Special):
                 text += piece
-            else:
-                tokens += [*self._encode_text(text), piece]
+                continue
+            if text:
+                tokens += self._encode_text(text)
                 text = ""
-        tokens += self._encode_text(text)
+            tokens.append(self.id_of(piece) if isinstance(piece, Special) else piece)
+        if text:
+            tokens += self._encode_text(text)
         return tokens
 
     def encode_with_specials(self, text: str) -> list[int]:
@@ -130,7 +129,7 @@ class Encoder:
     def _encode_text(self, text: str) -> list[int]:
         tokens = self._cache.get(text)
         if tokens is None:
-            tokens = self._plain.encode(text) if text else []
+            tokens = self._plain.encode(text)
             if len(self._cache) >= _CACHED_TEXTS:
                 self._cache.clear()
             self._cache[text] = tokens

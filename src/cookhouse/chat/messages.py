@@ -118,6 +118,8 @@ def check_tool_results(messages: Sequence[Message]) -> None:
     Raises:
         InputError: names the message by position.
     """
+    if all(message["role"] != "tool" for message in messages):
+        return
     ids: list[str | None] = []  # of the calls that results may answer now
     num_results = 0
     for index, message in enumerate(messages):
