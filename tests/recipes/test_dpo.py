@@ -227,6 +227,12 @@ async def test_a_fraction_is_held_out_with_all_pairs_of_its_prompts(make_config:
         await run(make_config(eval_fraction=0.2), FakeService())
 
 
+async def test_a_run_can_be_shrunk(make_config: MakeConfig) -> None:
+    result = await run(make_config(n_train_samples=7, n_batches=1), FakeService())
+    assert len(result.state.dataset.pairs) == 7
+    assert result.summary.num_steps == 2
+
+
 def test_a_dry_run_shows_pairs_reference_and_both_answers(make_config: MakeConfig) -> None:
     plan = dry_run("preference", make_config(batch_size=5, learning_rate=1e-3))
     assert plan.facts["pairs"] == "12 to train on, of which 0 lose an end; 4 held out"

@@ -61,7 +61,12 @@ async def both(folder: Path, connect: Callable[[], Connect], **settings: Any) ->
     return found[0], found[1]
 
 
-async def test_losses_are_those_of_rl_basic(tmp_path: Path, problems: str) -> None:
+@pytest.mark.parametrize(
+    ("shrunk", "num_steps"), [({"max_steps": 4}, 4), ({"n_train_samples": 14}, 3), ({"n_batches": 2}, 2)]
+)
+async def test_losses_are_those_of_rl_basic(
+    tmp_path: Path, problems: str, shrunk: dict[str, int], num_steps: int
+) -> None:
     # Catches a loop of ours, or this file, that samples, rewards, assembles or steps otherwise than it says.
     flat, basic = await both(
         tmp_path,
@@ -70,11 +75,11 @@ async def test_losses_are_those_of_rl_basic(tmp_path: Path, problems: str) -> No
         batch_size=6,  # of 20 problems: the last step has two
         group_size=6,
         learning_rate=0.3,
-        max_steps=4,
         seed=3,
+        **shrunk,
     )
     assert flat == basic
-    assert len({loss for loss, *_ in flat}) == 4
+    assert len({loss for loss, *_ in flat}) == num_steps
 
 
 @pytest.mark.usefixtures("fused_sampling")

@@ -42,8 +42,14 @@ async def both(folder: Path, connect: Any, **settings: Any) -> tuple[Any, Any]:
     return losses(folder / "flat"), losses(folder / "basic")
 
 
-@pytest.mark.parametrize("max_steps", [None, 5])
-async def test_losses_are_those_of_supervised(tmp_path: Path, conversations: str, max_steps: int | None) -> None:
+@pytest.mark.parametrize(
+    ("shrunk", "num_steps"),
+    [({}, 6), ({"max_steps": 5}, 5), ({"n_train_samples": 7}, 4), ({"n_batches": 1}, 2)],
+    ids=lambda value: str(value),
+)
+async def test_losses_are_those_of_supervised(
+    tmp_path: Path, conversations: str, shrunk: dict[str, int], num_steps: int
+) -> None:
     # Catches an order, a last batch, a shift or a schedule that is not that of the framework.
     flat, basic = await both(
         tmp_path,
@@ -52,10 +58,10 @@ async def test_losses_are_those_of_supervised(tmp_path: Path, conversations: str
         batch_size=4,
         num_epochs=2,
         seed=3,
-        max_steps=max_steps,
+        **shrunk,
     )
     assert flat == basic
-    assert len(flat) == (max_steps or 6)
+    assert len(flat) == num_steps
 
 
 async def test_losses_are_those_of_supervised_on_the_embedded_engine(tmp_path: Path) -> None:

@@ -309,3 +309,41 @@ async def test_killed_between_saves_a_streamed_run_goes_on_from_the_last(
     await run_async("supervised", config, adapters=Adapters(service=FakeService(states=service.states).connect))
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
     assert json.loads((tmp_path / "run" / "data.json").read_text())["train"]["num_lines"] == 30
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_run_can_be_shrunk_and_resumed_as_it_was(
+    make_config: MakeConfig,
+    conversations: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: list[list[str]],
+    is_streamed: bool,
+) -> None:
+    """Catches rows behind the limit that are trained on, and epochs longer than `n_batches` after a resume."""
+    if is_streamed:
+        monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
+        monkeypatch.setattr(lines, "_BLOCK_BYTES", 300)
+    small: dict[str, Any] = {"dataset_path": str(conversations("many.jsonl", 40)), "n_train_samples": 10}
+    await run_async("supervised", make_config(**small), adapters=Adapters(service=FakeService().connect))
+    assert [len(batch) for batch in asked] == [4, 4, 2] * 2
+    assert {int(number) for batch in asked for number in batch} == set(range(10))
+    whole, small = [*asked], {**small, "num_epochs": 8, "n_batches": 2, "log_path": str(tmp_path / "few")}
+    asked.clear()
+    service = FakeService()
+
+    def press(event: Event) -> None:
+        if event.name == "training.step" and event.step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    adapters = Adapters(service=service.connect, sinks=[Events(press)])
+    result = await run_async("supervised", make_config(**small), adapters=adapters)
+    assert result.summary.num_steps < result.summary.total_steps == 16
+    again = {**small, "behavior_if_log_dir_exists": "resume"}
+    adapters = Adapters(service=FakeService(states=service.states).connect)
+    with pytest.raises(InputError, match="n_train_samples=12, but the run in .* was started with 10"):
+        await run_async("supervised", make_config(**again | {"n_train_samples": 12}), adapters=adapters)
+    result = await run_async("supervised", make_config(**again), adapters=adapters)
+    assert result.summary.num_steps == 16
+    assert asked[:4] == whole[:2] + whole[3:5]
+    assert len(asked) == 16

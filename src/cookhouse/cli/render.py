@@ -65,12 +65,12 @@ def show(
     On a terminal as text in color; elsewhere, or with --tokens, a line for each token.
     """
     from cookhouse.assets import data_file
-    from cookhouse.data import build_renderer, parse_train_on_what, read_conversations
+    from cookhouse.data import build_renderer, data_source, parse_train_on_what, read_conversations
     from cookhouse.report import render_page
 
     mode = parse_train_on_what(train_on_what)
     found = build_renderer(model, renderer or None, force=force_renderer)
-    conversations = read_conversations(data or data_file("conversations/train.jsonl"), limit=rows)
+    conversations = read_conversations(data_source(data or data_file("conversations/train.jsonl"), limit=rows))
     examples = [
         _example(f"{conversation.source}, example {number}", found, *rendered)
         for conversation in conversations

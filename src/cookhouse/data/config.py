@@ -12,7 +12,8 @@ from cookhouse.data.batches.examples import Progress, render_examples
 from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.rows.conversations import read_conversations
 from cookhouse.data.sources.source import data_sources
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import UnknownNameError
+from cookhouse.settings import at_least
 from cookhouse.tokenizers import get_tokenizer
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,9 @@ class ConversationsConfig:
     max_length: int = chz.field(default=32768, doc="Tokens kept of each example; longer ones lose their end.")
     batch_size: int = chz.field(default=32, doc="Examples in a batch.")
     reduction: Reduction = chz.field(default="none", doc="mean: weights of an example sum to 1; none: each is 1.")
-    n_train_samples: int | None = chz.field(default=None, doc="Read only so many rows of each set; default: all.")
+    n_train_samples: int | None = chz.field(
+        default=None, doc="Read only so many rows of each set; default: all.", validator=at_least(1)
+    )
     seed: int = chz.field(default=0, doc="Seed of the order within each epoch.")
 
     def build_renderer(self) -> Renderer:
@@ -48,10 +51,9 @@ class ConversationsConfig:
             InputError: something cannot be used; a bad row is named by where it stands.
         """
         train_on_what = parse_train_on_what(self.train_on_what)
-        if self.n_train_samples is not None and self.n_train_samples < 1:
-            raise InputError(f"n_train_samples is {self.n_train_samples}; it must be at least 1")
-        sources = data_sources(self.dataset_path or str(data_file("conversations/train.jsonl")))
-        conversations = [c for source in sources for c in read_conversations(source, limit=self.n_train_samples)]
+        path = self.dataset_path or str(data_file("conversations/train.jsonl"))
+        sources = data_sources(path, limit=self.n_train_samples)
+        conversations = [conversation for source in sources for conversation in read_conversations(source)]
         examples = render_examples(
             conversations, self.build_renderer(), train_on_what, max_length=self.max_length, progress=progress
         )

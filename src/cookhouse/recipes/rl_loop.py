@@ -28,6 +28,7 @@ from cookhouse.settings import (
     AdapterSettings,
     RegistrationSettings,
     RunSettings,
+    ShrinkSettings,
     at_least,
     by_model,
     computed,
@@ -47,7 +48,7 @@ Problems: TypeAlias = "tuple[Renderer, list[list[tuple[str, str]]]]"
 
 
 @chz.chz
-class Config(RunSettings, AdapterSettings, RegistrationSettings):
+class Config(RunSettings, AdapterSettings, RegistrationSettings, ShrinkSettings):
     """Settings of the recipe; their defaults teach arithmetic to the embedded model."""
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B")
@@ -75,10 +76,11 @@ def load(config: Config) -> "Problems":
 
     path = config.dataset_path or data_file("arithmetic/train.jsonl")
     problems = read_problems(path, lambda row: (text_field(row, "question"), text_field(row, "answer")))
+    problems = problems[: config.n_train_samples]
     random.Random(f"{config.seed}/0").shuffle(problems)  # of epoch 0: there is no other
-    num_steps = min(config.max_steps, -(-len(problems) // config.batch_size))  # the last may have fewer problems
-    batches = [problems[step * config.batch_size :][: config.batch_size] for step in range(num_steps)]
-    return build_renderer(config.model_name, config.renderer_name), batches
+    # The last batch may have fewer problems.
+    batches = [problems[at : at + config.batch_size] for at in range(0, len(problems), config.batch_size)]
+    return build_renderer(config.model_name, config.renderer_name), batches[: config.n_batches][: config.max_steps]
 
 
 def grade(renderer: "Renderer", tokens: Sequence[int], expected: str) -> float:

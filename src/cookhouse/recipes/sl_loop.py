@@ -31,6 +31,7 @@ from cookhouse.settings import (
     AdapterSettings,
     RegistrationSettings,
     RunSettings,
+    ShrinkSettings,
     at_least,
     by_model,
     computed,
@@ -53,7 +54,7 @@ LAST_STEPS = 5
 
 
 @chz.chz
-class Config(RunSettings, AdapterSettings, RegistrationSettings):
+class Config(RunSettings, AdapterSettings, RegistrationSettings, ShrinkSettings):
     """Settings of the recipe."""
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B")
@@ -95,11 +96,12 @@ def learning_rates(config: Config) -> list[float]:
 
 def load(config: Config) -> "Loaded":
     """The renderer, and of each step what it trains on."""
-    from cookhouse.data import build_renderer, parse_train_on_what, read_conversations
+    from cookhouse.data import build_renderer, data_source, parse_train_on_what, read_conversations
 
     renderer = build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
     is_bundled = config.dataset_path == "bundled"
-    conversations = read_conversations(data_file("conversations/train.jsonl") if is_bundled else config.dataset_path)
+    path = data_file("conversations/train.jsonl") if is_bundled else config.dataset_path
+    conversations = read_conversations(data_source(path, limit=config.n_train_samples))
     rendered = [
         make_datum(model_input.to_ints()[: config.max_length], weights[: config.max_length])
         for conversation in conversations
@@ -115,9 +117,8 @@ def load(config: Config) -> "Loaded":
         order = list(range(len(data)))
         random.Random(f"{config.seed}/{epoch}").shuffle(order)
         # The last batch of an epoch may be smaller.
-        batches += [
-            [data[i] for i in order[at : at + config.batch_size]] for at in range(0, len(order), config.batch_size)
-        ]
+        parts = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
+        batches += [[data[i] for i in part] for part in parts[: config.n_batches]]
     return renderer, batches[: config.max_steps]
 
 

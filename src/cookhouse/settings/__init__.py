@@ -38,7 +38,7 @@ from cookhouse.settings.reinforcement import (
     SamplingSettings,
     UpdateSettings,
 )
-from cookhouse.settings.rows import RowSettings
+from cookhouse.settings.rows import RowSettings, ShrinkSettings
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.training import (
     FREE_ON_RESUME,
@@ -83,6 +83,7 @@ __all__ = [
     "RunSettings",
     "SamplingSettings",
     "SeedSettings",
+    "ShrinkSettings",
     "StepSettings",
     "SupervisedSettings",
     "TrainingSettings",

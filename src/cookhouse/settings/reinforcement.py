@@ -7,21 +7,16 @@ import chz
 
 from cookhouse.errors import InputError
 from cookhouse.settings.checks import above, at_least, between
+from cookhouse.settings.rows import ShrinkSettings
 from cookhouse.settings.training import ModelSettings, SeedSettings, TrainingSettings
 
 
 @chz.chz
-class GroupSettings:
+class GroupSettings(ShrinkSettings):
     """Problems, and the group of rollouts that each of them gets."""
 
     batch_size: int = chz.field(default=128, doc="Groups per step.", validator=at_least(1))
     group_size: int = chz.field(default=16, doc="Rollouts of each problem.", validator=at_least(1))
-    n_batches: int | None = chz.field(
-        default=None, doc="Batches in an epoch; default: as many as the data gives.", validator=at_least(1)
-    )
-    n_train_samples: int | None = chz.field(
-        default=None, doc="Problems to train on; default: all.", validator=at_least(1)
-    )
     format_coef: float = chz.field(
         default=0.1, doc="Reward lost by an answer without the right form.", validator=at_least(0)
     )

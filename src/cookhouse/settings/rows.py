@@ -9,7 +9,21 @@ from cookhouse.settings.training import ModelSettings
 
 
 @chz.chz
-class RowSettings(ModelSettings):
+class ShrinkSettings:
+    """How much of the data is taken: a run can be tried on little of it."""
+
+    n_train_samples: int | None = chz.field(
+        default=None,
+        doc="Train on the first so many problems, or on the first so many rows of each data set; default: all.",
+        validator=at_least(1),
+    )
+    n_batches: int | None = chz.field(
+        default=None, doc="Batches in an epoch; default: as many as the data gives.", validator=at_least(1)
+    )
+
+
+@chz.chz
+class RowSettings(ModelSettings, ShrinkSettings):
     """Which rows are trained on and held out, and how much of each."""
 
     dataset_path: str | None = chz.field(

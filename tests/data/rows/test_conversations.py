@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.data import read_conversations
+from cookhouse.data import data_source, read_conversations
 from cookhouse.data.sources import store
 from cookhouse.errors import BadRowsError, InputError
 
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_is_refused(path: Path, tmp_path: Path) -> No
 
 def test_a_limit_reads_no_further(path: Path) -> None:
     path.write_bytes(GOOD + b"\n" + GOOD + b"\nbroken")
-    assert len(read_conversations(path, limit=2)) == 2
+    assert len(read_conversations(data_source(path, limit=2))) == 2
 
 
 def test_the_first_twenty_bad_rows_are_named_at_once_with_the_count_of_the_rest(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Data sets by name: read and checked as JSON Lines files are."""
 
 import gc
+import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint
@@ -18,6 +19,7 @@ from cookhouse.data import (
     data_source,
     data_sources,
     fingerprint_of,
+    held_out_source,
     read_conversations,
 )
 from cookhouse.data.sources import source
@@ -187,3 +189,40 @@ def test_several_names_are_several_sources_unless_a_file_has_that_name(tmp_path:
     path = tmp_path / "a,b.jsonl"
     path.write_text("")
     assert data_sources(str(path)) == [data_source(str(path))]
+
+
+def test_a_limit_reads_the_first_rows_of_any_source(tmp_path: Path, named: Named) -> None:
+    """Catches a function that is exhausted for its first rows: this one has no end."""
+    asked: list[int] = []
+
+    def endless() -> Iterator[dict[str, str]]:
+        for number in itertools.count():
+            asked.append(number)
+            yield {"input": "q", "output": str(number)}
+
+    file = tmp_path / "rows.csv"
+    file.write_text("input,output\nq,0\nq,1\nq,2\nq,3\n")
+    array = tmp_path / "rows.json"
+    array.write_text('[{"input": "q", "output": "0"}, {"input": "q", "output": "1"}, {"input": "q", "output": "2"}]')
+    for given in (named(endless), str(file), str(array)):
+        read = read_conversations(data_source(given, limit=2))
+        assert [conversation.messages[-1]["content"] for conversation in read] == ["0", "1"]
+    assert asked == [0, 1]
+    assert len(read_conversations(data_source(file, limit=9))) == 4
+
+
+def test_what_lies_behind_a_limit_is_no_part_of_the_fingerprint(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"a": 1}\n{"a": 2}\n{"a": 3}\n')
+    before = fingerprint_of(data_source(file, limit=2))
+    file.write_text('{"a": 1}\n{"a": 2}\n{"a": 4}\n{"a": 5}\n')
+    assert before.changes_to(fingerprint_of(data_source(file, limit=2), stride=before.stride)) is None
+    file.write_text('{"a": 1}\n{"a": 9}\n{"a": 3}\n')
+    now = fingerprint_of(data_source(file, limit=2), stride=before.stride)
+    assert before.changes_to(now) == "it has 2 lines as before; the first that is different is line 2"
+
+
+def test_what_is_held_out_of_a_known_set_is_not_limited_with_it() -> None:
+    held_out = held_out_source(data_source("hh", limit=3))
+    assert held_out is not None
+    assert held_out.limit is None

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.shapes import Conversation, check_columns, conversation_from_row
@@ -11,26 +10,21 @@ from cookhouse.data.sources.store import RawRow, Rows, iter_blocks
 from cookhouse.errors import InputError
 
 
-def read_conversations(
-    given: str | os.PathLike[str] | DataSource, *, limit: int | None = None, bad: BadRows | None = None
-) -> list[Conversation]:
-    """The conversations of a source, or its first `limit` rows; blank ones are skipped. `bad` says what becomes of bad
-    rows.
+def read_conversations(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None) -> list[Conversation]:
+    """The conversations of a source; blank rows are skipped. `bad` says what becomes of bad ones.
 
     Raises:
         InputError: it cannot be read or holds no row that can be used.
         BadRowsError: some of its rows are bad, each as `file:line: reason` or `NAME row N: reason`.
     """
     source = data_source(given)
-    return conversations_of(source.rows, str(source), limit=limit, bad=bad)
+    return conversations_of(source.rows, str(source), bad=bad)
 
 
-def conversations_of(
-    rows: Rows, name: str, *, limit: int | None = None, bad: BadRows | None = None
-) -> list[Conversation]:
+def conversations_of(rows: Rows, name: str, *, bad: BadRows | None = None) -> list[Conversation]:
     """As `read_conversations`, of rows; `name` is what messages call them."""
     check_columns(rows.columns, name)
-    conversations = parse_each(islice(iter_blocks(rows), limit), conversation_of, bad)
+    conversations = parse_each(iter_blocks(rows), conversation_of, bad)
     if not conversations:
         raise InputError(f"{name} holds no conversations; it needs at least one row")
     return conversations

@@ -100,6 +100,13 @@ class ConvertedRows:
             return InputError(f"it has not the fields of its set: {type(error).__name__}: {error}")
 
 
+def first_rows(rows: Rows, count: int | None) -> Rows:
+    """The first `count` rows, blank ones included, or all; blocks behind them are not read."""
+    if count is None or count >= num_rows(rows):
+        return rows
+    return SomeRows(rows, np.arange(count, dtype=np.int64))
+
+
 def sampled(rows: Rows, count: int) -> list[RawRow]:
     """At most `count` rows, evenly spaced; where they stand in many blocks, only those blocks are read."""
     total = num_rows(rows)

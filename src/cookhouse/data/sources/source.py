@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
@@ -17,7 +18,7 @@ from cookhouse.data.sources.files import A_FILE, READABLE, file_rows, open_file
 from cookhouse.data.sources.hub import HubDatasetStore
 from cookhouse.data.sources.known import KnownSet
 from cookhouse.data.sources.lines import LineRows
-from cookhouse.data.sources.parts import ConvertedRows, HeldOut, SomeRows
+from cookhouse.data.sources.parts import ConvertedRows, HeldOut, SomeRows, first_rows
 from cookhouse.data.sources.registry import DATASETS, RowsFunction, names_dataset, rows_of
 from cookhouse.data.sources.store import DatasetStore, HubSplit, Rows, iter_blocks, num_rows
 from cookhouse.data.sources.tables import ListRows
@@ -42,18 +43,22 @@ class FileSource:
     path: Path
     way_out: str = A_FILE
     """What to give in its place where there is no such file."""
+    limit: int | None = None
+    """Rows that are read, from the first on; None: all of them."""
 
     def __str__(self) -> str:
         return str(self.path)
 
-    def open_file(self) -> BinaryIO:
-        """The file's bytes. Raises `InputError` if there is no such file, or it cannot be opened."""
-        return open_file(self.path, self.way_out)
+    def open_file(self) -> BinaryIO | None:
+        """The file's bytes, where all of its rows are read. Raises `InputError` if there is no such file, or it cannot be
+        opened.
+        """
+        return open_file(self.path, self.way_out) if self.limit is None else None
 
     @cached_property
     def rows(self) -> Rows:
         """Its rows. Raises `InputError` if it cannot be read, or is not what its name says."""
-        return file_rows(self.path, self.way_out)
+        return first_rows(file_rows(self.path, self.way_out), self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +71,8 @@ class NamedSource:
     part: Part = "train"
     """Of a set that people know: what is trained on, or what is held out."""
     store: DatasetStore | None = None
+    limit: int | None = None
+    """Rows that are read, from the first on; a function is asked for no more. None: all of them."""
 
     def __str__(self) -> str:
         return self.name if self.part == "train" else f"{self.name} ({self.part})"
@@ -92,7 +99,7 @@ class NamedSource:
             BadRowsError: some rows cannot be written as JSON, each as `NAME row N: reason`.
         """
         if self.known is not None:
-            return _known_rows(self, self.known)
+            return first_rows(_known_rows(self, self.known), self.limit)
         content = self._written
         opened = (lambda: content.open("rb")) if isinstance(content, Path) else (lambda: io.BytesIO(content))
         return LineRows(opened, self._place)
@@ -112,7 +119,7 @@ class NamedSource:
 
     def _lines(self, make: RowsFunction) -> Iterator[bytes]:
         bad = BadRows()
-        for number, row in enumerate(rows_of(self.name, make), start=1):
+        for number, row in enumerate(islice(rows_of(self.name, make), self.limit), start=1):
             try:
                 yield self._line(number, row)
             except InputError as error:
@@ -139,6 +146,8 @@ class HubSource:
 
     split: HubSplit
     store: DatasetStore | None = None
+    limit: int | None = None
+    """Rows that are read, from the first on; None: all of them."""
 
     def __str__(self) -> str:
         return str(self.split)
@@ -149,17 +158,22 @@ class HubSource:
     @cached_property
     def rows(self) -> Rows:
         """Its rows. Raises as `DatasetStore.open`."""
-        return (self.store or HubDatasetStore()).open(self.split)
+        return first_rows((self.store or HubDatasetStore()).open(self.split), self.limit)
 
 
 DataSource: TypeAlias = FileSource | NamedSource | HubSource
 
 
-def data_source(given: str | os.PathLike[str] | DataSource) -> DataSource:
+def data_source(given: str | os.PathLike[str] | DataSource, *, limit: int | None = None) -> DataSource:
     """The source that a user means: a file that exists, else a data set by its name, else a folder or a hub id, either
     with `#SPLIT` or `#CONFIG/SPLIT` behind it, else a file that is to exist once it is read. A `PathLike` is a file.
-    Nothing is read or imported.
+    Nothing is read or imported. With `limit`, only so many rows of it will be, from the first on.
     """
+    source = _meant(given)
+    return source if limit is None else replace(source, limit=limit)
+
+
+def _meant(given: str | os.PathLike[str] | DataSource) -> DataSource:
     if isinstance(given, FileSource | NamedSource | HubSource):
         return given
     if not isinstance(given, str):
@@ -174,9 +188,11 @@ def data_source(given: str | os.PathLike[str] | DataSource) -> DataSource:
     return FileSource(path=Path(given), way_out=_OTHERWISE)
 
 
-def data_sources(text: str) -> list[DataSource]:
-    """The sources of a text that has several separated by commas; a file that exists is one, whatever its name."""
-    return [data_source(name) for name in ([text] if Path(text).is_file() else names_in(text))]
+def data_sources(text: str, *, limit: int | None = None) -> list[DataSource]:
+    """The sources of a text that has several separated by commas; a file that exists is one, whatever its name. `limit`
+    is of each, as in `data_source`.
+    """
+    return [data_source(name, limit=limit) for name in ([text] if Path(text).is_file() else names_in(text))]
 
 
 def from_store(source: DataSource, store: DatasetStore | None) -> DataSource:
@@ -189,7 +205,7 @@ def held_out_source(source: DataSource) -> NamedSource | None:
     if not isinstance(source, NamedSource) or source.name not in DATASETS.names():
         return None
     has_test = source.known is not None and source.known.test is not None
-    return replace(source, part="test") if has_test else None
+    return replace(source, part="test", limit=None) if has_test else None
 
 
 def _known_rows(source: NamedSource, known: KnownSet) -> Rows:

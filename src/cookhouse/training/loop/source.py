@@ -61,11 +61,14 @@ class BatchSource(Generic[T, P]):
         assemble: Assembler[T, P],
         *,
         total_steps: int,
+        steps_per_epoch: int | None = None,
         cursor: Cursor | None = None,
     ) -> None:
+        """`steps_per_epoch`: the first batches of each epoch, where those are not all of them."""
         self._dataset = dataset
         self._assemble = assemble
         self._total_steps = total_steps
+        self._steps_per_epoch = steps_per_epoch or len(dataset)
         self._cursor = cursor or Cursor()
         self._epoch: int | None = None
         self._reading: asyncio.Task[T] | None = None
@@ -121,7 +124,7 @@ class BatchSource(Generic[T, P]):
         return self._dataset.get_batch(cursor.batch)
 
     def _after(self, cursor: Cursor) -> Cursor:
-        is_last = cursor.batch + 1 == len(self._dataset)
+        is_last = cursor.batch + 1 == self._steps_per_epoch
         return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
 
 

@@ -65,6 +65,6 @@ def facts(state: "PreferenceState") -> dict[str, str]:
         "longest answer": f"{max(pair.longest_tokens for pair in pairs):,} tokens with its prompt",
         "loss": f"{config.loss_fn}, β {config.dpo_beta:g}",
         "reference": reference if state.loss.needs_reference else f"none: {config.loss_fn} needs no reference",
-        "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
+        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }

@@ -101,7 +101,7 @@ async def init_tokenizer(state: PreferenceState) -> None:
 
 @stage(
     reads=("config", "data", "renderer"),
-    writes=("dataset", "held_out", "answers", "context_tokens", "notes", "total_steps", "adam"),
+    writes=("dataset", "held_out", "answers", "context_tokens", "notes", "total_steps", "steps_per_epoch", "adam"),
 )
 async def build_preference_dataset(state: PreferenceState) -> None:
     """Tokenize, and know from it how many steps there will be."""
@@ -124,7 +124,7 @@ async def build_preference_dataset(state: PreferenceState) -> None:
             rows, state.renderer, max_tokens=config.eval_max_tokens, context_tokens=state.context_tokens
         )
         state.notes += state.answers.notes
-    set_steps(state, len(state.dataset))
+    set_steps(state, len(state.dataset), config.n_batches)
     for pieces in preview(state):
         state.telemetry.event("data.preview", pieces=json.dumps(pieces))
 
@@ -208,11 +208,17 @@ def _held_out(state: PreferenceState) -> list[ScheduledEvaluation]:
 
 def _source(state: PreferenceState) -> BatchSource[list[Pair], PairPayload]:
     assemble = PairAssembler(state.reference, state.telemetry)
-    return BatchSource(state.dataset, assemble, total_steps=state.total_steps, cursor=state.cursor)
+    return BatchSource(
+        state.dataset,
+        assemble,
+        total_steps=state.total_steps,
+        steps_per_epoch=state.steps_per_epoch,
+        cursor=state.cursor,
+    )
 
 
 def _log(state: PreferenceState) -> Callable[[FinishedStep], None]:
-    log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=len(state.dataset), event="dpo.step")
+    log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event="dpo.step")
     estimate = Estimate(state.telemetry, state.total_steps)
 
     def log_and_estimate(finished: FinishedStep) -> None:
@@ -234,14 +240,14 @@ def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]
             get_work=SlotStage(
                 name="get_preference_batch",
                 make=_source,
-                reads=("dataset", "reference", "total_steps", "cursor"),
+                reads=("dataset", "reference", "total_steps", "steps_per_epoch", "cursor"),
                 parts=("compute_reference_logprobs",),
             ),
             forward_backward=SlotStage(
                 name="dpo_forward_backward", make=lambda state: state.objective, reads=("objective",)
             ),
             optim_step=optim_step_slot(),
-            log=SlotStage(name="log_dpo_metrics", make=_log, reads=("total_steps", "dataset")),
+            log=SlotStage(name="log_dpo_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),
             save_every=save_every,

@@ -97,7 +97,17 @@ async def init_tokenizer(state: ReinforcementState) -> None:
 
 @stage(
     reads=("config", "environments"),
-    writes=("train", "test", "objective", "context_tokens", "notes", "second_models", "total_steps", "adam"),
+    writes=(
+        "train",
+        "test",
+        "objective",
+        "context_tokens",
+        "notes",
+        "second_models",
+        "total_steps",
+        "steps_per_epoch",
+        "adam",
+    ),
 )
 async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
@@ -257,9 +267,9 @@ def reinforcement_workflow(
             log=SlotStage(
                 name="log_rl_metrics",
                 make=lambda state: StepLog(
-                    state.telemetry, state.total_steps, steps_per_epoch=len(state.train), event=events.RL_STEP
+                    state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.RL_STEP
                 ),
-                reads=("total_steps", "train"),
+                reads=("total_steps", "steps_per_epoch"),
             ),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),

@@ -59,6 +59,6 @@ def facts(state: "SupervisedState") -> dict[str, str]:
         **estimate,
         "context": context_fact(state.context_tokens),
         "longest example": f"{found.longest_tokens:,} tokens",
-        "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
+        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }

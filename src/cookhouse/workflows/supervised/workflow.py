@@ -117,7 +117,18 @@ def _renderer(config: SupervisedSettings) -> Renderer:
 
 @stage(
     reads=("config", "data", "train", "test", "renderer"),
-    writes=("dataset", "counts", "shown", "context_tokens", "notes", "nll", "exact_match", "total_steps", "adam"),
+    writes=(
+        "dataset",
+        "counts",
+        "shown",
+        "context_tokens",
+        "notes",
+        "nll",
+        "exact_match",
+        "total_steps",
+        "steps_per_epoch",
+        "adam",
+    ),
 )
 async def build_supervised_dataset(state: SupervisedState) -> None:
     """Tokenize, and know from it how many steps there will be."""
@@ -145,7 +156,7 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
             group_by="skill",
         )
         state.notes += state.exact_match.notes
-    set_steps(state, len(state.dataset))
+    set_steps(state, len(state.dataset), config.n_batches)
     for pieces in preview(state):
         state.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
 
@@ -267,7 +278,13 @@ def _held_out(state: SupervisedState) -> list[ScheduledEvaluation]:
 
 
 def _source(state: SupervisedState) -> BatchSource[Batch | list[Batch], None]:
-    return BatchSource(state.dataset, _assemble, total_steps=state.total_steps, cursor=state.cursor)
+    return BatchSource(
+        state.dataset,
+        _assemble,
+        total_steps=state.total_steps,
+        steps_per_epoch=state.steps_per_epoch,
+        cursor=state.cursor,
+    )
 
 
 async def _assemble(batch: Batch | list[Batch]) -> Assembled[None]:
@@ -287,7 +304,7 @@ async def _assemble(batch: Batch | list[Batch]) -> Assembled[None]:
 
 
 def _log(state: SupervisedState) -> CountingLog:
-    return CountingLog(state.telemetry, state.total_steps, len(state.dataset), state.folder.metrics)
+    return CountingLog(state.telemetry, state.total_steps, state.steps_per_epoch, state.folder.metrics)
 
 
 def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]:
@@ -299,7 +316,9 @@ def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(load_dataset, init_tokenizer, build_supervised_dataset, init_session),
         body=Loop(
-            get_work=SlotStage(name="get_batch", make=_source, reads=("dataset", "total_steps", "cursor")),
+            get_work=SlotStage(
+                name="get_batch", make=_source, reads=("dataset", "total_steps", "steps_per_epoch", "cursor")
+            ),
             forward_backward=SlotStage(
                 name="forward_backward", make=lambda state: state.objective, reads=("objective",)
             ),
@@ -307,7 +326,7 @@ def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]
             log=SlotStage(
                 name="log_step_metrics",
                 make=_log,
-                reads=("total_steps", "dataset", "folder"),
+                reads=("total_steps", "steps_per_epoch", "folder"),
             ),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),

@@ -23,9 +23,10 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
     train: Sequence[DataSource]
     test: Sequence[DataSource]
     if config.dataset_path in (None, BUNDLED):
-        train, test = ([FileSource(path=data_file(f"{bundled}/{name}.jsonl"))] for name in ("train", "test"))
+        train = [FileSource(path=data_file(f"{bundled}/train.jsonl"), limit=config.n_train_samples)]
+        test = [FileSource(path=data_file(f"{bundled}/test.jsonl"))]
     else:
-        train = data_sources(config.dataset_path)
+        train = data_sources(config.dataset_path, limit=config.n_train_samples)
         test = [held_out for source in train if (held_out := held_out_source(source)) is not None]
     if not train:
         raise InputError("dataset_path names no data set; give a path, a hub id, or a data set by name")

@@ -40,6 +40,7 @@ class TrainingState(LoopState):
 
     config: TrainingSettings
     adam: AdamSchedule = field(init=False)
+    steps_per_epoch: int = field(init=False)
     folder: RunFolder = field(init=False)
     context_tokens: int | None = None
     """What the model takes at most, prompt and answer together; None if nobody here knows."""
@@ -58,14 +59,16 @@ class TrainingState(LoopState):
 T = TypeVar("T", bound=TrainingState)
 
 
-def set_steps(state: TrainingState, steps_per_epoch: int) -> None:
-    """Decide how many steps there are, and with them the learning rate of each.
+def set_steps(state: TrainingState, num_batches: int, n_batches: int | None = None) -> None:
+    """Decide how many steps there are, and with them the learning rate of each. An epoch has the `num_batches` of its
+    data, or the first `n_batches` of them.
 
     Raises:
         InputError: the schedule does not fit the steps.
     """
     config = state.config
-    state.total_steps = steps_per_epoch * config.num_epochs
+    state.steps_per_epoch = num_batches if n_batches is None else min(n_batches, num_batches)
+    state.total_steps = state.steps_per_epoch * config.num_epochs
     if config.max_steps is not None:
         state.total_steps = min(state.total_steps, config.max_steps)
     state.adam = AdamSchedule(settings=config, total_steps=state.total_steps)
