@@ -45,7 +45,7 @@ async def both(folder: Path, connect: Any, **settings: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("shrunk", "num_steps"),
     [({}, 6), ({"max_steps": 5}, 5), ({"n_train_samples": 7}, 4), ({"n_batches": 1}, 2)],
-    ids=lambda value: str(value),
+    ids=str,
 )
 async def test_losses_are_those_of_supervised(
     tmp_path: Path, conversations: str, shrunk: dict[str, int], num_steps: int

@@ -341,7 +341,7 @@ async def test_a_run_can_be_shrunk_and_resumed_as_it_was(
     assert result.summary.num_steps < result.summary.total_steps == 16
     again = {**small, "behavior_if_log_dir_exists": "resume"}
     adapters = Adapters(service=FakeService(states=service.states).connect)
-    with pytest.raises(InputError, match="n_train_samples=12, but the run in .* was started with 10"):
+    with pytest.raises(InputError, match=r"n_train_samples=12, but the run in .* was started with 10"):
         await run_async("supervised", make_config(**again | {"n_train_samples": 12}), adapters=adapters)
     result = await run_async("supervised", make_config(**again), adapters=adapters)
     assert result.summary.num_steps == 16

@@ -38,6 +38,7 @@ from cookhouse.data.rows.pairs import (
     read_prompts,
 )
 from cookhouse.data.rows.shapes import Conversation, check_columns, conversation_from_row
+from cookhouse.data.sources.given import GivenRows
 from cookhouse.data.sources.hub import HubDatasetStore
 from cookhouse.data.sources.known import KnownSet
 from cookhouse.data.sources.noop import NoopDatasetStore
@@ -69,6 +70,7 @@ __all__ = [
     "ExampleStatistics",
     "FileSource",
     "Fingerprint",
+    "GivenRows",
     "HeldOut",
     "HubDatasetStore",
     "HubSource",

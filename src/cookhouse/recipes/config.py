@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import chz
 
@@ -19,6 +19,7 @@ from cookhouse.recipes.aliases import aliases_of, without_aliases
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.runs.listing.find import weights_named
 from cookhouse.settings import (
+    ROWS_FIELDS,
     WEIGHTS_FIELDS,
     FolderSettings,
     ModelSettings,
@@ -29,6 +30,9 @@ from cookhouse.settings import (
     is_left_open,
     published_model_of,
 )
+
+if TYPE_CHECKING:
+    from cookhouse.data import GivenRows
 
 CONFIG_FILE = "config.json"
 MAX_FILE_BYTES = 1 << 20
@@ -81,8 +85,10 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
         if is_left_open(config, "model_name"):
             config = chz.replace(config, **_model_of_service(recipe, service, config.base_url))
         named = {name: getattr(config, name) for name in WEIGHTS_FIELDS if getattr(config, name, None) is not None}
-        meant = {name: _weights(name, value) for name, value in named.items()}
-        return config if meant == named else chz.replace(config, **meant)
+        weights = {name: _weights(name, value) for name, value in named.items()}
+        given = {name: _given_rows(name, getattr(config, name, None)) for name in ROWS_FIELDS}
+        meant = {name: value for name, value in (weights | given).items() if value not in (None, named.get(name))}
+        return chz.replace(config, **meant) if meant else config
     if config is None or isinstance(config, Mapping):
         return settle(recipe, {"given": config or {}}, service).config
     raise InputError(
@@ -198,6 +204,8 @@ def _recorded(recipe: Recipe[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     """A value as its field takes it; a text is read unless the field takes texts alone."""
+    if (rows := _given_rows(key, value)) is not None:
+        return rows
     field_type = chz.chz_fields(recipe.config_class)[key].x_type
     blueprint = chz.Blueprint(_lone_field(field_type))
     try:
@@ -215,6 +223,15 @@ def _weights(key: str, value: Any) -> Any:
     if key not in WEIGHTS_FIELDS or not isinstance(value, str):
         return value
     return weights_named(value, may_be_model=key != "load_checkpoint_path")
+
+
+def _given_rows(key: str, value: Any) -> "GivenRows | None":
+    """Rows that are given where data is named; None: the value is something else."""
+    if key not in ROWS_FIELDS or value is None or type(value) is str:
+        return None
+    from cookhouse.data import GivenRows
+
+    return GivenRows.of(value)
 
 
 def _lone_field(field_type: Any) -> type[Any]:

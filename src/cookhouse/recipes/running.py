@@ -64,7 +64,8 @@ async def run_async(
 
     Args:
         recipe: the recipe; or its name, `module:NAME` or `file.py:NAME`.
-        config: an object of the recipe's config class, or values by setting; default: its defaults.
+        config: an object of the recipe's config class, or values by setting; default: its defaults. Where a setting
+            names data, it may be rows as well: a list, or a function that returns or yields them.
         adapters: what fills the ports. Without a `service`, that is the one at `config.base_url` or in
             `TINKER_BASE_URL`, the hosted one if there is a key alone, and without either the embedded engine, started
             for this run. Without `sinks`, telemetry goes to the terminal.

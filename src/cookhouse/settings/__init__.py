@@ -38,7 +38,7 @@ from cookhouse.settings.reinforcement import (
     SamplingSettings,
     UpdateSettings,
 )
-from cookhouse.settings.rows import RowSettings, ShrinkSettings
+from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, ShrinkSettings
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.training import (
     FREE_ON_RESUME,
@@ -58,6 +58,7 @@ from cookhouse.settings.training import (
 
 __all__ = [
     "FREE_ON_RESUME",
+    "ROWS_FIELDS",
     "SERVICE_LOSSES",
     "WEIGHTS_FIELDS",
     "AdapterSettings",

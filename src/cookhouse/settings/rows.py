@@ -22,6 +22,10 @@ class ShrinkSettings:
     )
 
 
+ROWS_FIELDS = ("dataset_path", "test_path")
+"""Settings that name rows, or take them."""
+
+
 @chz.chz
 class RowSettings(ModelSettings, ShrinkSettings):
     """Which rows are trained on and held out, and how much of each."""

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 
 from cookhouse.data.parsing import BadRows
 from cookhouse.data.sources.files import A_FILE, READABLE, file_rows, open_file
+from cookhouse.data.sources.given import GivenRows, check_is_here
 from cookhouse.data.sources.hub import HubDatasetStore
 from cookhouse.data.sources.known import KnownSet
 from cookhouse.data.sources.lines import LineRows
@@ -50,9 +51,7 @@ class FileSource:
         return str(self.path)
 
     def open_file(self) -> BinaryIO | None:
-        """The file's bytes, where all of its rows are read. Raises `InputError` if there is no such file, or it cannot be
-        opened.
-        """
+        """The file's bytes, where all rows are read. Raises `InputError` if it is not there, or cannot be opened."""
         return open_file(self.path, self.way_out) if self.limit is None else None
 
     @cached_property
@@ -64,13 +63,16 @@ class FileSource:
 @dataclass(frozen=True, kw_only=True)
 class NamedSource:
     """A data set by name: one that people know, from the store, or the user's own function, which is called once, when
-    its rows are first asked for, and whose rows are written out as JSON Lines.
+    its rows are first asked for, and whose rows are written out as JSON Lines. Rows given from Python are read as those
+    of a function are.
     """
 
     name: str
     part: Part = "train"
     """Of a set that people know: what is trained on, or what is held out."""
     store: DatasetStore | None = None
+    make: RowsFunction | None = None
+    """Of rows given from Python; their name only says what they are."""
     limit: int | None = None
     """Rows that are read, from the first on; a function is asked for no more. None: all of them."""
 
@@ -87,7 +89,7 @@ class NamedSource:
     @cached_property
     def known(self) -> KnownSet | None:
         """The set that people know, if it is one. Raises as `OpenSet.find`."""
-        found = DATASETS.find(self.name)
+        found = self.make or DATASETS.find(self.name)
         return found if isinstance(found, KnownSet) else None
 
     @cached_property
@@ -106,7 +108,7 @@ class NamedSource:
 
     @cached_property
     def _written(self) -> bytes | Path:
-        make = DATASETS.find(self.name)
+        make = self.make or DATASETS.find(self.name)
         assert not isinstance(make, KnownSet)
         with tempfile.SpooledTemporaryFile(max_size=_MAX_MEMORY_BYTES) as spool:
             for line in self._lines(make):
@@ -166,8 +168,11 @@ DataSource: TypeAlias = FileSource | NamedSource | HubSource
 
 def data_source(given: str | os.PathLike[str] | DataSource, *, limit: int | None = None) -> DataSource:
     """The source that a user means: a file that exists, else a data set by its name, else a folder or a hub id, either
-    with `#SPLIT` or `#CONFIG/SPLIT` behind it, else a file that is to exist once it is read. A `PathLike` is a file.
-    Nothing is read or imported. With `limit`, only so many rows of it will be, from the first on.
+    with `#SPLIT` or `#CONFIG/SPLIT` behind it, else a file that is to exist once it is read. A `PathLike` is a file;
+    `GivenRows` carry theirs. Nothing is read or imported. `limit`: so many rows of it will be, from the first on.
+
+    Raises:
+        InputError: the text is what a run recorded of rows given from Python.
     """
     source = _meant(given)
     return source if limit is None else replace(source, limit=limit)
@@ -178,8 +183,11 @@ def _meant(given: str | os.PathLike[str] | DataSource) -> DataSource:
         return given
     if not isinstance(given, str):
         return FileSource(path=Path(given))
+    if isinstance(given, GivenRows):
+        return NamedSource(name=str(given), make=given.make)
     if not Path(given).is_file() and names_dataset(given):
         return NamedSource(name=given)
+    check_is_here(given)
     name, _, part = given.partition("#")
     is_hub_id = _HUB_ID.fullmatch(name) is not None and Path(name).suffix.lower() not in _FILE_SUFFIXES
     if not Path(given).is_file() and (Path(name).is_dir() or is_hub_id):
@@ -192,7 +200,8 @@ def data_sources(text: str, *, limit: int | None = None) -> list[DataSource]:
     """The sources of a text that has several separated by commas; a file that exists is one, whatever its name. `limit`
     is of each, as in `data_source`.
     """
-    return [data_source(name, limit=limit) for name in ([text] if Path(text).is_file() else names_in(text))]
+    is_one = isinstance(text, GivenRows) or Path(text).is_file()
+    return [data_source(name, limit=limit) for name in ([text] if is_one else names_in(text))]
 
 
 def from_store(source: DataSource, store: DatasetStore | None) -> DataSource:
