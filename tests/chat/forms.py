@@ -7,7 +7,6 @@ from tests.chat.families.conversations import FEATURES
 
 from cookhouse.assets import resolve_model
 from cookhouse.chat import Renderer, get_renderer, supported_renderers
-from cookhouse.chat.families.gpt_oss import GptOssRenderer
 from cookhouse.chat.families.qwen3 import Qwen3Renderer
 
 _TEXT_ONLY = frozenset(FEATURES) - {"thinking", "tools", "parallel"}
@@ -70,7 +69,4 @@ def every_tokenizer() -> Any:
 def make_renderer(name: str, tokenizer: Any) -> Renderer:
     if name == "qwen3 keep_thinking":
         return Qwen3Renderer(tokenizer, keep_thinking=True)
-    if name.startswith("gpt_oss") and name.endswith("_reasoning"):  # on a day that does not change
-        effort = name.removeprefix("gpt_oss_").removesuffix("_reasoning")
-        return GptOssRenderer(tokenizer, reasoning_effort=effort, current_date="2025-06-28")
     return get_renderer(name, tokenizer)

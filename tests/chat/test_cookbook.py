@@ -15,6 +15,7 @@ from tests.chat.families.conversations import make_conversation
 from tests.chat.forms import features_of
 
 from cookhouse.chat import Message, Renderer, TrainOnWhat, get_renderer, split_thinking, supported_renderers, text_of
+from cookhouse.chat.dates import CURRENT_DATE
 from cookhouse.tokenizers import get_tokenizer
 
 theirs = pytest.importorskip("tinker_cookbook.renderers", reason="needs tinker-cookbook, which `make` installs")
@@ -210,7 +211,10 @@ def their_message(message: Message) -> dict[str, Any]:
 @cache
 def renderers(shared: Path, name: str) -> tuple[Renderer, Any]:
     tokenizer = get_tokenizer(str(shared / "tokenizers" / {**TOKENIZERS, **ALL_DIFFERENT}[name]))
-    return get_renderer(name, tokenizer), theirs.get_renderer(name, tokenizer)
+    their_renderer = theirs.get_renderer(name, tokenizer)
+    if name.startswith("gpt_oss"):
+        their_renderer.current_date = CURRENT_DATE.isoformat()
+    return get_renderer(name, tokenizer), their_renderer
 
 
 def both(

@@ -8,7 +8,8 @@ from tests.chat.families.agreement import Family
 from tests.chat.families.conversations import FEATURES
 
 from cookhouse.chat import Message, Part, Renderer, Tokenizer, split_thinking
-from cookhouse.chat.families.gpt_oss import GptOssRenderer
+from cookhouse.chat.dates import CURRENT_DATE
+from cookhouse.chat.families.gpt_oss import EFFORTS, GptOssRenderer
 from cookhouse.chat.families.qwen3_5 import Qwen35Renderer
 from cookhouse.chat.families.qwen3_vl import Qwen3VLRenderer
 
@@ -161,13 +162,8 @@ def with_open_block(text: str) -> str:
 
 # ---------------------------------------------------------------------- gpt-oss
 
-DATE = "2025-06-28"
 _RESULT = re.compile(r'( to=assistant<\|channel\|>commentary<\|message\|>)("(?:[^"\\]|\\.)*")<\|end\|>')
 _WITHOUT_PARAMETERS = "// \ntype now = () => any;"
-
-
-def gpt_oss_medium_reasoning(tokenizer: Tokenizer) -> Renderer:
-    return GptOssRenderer(tokenizer, reasoning_effort="medium", current_date=DATE)
 
 
 def gpt_oss_without_system(tokenizer: Tokenizer) -> Renderer:
@@ -195,7 +191,7 @@ def with_analysis(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def as_harmony(text: str) -> str:
     """As `openai-harmony` has it where the template differs, on a fixed day."""
-    text = re.sub(r"Current date: \d{4}-\d\d-\d\d", f"Current date: {DATE}", text, count=1)
+    text = re.sub(r"Current date: \d{4}-\d\d-\d\d", f"Current date: {CURRENT_DATE}", text, count=1)
     text = text.replace("<|channel|>commentary json<|message|>", "<|channel|>commentary <|constrain|>json<|message|>")
     text = text.replace(_WITHOUT_PARAMETERS, "type now = (_: {\n}) => any;")
     return _RESULT.sub(lambda match: f"{match[1]}{json.loads(match[2])}<|end|>", text)
@@ -212,14 +208,18 @@ def gpt_oss_answer(messages: list[Message]) -> str:
 
 
 FAMILIES = (
-    Family(
-        renderer=gpt_oss_medium_reasoning,
-        tokenizer="gpt_oss",
-        features=NO_PARALLEL,
-        ours=without_preamble,
-        theirs=with_analysis,
-        edit=as_harmony,
-        answer=gpt_oss_answer,
+    *(
+        Family(
+            renderer=f"gpt_oss_{effort}_reasoning",
+            tokenizer="gpt_oss",
+            options={"reasoning_effort": effort},
+            features=NO_PARALLEL,
+            ours=without_preamble,
+            theirs=with_analysis,
+            edit=as_harmony,
+            answer=gpt_oss_answer,
+        )
+        for effort in EFFORTS
     ),
     Family(
         renderer=gpt_oss_without_system,

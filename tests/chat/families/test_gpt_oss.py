@@ -329,6 +329,15 @@ def test_stops_are_the_ids_of_both_end_marks(tokenizer: Any) -> None:
     assert get_renderer("gpt_oss_no_sysprompt", tokenizer).get_stop_sequences() == [200002, 200012]
 
 
+def test_the_day_is_the_same_every_day_unless_one_is_given(tokenizer: Any) -> None:
+    """Catches data that is another on the next day, and a prompt with another day than was trained."""
+    for renderer, day in [
+        (get_renderer("gpt_oss_low_reasoning", tokenizer), "2025-06-28"),
+        (GptOssRenderer(tokenizer, reasoning_effort="low", current_date="2026-01-31"), "2026-01-31"),
+    ]:
+        assert f"Current date: {day}\n" in written(renderer, TURN)
+
+
 def test_an_unknown_effort_or_date_is_refused(tokenizer: Any) -> None:
     with pytest.raises(UnknownNameError, match="unknown reasoning effort 'hihg'; did you mean high"):
         GptOssRenderer(tokenizer, reasoning_effort="hihg")

@@ -16,6 +16,7 @@ they do not:
 
 And different from both:
 
+- The system message names a fixed day (`CURRENT_DATE`), and not today; a renderer of one's own may give another.
 - Special tokens' names in content stay plain text, and nothing in an answer is refused for looking like a channel.
 - A system message that is not the first is a developer message too, and an empty one without tools is left out.
 - All calls of a message in history are written. Training one with several is refused: sampling ends after the first.
@@ -28,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cookhouse.chat.dates import CURRENT_DATE
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
 from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall, split_thinking, text_of, with_thinking
 from cookhouse.chat.renderer import MessageLayout, Renderer, Termination, is_mark, spell, split_at
@@ -60,7 +62,7 @@ class GptOssRenderer(Renderer):
     def __init__(
         self, tokenizer: Tokenizer, *, reasoning_effort: str | None = None, current_date: str | None = None
     ) -> None:
-        """`current_date` is as `2025-06-28`; None: the day on which the renderer is made.
+        """`current_date` is as `2025-08-05`; None: `CURRENT_DATE`, which does not change from day to day.
 
         Raises:
             UnknownNameError: no such effort.
@@ -70,7 +72,7 @@ class GptOssRenderer(Renderer):
         if reasoning_effort is not None and reasoning_effort not in EFFORTS:
             raise UnknownNameError("reasoning effort", reasoning_effort, EFFORTS)
         self._effort = reasoning_effort
-        self._date = _parse_date(current_date) if current_date is not None else datetime.date.today()
+        self._date = CURRENT_DATE if current_date is None else _parse_date(current_date)
 
     def layout(self, messages: Sequence[Message]) -> list[MessageLayout]:
         answered = _last_answer(messages[:-1])

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from cookhouse.chat.dates import CURRENT_DATE
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
 from cookhouse.chat.messages import Message, split_thinking, text_of
 from cookhouse.errors import InputError
@@ -25,11 +26,14 @@ _GUARD = "\ufdd0"
 _MARK = "\ufdd1"
 _DIGITS = ("\ufdd2", "\ufdd3")
 _RESERVED = re.compile("[\ufdd0-\ufdd3]")
+# `transformers` gives templates this function, and takes no other in its place.
+_NOW = re.compile(r"""\bstrftime_now\(\s*(['"])(.*?)\1\s*\)""")
 _MARKED = re.compile(f"{_MARK}([{''.join(_DIGITS)}]+){_MARK}")
 
 
 class ChatTemplate:
-    """Renders messages to text. `variables` are set in the template, such as `enable_thinking`.
+    """Renders messages to text. `variables` are set in the template, such as `enable_thinking`. A template that asks
+    for the time is told `CURRENT_DATE`.
 
     Raises:
         InputError: the tokenizer has no chat template.
@@ -38,7 +42,7 @@ class ChatTemplate:
     def __init__(self, tokenizer: Tokenizer, variables: Mapping[str, Any]) -> None:
         self._tokenizer: Any = tokenizer
         self._variables = dict(variables)
-        self.source: str = getattr(tokenizer, "chat_template", None) or ""
+        self.source = _on_one_day(getattr(tokenizer, "chat_template", None) or "")
         if not self.source:
             raise InputError(
                 f"{tokenizer.name_or_path} has no chat template, so that it is a base model; use role_colon, or the "
@@ -152,6 +156,7 @@ class ChatTemplate:
             return str(
                 self._tokenizer.apply_chat_template(
                     given,
+                    chat_template=self.source,
                     tools=self._guarded_in(tools) or None,
                     add_generation_prompt=prompt,
                     tokenize=False,
@@ -192,6 +197,11 @@ class ChatTemplate:
         if isinstance(value, Mapping):
             return {self.guarded(str(key)): self._guarded_in(each) for key, each in value.items()}
         return [self._guarded_in(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _on_one_day(source: str) -> str:
+    """The template with the text of a fixed day where it asks for the present one."""
+    return _NOW.sub(lambda match: json.dumps(CURRENT_DATE.strftime(match[2])), source)
 
 
 def _only_declares(message: Message) -> bool:
