@@ -1,10 +1,12 @@
 """Fingerprints of data files: what they notice, and what they say of it."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cookhouse.data import Fingerprint, fingerprint_of
+from cookhouse.data import Fingerprint, GivenRows, data_source, fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 
 LINES = [f"row {number}\n" for number in range(1, 81)]
@@ -86,3 +88,65 @@ def test_it_is_small_however_long_the_file(path: Path) -> None:
     found = fingerprint_of(path)
     assert isinstance(found, Fingerprint)
     assert len(found.marks) <= 1024
+
+
+def seen(image: Any, kind: str = "image") -> dict[str, Any]:
+    asked = [{"type": "text", "text": "What is it?"}, {"type": kind, kind: image}]
+    return {
+        "messages": [
+            {"role": "user", "content": asked},
+            {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]},
+        ]
+    }
+
+
+@pytest.mark.parametrize("form", ["lines", "sampled lines", "array", "csv", "parquet", "given", "limited"])
+def test_an_image_that_rows_name_is_part_of_the_data(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Catches a resume on other pictures under the names of those that were trained on."""
+    images = [tmp_path / f"{number}.png" for number in range(3)]
+    for image in images:
+        image.write_bytes(b"png of " + image.name.encode())
+    rows = [seen(str(images[0])), seen({"url": str(images[1])}, "image_url"), seen({"path": str(images[2])})]
+    rows = [*rows, seen("data:image/png;base64,AAAA"), seen(str(tmp_path / "missing.png"))]
+    source: Any = path
+    if form == "array":
+        source = tmp_path / "rows.json"
+        source.write_text(json.dumps(rows, indent=1))
+    elif form == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        source, rows = tmp_path / "rows.parquet", rows[:1]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), source)
+    elif form == "csv":
+        source = tmp_path / "rows.csv"
+        cells = [json.dumps(row["messages"]).replace('"', '""') for row in rows]
+        source.write_text("messages\n" + "".join(f'"{cell}"\n' for cell in cells))
+    elif form == "given":
+        source = GivenRows.of(rows)
+    else:
+        path.write_text(
+            "".join(json.dumps(row) + "\n" for row in ([rows[0]] * 1000 if form == "sampled lines" else rows))
+        )
+        source = data_source(path, limit=1 if form == "limited" else None)
+    if form == "sampled lines":
+        monkeypatch.setattr(fingerprint, "MAX_WHOLE_BYTES", 0)
+    recorded = fingerprint_of(source)
+    assert recorded.changes_to(fingerprint_of(source, stride=recorded.stride)) is None
+    changed = images[2 if form in ("lines", "array", "csv", "given") else 0]
+    changed.write_bytes(changed.read_bytes().replace(b"png", b"PNG"))
+    said = recorded.changes_to(fingerprint_of(source, stride=recorded.stride))
+    assert said is not None
+    if form == "sampled lines":
+        assert said.endswith("the first difference found is after byte 0, or in an image that rows there name")
+    else:
+        line = 3 if changed == images[2] else 1
+        assert said.endswith(f"lines as before; the first that is different is line {line}, or an image that it names")
+
+
+def test_text_has_the_fingerprint_that_it_had_before_images_were_read(path: Path) -> None:
+    path.write_text('{"text": "an \\"image\\" of words"}\n{"type": "image"}\nnot json "image"\n')
+    found = fingerprint_of(path)
+    assert found.num_images == 0
+    assert found.marks[1] == "87dbf05f0ce99c79"
