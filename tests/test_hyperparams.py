@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cookhouse.errors import InputError
+from cookhouse.hub import HuggingFaceHub, NoopHub, hub_in_use
 from cookhouse.hyperparams import get_lr, lora_parameter_count, rate_notes
 from tests.catalog.fake_hub import fake_hub
 from tests.engine.families import FAMILIES, save_family
@@ -162,6 +163,21 @@ def test_of_a_hub_id_in_one_file_only_the_header_is_read(tmp_path: Path, monkeyp
     with fake_hub(monkeypatch, "someone/model", files) as hub:
         assert lora_parameter_count("someone/model", 3) == 3 * 40
     assert hub.sent == {"model.safetensors": 100_001}
+
+
+def test_headers_are_read_from_the_hub_that_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a mirror that is passed over, and a gated model asked for without the token."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    files = {"model.safetensors": file_of({"model.layers.0.mlp.up_proj.weight": [32, 8]}, WEIGHTS)}
+    with (
+        fake_hub(monkeypatch, "someone/model", files, is_default=False) as mirror,
+        hub_in_use(HuggingFaceHub(endpoint=mirror.url, token="hf_mine")),
+    ):
+        assert lora_parameter_count("someone/model", 3) == 3 * 40
+    assert mirror.sent == {"model.safetensors": 100_001}
+    assert mirror.tokens == {"Bearer hf_mine"}
+    with hub_in_use(NoopHub(tmp_path / "noop")), pytest.raises(InputError, match="this hub gives no headers alone"):
+        lora_parameter_count("someone/model", 3)
 
 
 def test_a_model_without_safetensors_on_the_hub_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

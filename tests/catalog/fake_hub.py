@@ -17,11 +17,16 @@ class FakeHub:
     files: Mapping[str, bytes]
     sent: dict[str, int] = field(default_factory=dict)
     """Bytes by file."""
+    url: str = ""
+    tokens: set[str | None] = field(default_factory=set)
+    """What was shown of who asks."""
 
 
 @contextmanager
-def fake_hub(monkeypatch: pytest.MonkeyPatch, name: str, files: Mapping[str, bytes]) -> Iterator[FakeHub]:
-    """Serve the files as the repository `name`, to the hub's client in this process."""
+def fake_hub(
+    monkeypatch: pytest.MonkeyPatch, name: str, files: Mapping[str, bytes], *, is_default: bool = True
+) -> Iterator[FakeHub]:
+    """Serve the files as the repository `name`: to the hub's client in this process, or to who names its address."""
     hub = FakeHub(files)
 
     class Handler(BaseHTTPRequestHandler):
@@ -35,6 +40,7 @@ def fake_hub(monkeypatch: pytest.MonkeyPatch, name: str, files: Mapping[str, byt
             """Nothing is logged."""
 
         def _answer(self, *, is_head: bool) -> None:
+            hub.tokens.add(self.headers.get("authorization"))
             if self.path.startswith(f"/api/models/{name}"):
                 return self._send(200, b'{"id": "x", "siblings": []}', {}, is_head=is_head)
             file = self.path.partition(f"/{name}/resolve/main/")[2]
@@ -59,11 +65,12 @@ def fake_hub(monkeypatch: pytest.MonkeyPatch, name: str, files: Mapping[str, byt
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
+    hub.url = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
-    template = f"{url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    if is_default:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+        template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
     try:
         yield hub
     finally:

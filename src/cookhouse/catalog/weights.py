@@ -46,12 +46,15 @@ def _shapes_of_file(path: Path) -> Shapes:
 
 
 def _shapes_of_hub(name: str) -> Shapes:
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import constants
     from huggingface_hub.errors import HFValidationError
 
-    if constants.HF_HUB_OFFLINE or not isinstance(current_hub(), HuggingFaceHub):
+    hub = current_hub()
+    if not isinstance(hub, HuggingFaceHub):
+        raise InputError(f"the weights of {name!r} are not on this machine, and this hub gives no headers alone")
+    if constants.HF_HUB_OFFLINE:
         raise InputError(f"the weights of {name!r} are not on this machine, and the hub is not asked (HF_HUB_OFFLINE)")
-    api = HfApi()
+    api = hub.api
     try:
         api.model_info(name, timeout=_TIMEOUT_SECONDS)  # the calls below would retry a hub that is out of reach
         found = api.get_safetensors_metadata(name, timeout=_TIMEOUT_SECONDS)

@@ -5,10 +5,13 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.hub.port import HubPart, check_name, is_whole
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 _TIMEOUT_SECONDS = 10.0
 _WAY_OUT = "name a local folder that holds the model"
@@ -44,6 +47,13 @@ class HuggingFaceHub:
         self._cache_dir = cache_dir
         self._say = say or _log.info
 
+    @property
+    def api(self) -> "HfApi":
+        """The hub's own client, at this endpoint and with this token."""
+        from huggingface_hub import HfApi
+
+        return HfApi(endpoint=self._endpoint, token=self._token)
+
     def find(self, name: str, part: HubPart) -> Path | None:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
@@ -71,7 +81,7 @@ class HuggingFaceHub:
         return self._fetch(name, part)
 
     def upload(self, folder: Path, name: str, *, private: bool = True) -> str:
-        from huggingface_hub import HfApi, constants
+        from huggingface_hub import constants
         from huggingface_hub.errors import HfHubHTTPError
 
         check_name(name)
@@ -79,7 +89,7 @@ class HuggingFaceHub:
             raise InputError(f"there is no folder {folder} to upload as {name}")
         if constants.is_offline_mode():
             raise InputError(f"{folder} cannot be uploaded as {name}: HF_HUB_OFFLINE is set; unset it")
-        api = HfApi(endpoint=self._endpoint, token=self._token)
+        api = self.api
         try:
             api.create_repo(name, private=private, exist_ok=True)
             api.upload_folder(repo_id=name, folder_path=folder)
@@ -95,14 +105,14 @@ class HuggingFaceHub:
 
     def _probe(self, name: str, part: HubPart) -> None:
         """One request with a time limit: a machine without a network hears of it at once, not after minutes."""
-        from huggingface_hub import HfApi, constants
+        from huggingface_hub import constants
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 
         missing = f"{name!r} is no local folder, and its {part.value} is not in {self._cache}"
         if constants.is_offline_mode():
             raise InputError(f"{missing}, and HF_HUB_OFFLINE is set; {_WAY_OUT}")
         try:
-            HfApi(endpoint=self._endpoint, token=self._token).model_info(name, timeout=_TIMEOUT_SECONDS)
+            self.api.model_info(name, timeout=_TIMEOUT_SECONDS)
         except HFValidationError as error:
             raise InputError(f"{name!r} is neither a local folder nor a possible hub id; {_WAY_OUT}") from error
         except RepositoryNotFoundError as error:
