@@ -94,6 +94,7 @@ async def test_a_run_learns_the_preference_and_tells_what_practitioners_look_at(
         name.removeprefix("train/"): value for name, value in rows[-1].items() if name.startswith("train/")
     }
     assert events.names.count("dpo.step") == events.names.count("training.step") == 6
+    assert events.names.count("run.estimate") == 0  # of a run this short
     assert (folder / "report.html").exists()
     before, after = (read_metrics(folder / "metrics.jsonl")[index] for index in (0, -1))
     assert (before["test/answered_rejected"], after["test/answered_rejected"]) == (1.0, 0.0)
@@ -225,6 +226,12 @@ async def test_a_fraction_is_held_out_with_all_pairs_of_its_prompts(make_config:
     assert len(asked | kept) == 10
     with pytest.raises(InputError, match="eval_fraction and test_path both"):
         await run(make_config(eval_fraction=0.2), FakeService())
+
+
+async def test_a_run_says_how_long_it_will_take(make_config: MakeConfig) -> None:
+    events = Events()
+    await run(make_config(batch_size=1, max_steps=9, save_every=0), FakeService(), events)
+    assert events.names.index("run.estimate") > events.names.index("dpo.step")
 
 
 async def test_a_run_can_be_shrunk(make_config: MakeConfig) -> None:

@@ -96,6 +96,13 @@ async def test_a_run_reports_and_keeps_what_happened(make_rl_config: MakeRLConfi
     assert all(name in spans for name in ("do_rollout", "compute_advantages", "assemble_rl_batch", "ppo_update"))
 
 
+async def test_a_run_says_how_long_it_will_take(make_rl_config: MakeRLConfig) -> None:
+    events = Events()
+    config = make_rl_config(max_steps=10, num_epochs=3)
+    await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=pupil).connect, sinks=[events]))
+    assert events.names.index("run.estimate") > events.names.index("rl.step")
+
+
 async def test_an_evaluation_is_spread_over_the_held_out_problems(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
     # Catches an evaluation on the first problems of a set, which may be the easy ones.
     asked = [{"question": f"Compute {number} + 1.", "answer": str(number + 1)} for number in range(10, 20)]

@@ -5,8 +5,19 @@ from dataclasses import dataclass, field
 
 import tinker
 
+from cookhouse.errors import InputError
 from cookhouse.rl.sampling.sampler import TokensWithLogprobs
 from cookhouse.telemetry import Entry
+
+
+def observed_tokens(observation: tinker.ModelInput) -> list[int]:
+    """The tokens of an observation. Raises `InputError` if there is an image among them: rollouts are of text."""
+    if not all(isinstance(chunk, tinker.EncodedTextChunk) for chunk in observation.chunks):
+        raise InputError(
+            "an observation holds an image, and rollouts are of text alone; say in words what is to be seen, or train "
+            "on images by supervised"
+        )
+    return observation.to_ints()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,15 @@
 """Message environments as token environments."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.chat.forms import every_tokenizer
 from tests.rl.scripted import OneEnvBuilder
 
-from cookhouse.chat import Message, Renderer, text_of
+from cookhouse.chat import Message, Renderer, get_renderer, text_of
+from cookhouse.errors import InputError
 from cookhouse.rl import EnvFromMessageEnv, MessageStepResult, do_group_rollout
 from cookhouse.rl.learning.assembly import assemble_trajectory
 from cookhouse.rl.sampling.fake import FakeSampler
@@ -113,3 +116,14 @@ async def test_a_malformed_response_ends_the_episode(renderer: Renderer, kind: s
     result = await env.step(actions[kind])
     assert (result.reward, result.episode_done, result.metrics) == (-2.0, True, {"malformed": 1.0})
     assert echo.heard == []
+
+
+async def test_messages_with_an_image_are_refused(tmp_path: Path) -> None:
+    """Catches a prompt that a renderer with eyes writes, and that ends in an error of the SDK."""
+    pillow = pytest.importorskip("PIL.Image", reason="needs the extra 'vision'")
+    pillow.new("RGB", (64, 64)).save(tmp_path / "seen.png")
+    environment = Echo()
+    environment.messages[0]["content"] = [{"type": "image", "image": str(tmp_path / "seen.png")}]
+    seeing = EnvFromMessageEnv(environment, get_renderer("qwen3_vl_instruct", every_tokenizer()))
+    with pytest.raises(InputError, match="an observation holds an image, and rollouts are of text alone"):
+        await seeing.initial_observation()

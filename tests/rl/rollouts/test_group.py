@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import tinker
 from tests.rl.scripted import ANSWER, PROMPT, CoupledScriptedBuilder, ScriptedBuilder, ScriptedEnv
 
 from cookhouse.errors import InputError
@@ -35,6 +36,7 @@ from cookhouse.telemetry import Note, Scope, note, scope
 pytestmark = pytest.mark.anyio
 
 Fail = Callable[[str, int, int], Awaitable[None]]
+PICTURE = tinker.ModelInput(chunks=[tinker.types.ImageAssetPointerChunk(format="png", location="x", expected_tokens=4)])
 
 
 def failing(where: str, member: int, *, attempts: int = 1) -> Fail:
@@ -242,6 +244,7 @@ async def test_a_group_goes_on_without_a_member_while_enough_are_left() -> None:
         ({"reward": float("inf")}, "the reward inf"),
         ({"reward": None}, "must be real number"),
         ({"metrics": {"correct": None}}, "must be a string or a real number"),
+        ({"next_observation": PICTURE}, "an observation holds an image, and rollouts are of text alone"),
     ],
 )
 async def test_what_cannot_be_trained_on_or_counted_is_a_failure_of_the_environment(
@@ -257,6 +260,19 @@ async def test_what_cannot_be_trained_on_or_counted_is_a_failure_of_the_environm
     monkeypatch.setattr(ScriptedEnv, "step", bad_step)
     with pytest.raises(GroupFailedError, match=f"env, member 1.*{reason}"):
         await do_group_rollout(ScriptedBuilder(), FakeSampler(), seed=0)
+
+
+async def test_an_image_is_refused_before_anything_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches episodes that are sampled and paid for, and only then cannot be trained on, kept or shown."""
+
+    async def see(_: ScriptedEnv) -> Any:
+        return PICTURE, [0]
+
+    monkeypatch.setattr(ScriptedEnv, "initial_observation", see)
+    sampler = FakeSampler()
+    with pytest.raises(GroupFailedError, match=r"failed in env.*an observation holds an image"):
+        await do_group_rollout(ScriptedBuilder(), sampler, seed=0)
+    assert sampler.requests == []
 
 
 async def test_a_group_reward_that_is_no_number_fails_the_group(monkeypatch: pytest.MonkeyPatch) -> None:

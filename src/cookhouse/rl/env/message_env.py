@@ -10,6 +10,7 @@ from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_me
 from cookhouse.errors import InputError
 from cookhouse.rl.env.env import Closable, Metrics, StepResult
 from cookhouse.rl.sampling.sampler import StopCondition
+from cookhouse.rl.trajectory import observed_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class EnvFromMessageEnv:
     async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
         self._messages = await self._env.initial_observation()
         prompt = self._renderer.build_generation_prompt(self._messages)
-        self._observation = prompt.to_ints()
+        self._observation = observed_tokens(prompt)
         return prompt, self._renderer.get_stop_sequences()
 
     async def step(self, action: Sequence[int]) -> StepResult:
@@ -92,7 +93,7 @@ class EnvFromMessageEnv:
     def _next_observation(
         self, message: Message, action: list[int], termination: Termination, next_messages: Sequence[Message]
     ) -> list[int]:
-        rendered = self._renderer.build_generation_prompt(next_messages).to_ints()
+        rendered = observed_tokens(self._renderer.build_generation_prompt(next_messages))
         said = [*self._messages, message]
         if not self._renderer.has_extension_property or termination != Termination.STOP_SEQUENCE:
             return rendered

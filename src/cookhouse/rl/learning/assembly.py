@@ -12,7 +12,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
-from cookhouse.rl.trajectory import Trajectory, TrajectoryGroup, Transition
+from cookhouse.rl.trajectory import Trajectory, TrajectoryGroup, Transition, observed_tokens
 
 GroupAdvantages: TypeAlias = Sequence[Sequence[Sequence[float]]]
 """Of each trajectory, of each turn, of each sampled token."""
@@ -39,7 +39,7 @@ def assemble_trajectory(
     them `logprobs`, `advantages` and `mask` (float32), which are 0 where the target was not sampled.
 
     Raises:
-        InputError: an observation is empty, or there is not one advantage per turn.
+        InputError: an observation is empty or holds an image, or there is not one advantage per turn.
         ValueError: an action came without logprobs.
     """
     if len(advantages_T) != len(trajectory.transitions):
@@ -47,7 +47,7 @@ def assemble_trajectory(
     datums = []
     sequence = _Sequence()
     for turn, (transition, advantage) in enumerate(zip(trajectory.transitions, advantages_T, strict=True)):
-        observation = transition.observation.to_ints()
+        observation = observed_tokens(transition.observation)
         if not observation:
             raise InputError(f"the observation of turn {turn} is empty; its first sampled token has nothing before it")
         if sequence.tokens and not sequence.is_extended_by(observation):

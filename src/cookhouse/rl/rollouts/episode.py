@@ -12,7 +12,7 @@ import tinker
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.rl.env.env import Env, StepResult
 from cookhouse.rl.sampling.sampler import GroupSampler, StopCondition, TokensWithLogprobs
-from cookhouse.rl.trajectory import Trajectory, Transition
+from cookhouse.rl.trajectory import Trajectory, Transition, observed_tokens
 from cookhouse.settings import RolloutLimits
 from cookhouse.telemetry import Entry, Recording
 
@@ -62,7 +62,8 @@ async def sample_actions(
 
 
 def first_tokens_left(observation: tinker.ModelInput, limits: RolloutLimits) -> int | None:
-    """Tokens that the first action may have. Raises `InputError` if the prompt leaves none."""
+    """Tokens that the first action may have. Raises `InputError` if the prompt leaves none, or holds an image."""
+    observed_tokens(observation)
     left = tokens_left(observation, limits)
     if left is not None and left < 1:
         raise InputError(
@@ -95,6 +96,7 @@ async def play(
         with attributed_to("env"):
             with recording.active():
                 result = await env.step(action.tokens)
+            observed_tokens(result.next_observation)
             transitions.append(_transition(observation, action, result, recording.drain()))
         num_tool_calls += result.num_tool_calls
         observation = result.next_observation

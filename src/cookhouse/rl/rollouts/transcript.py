@@ -9,7 +9,7 @@ import tinker
 
 from cookhouse.errors import InputError
 from cookhouse.rl.sampling.sampler import TokensWithLogprobs
-from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup, Transition
+from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup, Transition, observed_tokens
 from cookhouse.telemetry import Entry, entries_from_json, entries_to_json
 
 _FORMAT = 1
@@ -82,7 +82,7 @@ def _trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
                 **_entries_to_json(transition.entries),
             }
         )
-        previous = transition.observation.to_ints() + action
+        previous = observed_tokens(transition.observation) + action
     return {
         "turns": turns,
         "final_observation": _input_to_json(trajectory.final_observation, previous),
@@ -115,14 +115,11 @@ def _trajectory_from_json(value: Mapping[str, Any]) -> Trajectory:
 
 
 def _input_to_json(observation: tinker.ModelInput, previous: Sequence[int]) -> dict[str, Any]:
-    chunks = [chunk for chunk in observation.chunks if isinstance(chunk, tinker.EncodedTextChunk)]
-    if len(chunks) != len(observation.chunks):
-        raise InputError("an observation holds an image; transcripts hold text only")
-    tokens = observation.to_ints()
+    tokens = observed_tokens(observation)
     shared = len(previous) if tokens[: len(previous)] == previous else 0
     value: dict[str, Any] = {"shared": shared, "tokens": tokens[shared:]}
-    if len(chunks) != 1:
-        value["chunks"] = [len(chunk.tokens) for chunk in chunks]
+    if len(observation.chunks) != 1:
+        value["chunks"] = [chunk.length for chunk in observation.chunks]
     return value
 
 

@@ -41,7 +41,7 @@ from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes
-from cookhouse.workflows.training_run.estimate import Estimate
+from cookhouse.workflows.training_run.estimate import with_estimate
 from cookhouse.workflows.training_run.evaluation import named_evaluations
 from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
 from cookhouse.workflows.training_run.run import (
@@ -219,13 +219,7 @@ def _source(state: PreferenceState) -> BatchSource[list[Pair], PairPayload]:
 
 def _log(state: PreferenceState) -> Callable[[FinishedStep], None]:
     log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event="dpo.step")
-    estimate = Estimate(state.telemetry, state.total_steps)
-
-    def log_and_estimate(finished: FinishedStep) -> None:
-        log(finished)
-        estimate(finished)
-
-    return log_and_estimate
+    return with_estimate(log, state.telemetry, state.total_steps)
 
 
 def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]:

@@ -25,6 +25,7 @@ from cookhouse.telemetry import events
 from cookhouse.training import (
     Cadence,
     ComputeLogprobs,
+    FinishedStep,
     Objective,
     Policy,
     Rollout,
@@ -46,6 +47,7 @@ from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes, training_result
+from cookhouse.workflows.training_run.estimate import with_estimate
 from cookhouse.workflows.training_run.evaluation import named_evaluations
 from cookhouse.workflows.training_run.run import (
     TrainingState,
@@ -245,6 +247,11 @@ def _source(state: ReinforcementState) -> RolloutSource:
     )
 
 
+def _log(state: ReinforcementState) -> Callable[[FinishedStep], None]:
+    log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.RL_STEP)
+    return with_estimate(log, state.telemetry, state.total_steps)
+
+
 def reinforcement_workflow(
     config: ReinforcementSettings, environments: Environments, *, data_files: Mapping[str, DataSource] | None = None
 ) -> Workflow[ReinforcementState]:
@@ -264,13 +271,7 @@ def reinforcement_workflow(
             ),
             forward_backward=SlotStage(name="ppo_update", make=lambda state: state.objective, reads=("objective",)),
             optim_step=optim_step_slot(),
-            log=SlotStage(
-                name="log_rl_metrics",
-                make=lambda state: StepLog(
-                    state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.RL_STEP
-                ),
-                reads=("total_steps", "steps_per_epoch"),
-            ),
+            log=SlotStage(name="log_rl_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),
             look_back=SlotStage(

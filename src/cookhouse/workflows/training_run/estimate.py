@@ -1,6 +1,7 @@
 """How long a run will take and how much memory it needs, measured from its steps and corrected as they change."""
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from cookhouse.telemetry import Telemetry, events
@@ -57,6 +58,19 @@ class Estimate:
             )
         text = ("corrected: " if is_corrected else "") + "; ".join(parts)
         self._telemetry.event(events.RUN_ESTIMATE, step=step, metrics=metrics, text=text)
+
+
+def with_estimate(
+    log: Callable[[FinishedStep], None], telemetry: Telemetry, total_steps: int
+) -> Callable[[FinishedStep], None]:
+    """A log of steps with an `Estimate` behind it."""
+    estimate = Estimate(telemetry, total_steps)
+
+    def log_and_estimate(finished: FinishedStep) -> None:
+        log(finished)
+        estimate(finished)
+
+    return log_and_estimate
 
 
 def peak_memory() -> dict[str, float]:
