@@ -24,6 +24,10 @@ from cookhouse.catalog.dims import Dims, dims_of_config, dims_of_name
         ("Phi-4-mini-instruct", 3072, 32, None),
         ("GLM-4.5-Air", 4096, 46, 128),
         ("GLM-4.5", 5120, 92, 160),
+        ("GLM-4.6", 5120, 92, 160),
+        ("Qwen3.5-2B-Base", 2048, 24, None),
+        ("Qwen3.5-397B-A17B", 4096, 60, 512),
+        ("Qwen3-VL-8B-Thinking", 4096, 36, None),
     ],
 )
 def test_sizes_of_published_models(name: str, hidden_size: int, num_layers: int, num_experts: int | None) -> None:

@@ -68,6 +68,9 @@ from cookhouse.hub import HubPart, NoopHub, hub_in_use
         ("allenai/OLMo-2-1124-7B-Instruct", "olmo-2", "template"),
         ("zai-org/GLM-4-9B-0414", "glm-4", "template"),
         ("zai-org/GLM-4.5-Air", "glm-4", "template"),
+        ("zai-org/GLM-4.6", "glm-4", "template"),
+        ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "mistral", "template"),
+        ("mistralai/Mistral-Small-3.1-24B-Base-2503", "mistral", "role_colon"),
     ],
 )
 def test_known_models(model: str, family: str, renderer: str) -> None:
@@ -208,7 +211,10 @@ def test_what_is_not_here_is_for_the_service_to_say(model: str) -> None:
         ("Qwen/Qwen2.5-7B-Instruct", 32768),
         ("Qwen/Qwen2.5-7B", 131072),
         ("HuggingFaceTB/SmolLM2-135M-Instruct", 8192),
-        ("Qwen/Qwen3.5-4B", None),
+        ("Qwen/Qwen3.5-4B", 262144),
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", 262144),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", 131072),
+        ("zai-org/GLM-4.6", 202752),
     ],
 )
 def test_of_a_model_that_is_not_here_the_table_says_how_long_a_sequence_may_be(model: str, tokens: int | None) -> None:

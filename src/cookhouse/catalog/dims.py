@@ -99,7 +99,7 @@ def _moe(
 
 _LLAMA = r"(?:Meta-)?Llama-3"
 
-# From the published config.json files.
+# From the published config.json files. Models that are missing are known by their own, once it is on this machine.
 _DIMS: Mapping[str, Dims] = {
     rf"{_LLAMA}\.2-1B": _dense(2048, 16, 32, 8, 8192, 128256),
     rf"{_LLAMA}\.2-3B": _dense(3072, 28, 24, 8, 8192, 128256),
@@ -122,10 +122,16 @@ _DIMS: Mapping[str, Dims] = {
     r"Qwen3-30B-A3B": _moe(2048, 48, 32, 4, 6144, 151936, experts=128, per_token=8, expert_size=768),
     r"Qwen3-235B-A22B": _moe(4096, 94, 64, 4, 12288, 151936, experts=128, per_token=8, expert_size=1536),
     r"Qwen3\.5-0\.8B": Dims(hidden_size=1024, num_layers=24, num_heads=8, num_kv_heads=2, vocab_size=248320),
-    r"Qwen3\.5-4B": Dims(hidden_size=2560, num_layers=32, num_kv_heads=4, intermediate_size=9216, vocab_size=248320),
+    r"Qwen3\.5-2B": _dense(2048, 24, 8, 2, 6144, 248320),
+    r"Qwen3\.5-4B": _dense(2560, 32, 16, 4, 9216, 248320),
     r"Qwen3\.5-9B": _dense(4096, 32, 16, 4, 12288, 248320),
     r"Qwen3\.5-27B": _dense(5120, 64, 24, 4, 17408, 248320),
     r"Qwen3\.5-35B-A3B": _moe(2048, 40, 16, 2, None, 248320, experts=256, per_token=8, expert_size=512),
+    r"Qwen3\.5-397B-A17B": _moe(4096, 60, 32, 2, None, 248320, experts=512, per_token=10, expert_size=1024),
+    r"Qwen3-VL-2B": _dense(2048, 28, 16, 8, 6144, 151936),
+    r"Qwen3-VL-4B": _dense(2560, 36, 32, 8, 9728, 151936),
+    r"Qwen3-VL-8B": _dense(4096, 36, 32, 8, 12288, 151936),
+    r"Qwen3-VL-32B": _dense(5120, 64, 64, 8, 25600, 151936),
     r"DeepSeek-V3(?:\.1)?": _moe(7168, 61, 128, 128, 18432, 129280, experts=256, per_token=8, expert_size=2048),
     r"Kimi-K2": _moe(7168, 61, 64, 64, 18432, 163840, experts=384, per_token=8, expert_size=2048),
     r"gpt-oss-20b": _moe(2880, 24, 64, 8, None, 201088, experts=32, per_token=4, expert_size=2880),
@@ -150,5 +156,5 @@ _DIMS: Mapping[str, Dims] = {
     r"(?:GLM|glm)-4-9[Bb]": _dense(4096, 40, 32, 2, 13696, 151552),
     r"GLM-4-32B": _dense(6144, 61, 48, 2, 23040, 151552),
     r"GLM-4\.5-Air": _moe(4096, 46, 96, 8, 10944, 151552, experts=128, per_token=8, expert_size=1408),
-    r"GLM-4\.5": _moe(5120, 92, 96, 8, 12288, 151552, experts=160, per_token=8, expert_size=1536),
+    r"GLM-4\.[567]": _moe(5120, 92, 96, 8, 12288, 151552, experts=160, per_token=8, expert_size=1536),
 }

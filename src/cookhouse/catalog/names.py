@@ -19,7 +19,7 @@ class Entry:
     renderers: tuple[str, ...]
     """The default first."""
     context_tokens: int | None
-    """By the published config.json; None: not confirmed, so the model's own or its service has to say."""
+    """By the published config.json or model card; None: not confirmed, so the model's own or its service has to say."""
 
 
 def entry_of_name(name: str) -> Entry | None:
@@ -55,11 +55,11 @@ ENTRIES = (
     # Their prompt opens the think block, which that of qwen3 leaves to the model.
     _chat(rf"Qwen3-{_SIZE}-Thinking-2507", "qwen3", 256 * _K, TEMPLATE, "qwen3"),
     _chat(rf"Qwen3-{_SIZE}", "qwen3", 40 * _K, "qwen3", "qwen3_disable_thinking"),
-    _chat(rf"Qwen3-VL-{_SIZE}-Instruct", "qwen3-vl", None, "qwen3_vl_instruct"),
-    _chat(rf"Qwen3-VL-{_SIZE}-Thinking", "qwen3-vl", None, "qwen3_vl"),
-    _base(rf"Qwen3\.5-{_SIZE}-Base", "qwen3.5", None),
-    _chat(r"Qwen3\.5-(0\.8|2)B", "qwen3.5", None, _QWEN3_5[1], _QWEN3_5[0], _QWEN3_5[2]),
-    _chat(rf"Qwen3\.5-{_SIZE}", "qwen3.5", None, *_QWEN3_5),
+    _chat(rf"Qwen3-VL-{_SIZE}-Instruct", "qwen3-vl", 256 * _K, "qwen3_vl_instruct"),
+    _chat(rf"Qwen3-VL-{_SIZE}-Thinking", "qwen3-vl", 256 * _K, "qwen3_vl"),
+    _base(rf"Qwen3\.5-{_SIZE}-Base", "qwen3.5", 256 * _K),
+    _chat(r"Qwen3\.5-(0\.8|2)B", "qwen3.5", 256 * _K, _QWEN3_5[1], _QWEN3_5[0], _QWEN3_5[2]),
+    _chat(rf"Qwen3\.5-{_SIZE}", "qwen3.5", 256 * _K, *_QWEN3_5),
     _base(r"DeepSeek-V3(\.1)?-Base", "deepseekv3", 160 * _K),
     _chat(r"DeepSeek-V3(-0324)?", "deepseekv3", 160 * _K, *_DEEPSEEK[:2]),
     _chat(r"DeepSeek-V3\.1(-Terminus)?", "deepseekv3", 160 * _K, *_DEEPSEEK),
@@ -80,6 +80,8 @@ ENTRIES = (
     _base(r"Mistral-Nemo-Base-2407", "mistral", 128 * _K),
     _chat(r"Mistral-Small-24B-Instruct-2501", "mistral", 32 * _K),
     _base(r"Mistral-Small-24B-Base-2501", "mistral", 32 * _K),
+    _chat(r"Mistral-Small-3\.(1-24B-Instruct-2503|2-24B-Instruct-2506)", "mistral", 128 * _K),
+    _base(r"Mistral-Small-3\.1-24B-Base-2503", "mistral", 128 * _K),
     _chat(r"phi-4", "phi-4", 16 * _K),
     _chat(r"Phi-4-reasoning(-plus)?", "phi-4", 32 * _K),
     _chat(r"Phi-4-mini-(instruct|reasoning)", "phi-4", 128 * _K),
@@ -90,4 +92,5 @@ ENTRIES = (
     _chat(r"glm-4-9b-chat-hf", "glm-4", 128 * _K),
     _chat(r"GLM-4\.5(-Air)?", "glm-4", 128 * _K),
     _base(r"GLM-4\.5(-Air)?-Base", "glm-4", 128 * _K),
+    _chat(r"GLM-4\.[67]", "glm-4", 198 * _K),
 )
