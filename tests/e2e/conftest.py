@@ -69,12 +69,14 @@ class Cookhouse:
         self._started.append(process)
         return process
 
-    def python(self, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def python(
+        self, code: str, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program that imports cookhouse to its end, its output captured."""
         return subprocess.run(
             [sys.executable, "-c", code, *arguments],
             cwd=self.folder,
-            env=self._environment(None),
+            env=self._environment(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

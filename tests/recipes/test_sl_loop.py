@@ -43,12 +43,18 @@ async def both(folder: Path, connect: Any, **settings: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("shrunk", "num_steps"),
-    [({}, 6), ({"max_steps": 5}, 5), ({"n_train_samples": 7}, 4), ({"n_batches": 1}, 2)],
+    ("settings", "num_steps"),
+    [
+        ({}, 6),
+        ({"max_steps": 5}, 5),
+        ({"n_train_samples": 7}, 4),
+        ({"n_batches": 1}, 2),
+        ({"reduction": "mean"}, 6),
+    ],
     ids=str,
 )
 async def test_losses_are_those_of_supervised(
-    tmp_path: Path, conversations: str, shrunk: dict[str, int], num_steps: int
+    tmp_path: Path, conversations: str, settings: dict[str, Any], num_steps: int
 ) -> None:
     # Catches an order, a last batch, a shift or a schedule that is not that of the framework.
     flat, basic = await both(
@@ -58,7 +64,7 @@ async def test_losses_are_those_of_supervised(
         batch_size=4,
         num_epochs=2,
         seed=3,
-        **shrunk,
+        **settings,
     )
     assert flat == basic
     assert len(flat) == num_steps

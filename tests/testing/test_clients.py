@@ -85,6 +85,15 @@ def _makes_up_checkpoints(self: Any, path: str) -> Any:
     return self.states[path]
 
 
+async def _keeps_it(self: Any, path: str) -> None:
+    self.state(path)
+
+
+async def _deletes_all(self: Any, path: str) -> None:
+    del path
+    self.states.clear()
+
+
 class _Live(fake.FakeSamplingClient):
     """Samples from the weights as they are now."""
 
@@ -114,6 +123,8 @@ def _follows_training(self: Any) -> Any:
             "test_saved_state_restores_the_optimizer",
         ),
         (_Service, "state", _makes_up_checkpoints, "test_a_checkpoint_that_is_not_there_is_refused"),
+        (_Service, "delete_checkpoint", _keeps_it, "test_a_deleted_checkpoint_is_gone_and_no_other"),
+        (_Service, "delete_checkpoint", _deletes_all, "test_a_deleted_checkpoint_is_gone_and_no_other"),
     ],
 )
 def test_a_broken_training_client_is_caught(

@@ -61,6 +61,7 @@ class Recipe(Generic[C]):
 
 _MODULES = {
     "supervised": ("supervised", "sl_basic", "sl_basic_v2"),
+    "chat_sl": ("chat_sl",),
     "sl_loop": ("sl_loop",),
     "dpo": ("dpo", "preference"),
     "rl": ("rl",),

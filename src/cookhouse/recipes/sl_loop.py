@@ -18,7 +18,7 @@ import random
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import chz
 import numpy as np
@@ -62,6 +62,9 @@ class Config(RunSettings, AdapterSettings, RegistrationSettings, ShrinkSettings)
         by_model(embedded="bundled", published="no_robots"), str, "JSONL of conversations, or a data set by name."
     )
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
+    reduction: Literal["none", "mean"] = chz.field(
+        default="none", doc="Weight of an example: none, as many as it has trained tokens; mean, 1 for each example."
+    )
     batch_size: int = computed(by_model(embedded=32, published=128), int, "Conversations per step.", at_least(1))
     max_length: int = chz.field(default=32768, doc="Tokens kept of each example.", validator=at_least(2))
     learning_rate: float = rate(by_model(embedded=5e-3, published=2e-4), "Of the first step; from there linearly to 0")
@@ -103,7 +106,7 @@ def load(config: Config) -> "Loaded":
     path = data_file("conversations/train.jsonl") if is_bundled else config.dataset_path
     conversations = read_conversations(data_source(path, limit=config.n_train_samples))
     rendered = [
-        make_datum(model_input.to_ints()[: config.max_length], weights[: config.max_length])
+        make_datum(model_input.to_ints()[: config.max_length], weights[: config.max_length], config.reduction)
         for conversation in conversations
         for model_input, weights in renderer.build_supervised_examples(
             conversation.messages, parse_train_on_what(config.train_on_what)
@@ -122,17 +125,20 @@ def load(config: Config) -> "Loaded":
     return renderer, batches[: config.max_steps]
 
 
-def make_datum(tokens: list[int], weights: list[float]) -> "tinker.Datum | None":
+def make_datum(tokens: list[int], weights: list[float], reduction: str) -> "tinker.Datum | None":
     """Position t predicts token t + 1: inputs drop the last token, targets the first. None: nothing is trained."""
     from tinker import Datum, ModelInput, TensorData
 
     if not any(weights[1:]):
         return None
+    target_weights = np.array(weights[1:], dtype=np.float32)
+    if reduction == "mean":
+        target_weights /= target_weights.sum()
     return Datum(
         model_input=ModelInput.from_ints(tokens[:-1]),
         loss_fn_inputs={
             "target_tokens": TensorData.from_numpy(np.array(tokens[1:], dtype=np.int64)),
-            "weights": TensorData.from_numpy(np.array(weights[1:], dtype=np.float32)),
+            "weights": TensorData.from_numpy(target_weights),
         },
     )
 

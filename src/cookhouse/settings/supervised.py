@@ -1,5 +1,7 @@
 """Settings of supervised runs."""
 
+from typing import Literal
+
 import chz
 
 from cookhouse.settings.checks import at_least
@@ -16,5 +18,8 @@ class SupervisedSettings(TrainingSettings, RowSettings):
         doc="Shares of several data sets in each batch, separated by commas; default: every row once in an epoch.",
     )
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
+    reduction: Literal["none", "mean"] = chz.field(
+        default="none", doc="Weight of an example: none, as many as it has trained tokens; mean, 1 for each example."
+    )
     loss_fn: str = chz.field(default="cross_entropy", doc="cross_entropy, or your own as module:name or file.py:name.")
     batch_size: int = chz.field(default=128, doc="Conversations per step.", validator=at_least(1))

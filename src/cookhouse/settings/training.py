@@ -114,6 +114,16 @@ class StepSettings:
         doc="Seconds after which the service may delete periodic checkpoints; default: never.",
         validator=at_least(3600),
     )
+    rolling_save_every: int = chz.field(
+        default=0,
+        doc="Steps between rolling checkpoints, each of which takes the place of the one before; 0: none.",
+        validator=at_least(0),
+    )
+    rolling_ttl_seconds: int = chz.field(
+        default=604_800,
+        doc="Seconds after which the service may delete a rolling checkpoint that a broken run left.",
+        validator=at_least(3600),
+    )
 
 
 @chz.chz
@@ -215,6 +225,8 @@ FREE_ON_RESUME = frozenset(
         "on_bad_row",
         "registered_model_name",
         "registry",
+        "rolling_save_every",
+        "rolling_ttl_seconds",
         "save_every",
         "service_patience_seconds",
         "sinks",

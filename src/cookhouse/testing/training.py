@@ -170,6 +170,18 @@ class TrainingClientContract(ServiceContract):
 
         await refused(load, "loading a checkpoint that is not there")
 
+    @connected
+    async def test_a_deleted_checkpoint_is_gone_and_no_other(self, service: ServiceClient) -> None:
+        client = await self.trainer(service)
+        first, second = await client.save_state("contract-first"), await client.save_state("contract-second")
+        await service.delete_checkpoint(first.path)
+
+        async def load() -> object:
+            return await service.create_training_client_from_state_with_optimizer(first.path)
+
+        await refused(load, "loading a checkpoint that was deleted")
+        await service.create_training_client_from_state_with_optimizer(second.path)
+
 
 def _prompt() -> tinker.ModelInput:
     return tinker.ModelInput.from_ints(list(TOKENS))

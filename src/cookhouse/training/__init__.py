@@ -38,6 +38,7 @@ from cookhouse.training.loop.objective import (
     supervised_objective,
 )
 from cookhouse.training.loop.optimizer import AdamSchedule
+from cookhouse.training.loop.rolling import RollingSaves, drop_rolling
 from cookhouse.training.loop.saving import CheckpointKind, PendingCheckpoint, submit_checkpoint
 from cookhouse.training.loop.source import Batches, BatchSource, Source, as_datums
 from cookhouse.training.loop.step_log import StepLog
@@ -106,6 +107,7 @@ __all__ = [
     "Policy",
     "PolicySampler",
     "Reference",
+    "RollingSaves",
     "Rollout",
     "RolloutAssembler",
     "RolloutLog",
@@ -130,6 +132,7 @@ __all__ = [
     "Work",
     "as_datums",
     "connect_to",
+    "drop_rolling",
     "interleaved",
     "left_out",
     "likelihood_metrics",

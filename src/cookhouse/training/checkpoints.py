@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cookhouse.errors import InputError
-from cookhouse.training.files import append_line, whole_lines
+from cookhouse.training.files import append_line, whole_lines, write_whole
 from cookhouse.training.work import Cursor
 
 
@@ -20,6 +20,8 @@ class Checkpoint:
     final: bool
     state_path: str | None
     sampler_path: str | None
+    rolling: bool = False
+    """Whether a later one takes its place."""
 
     @property
     def cursor(self) -> Cursor:
@@ -40,6 +42,11 @@ class CheckpointFile:
         """
         append_line(self._path, json.dumps(asdict(checkpoint)))
 
+    def strike(self, checkpoint: Checkpoint) -> None:
+        """Remove the line of a checkpoint that is there no more. Raises as `append`, and as `read`."""
+        kept = [json.dumps(asdict(each)) for each in self.read() if each.state_path != checkpoint.state_path]
+        write_whole(self._path, "".join(f"{line}\n" for line in kept))
+
     def read(self) -> list[Checkpoint]:
         """All checkpoints, oldest first; a torn last line is left out, unknown keys are ignored.
 
@@ -55,7 +62,7 @@ class CheckpointFile:
     def _parse(self, number: int, line: str) -> Checkpoint:
         try:
             row = json.loads(line)
-            return Checkpoint(**{name: row[name] for name in Checkpoint.__dataclass_fields__})
+            return Checkpoint(**{name: row[name] for name in Checkpoint.__dataclass_fields__ if name in row})
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{self._path}, line {number}, is not a checkpoint ({error}); remove it, or choose another log_path"

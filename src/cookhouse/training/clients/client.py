@@ -5,7 +5,7 @@ Every request method returns at once with an awaitable; requests of one training
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import tinker
@@ -79,6 +79,9 @@ class ServiceClient(Protocol):
     def context_tokens(self, model_name: str) -> Awaitable[int | None]:
         """Tokens, prompt and answer together, that a base model takes at most there; None if it does not say."""
 
+    def delete_checkpoint(self, path: str) -> Awaitable[None]:
+        """Delete what was saved at a `tinker://` path."""
+
     def close(
         self, status: Literal["success", "errored", "interrupted"], detail: str | None = None
     ) -> Awaitable[None]: ...
@@ -102,9 +105,13 @@ class TinkerServiceClient(tinker.ServiceClient):
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
         super().__init__(base_url=base_url, api_key=api_key)
-        self._make_rest_client = partial(tinker.RestClient, base_url=base_url, api_key=api_key)
+        self._make_rest_client = cache(partial(tinker.RestClient, base_url=base_url, api_key=api_key))
 
     async def context_tokens(self, model_name: str) -> int | None:
         rest = await asyncio.to_thread(self._make_rest_client)
         offered = (await rest.get_server_capabilities()).supported_models
         return next((model.max_context_length for model in offered if model.model_name == model_name), None)
+
+    async def delete_checkpoint(self, path: str) -> None:
+        rest = await asyncio.to_thread(self._make_rest_client)
+        await rest.delete_checkpoint_from_tinker_path(path)

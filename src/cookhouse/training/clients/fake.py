@@ -122,6 +122,10 @@ class FakeService:
         del model_name
         return self.max_context_tokens
 
+    async def delete_checkpoint(self, path: str) -> None:
+        self.state(path)
+        await self.request("delete_checkpoint", self.states.pop(path))
+
     def close(self, status: Literal["success", "errored", "interrupted"], detail: str | None = None) -> Awaitable[None]:
         del detail
         self.closed_with = status

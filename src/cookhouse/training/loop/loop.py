@@ -32,6 +32,7 @@ from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop.cadence import Cadence
 from cookhouse.training.loop.objective import Objective
 from cookhouse.training.loop.optimizer import AdamSchedule
+from cookhouse.training.loop.rolling import RollingSaves
 from cookhouse.training.loop.saving import PendingCheckpoint
 from cookhouse.training.loop.source import Source
 from cookhouse.training.work import Cursor, Work
@@ -146,6 +147,7 @@ class TrainingLoop(Generic[P]):
         client: TrainingClient,
         slots: LoopSlots[P],
         save_every: int,
+        rolling: RollingSaves | None = None,
         total_steps: int,
         checkpoints: CheckpointFile,
         telemetry: Telemetry,
@@ -157,6 +159,7 @@ class TrainingLoop(Generic[P]):
         self._client = client
         self._slots = slots
         self._saves = Cadence(every=save_every)
+        self._rolling = rolling
         self._total_steps = total_steps
         self._checkpoints = checkpoints
         self._telemetry = telemetry
@@ -183,6 +186,7 @@ class TrainingLoop(Generic[P]):
             ServiceError: the service failed.
             Exception: whatever a slot raised. A note on any of these names the slot and the step.
         """
+        is_broken = True
         try:
             with self._interrupt.deferred():
                 try:
@@ -192,8 +196,11 @@ class TrainingLoop(Generic[P]):
                     raise
                 if self._interrupt.is_requested:
                     await self._save_here()
+            is_broken = False
         finally:
             await self._abandon()
+            if self._rolling is not None:
+                await self._rolling.aclose(is_broken=is_broken)
             await self._slots.get_work.aclose()
         return LoopOutcome(
             cursor=self._cursor,
@@ -263,10 +270,6 @@ class TrainingLoop(Generic[P]):
         self._has_half_updated = self._is_within_step and (work.closes_update or self._has_half_updated)
         if work.closes_step:
             self._publish()
-        # What follows the last step has a save of its own.
-        is_save_due = (
-            work.closes_step and self._cursor.step < self._total_steps and self._saves.is_due(self._cursor.step)
-        )
         return _InFlight(
             work=work,
             learning_rate=adam.learning_rate,
@@ -275,8 +278,19 @@ class TrainingLoop(Generic[P]):
             optim_step=optim_step,
             look_back=look_back,
             evaluations=evaluations,
-            checkpoint=self._slots.checkpoint(self._client, self._cursor) if is_save_due else None,
+            checkpoint=self._save() if work.closes_step else None,
         )
+
+    def _save(self) -> PendingCheckpoint | None:
+        """Request the save that is due, if one is; what follows the last step has one of its own."""
+        step = self._cursor.step
+        if step >= self._total_steps:
+            return None
+        if self._saves.is_due(step):
+            return self._slots.checkpoint(self._client, self._cursor)
+        if self._rolling is not None and self._rolling.is_due(step):
+            return self._rolling.submit(self._client, self._cursor)
+        return None
 
     def _look_back(self, work: Work[P]) -> Awaitable[Mapping[str, float]] | None:
         if self._slots.look_back is None:
@@ -346,6 +360,8 @@ class TrainingLoop(Generic[P]):
         start = time.perf_counter()
         self._saved = await self._answer(pending.finish(), self._names.checkpoint, pending.cursor.step, start)
         self._checkpoints.append(self._saved)
+        if self._rolling is not None:
+            self._rolling.recorded(self._saved)
         self._telemetry.event(events.TRAINING_CHECKPOINT, step=self._saved.step, checkpoint=self._saved.name)
 
     async def _stop_before(self, error: BadRowsError) -> None:
@@ -358,7 +374,7 @@ class TrainingLoop(Generic[P]):
             error.add_note(f"{done}; on_bad_row=skip goes on without such rows")
 
     async def _save_here(self) -> None:
-        is_saved = self._saved is not None and self._saved.cursor == self._cursor
+        is_saved = self._saved is not None and self._saved.cursor == self._cursor and not self._saved.rolling
         if not is_saved and self._metrics:
             await self._record(self._slots.checkpoint(self._client, self._cursor))
 

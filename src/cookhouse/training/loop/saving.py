@@ -26,6 +26,7 @@ class PendingCheckpoint:
     name: str
     cursor: Cursor
     is_final: bool
+    is_rolling: bool
     state: Awaitable[tinker.types.SaveWeightsResponse] | None
     sampler: Awaitable[tinker.types.SaveWeightsForSamplerResponse] | None
 
@@ -39,6 +40,7 @@ class PendingCheckpoint:
             batch=self.cursor.batch,
             step=self.cursor.step,
             final=self.is_final,
+            rolling=self.is_rolling,
             state_path=state_path,
             sampler_path=sampler_path,
         )
@@ -50,16 +52,21 @@ def submit_checkpoint(
     *,
     kind: CheckpointKind,
     is_final: bool = False,
+    is_rolling: bool = False,
     ttl_seconds: int | None = None,
 ) -> PendingCheckpoint:
-    """Request a save of the weights after the work submitted so far, without waiting. Named by the step, or `final`."""
-    name = "final" if is_final else f"{cursor.step:06d}"
+    """Request a save of the weights after the work submitted so far, without waiting. Named by the step, or `final`.
+
+    A rolling one has a name of its own: another save of the step may take its place, and has to outlive it.
+    """
+    name = "final" if is_final else f"{cursor.step:06d}" + ("-rolling" if is_rolling else "")
     wants_state = kind is not CheckpointKind.SAMPLER
     wants_sampler = kind is not CheckpointKind.STATE
     return PendingCheckpoint(
         name=name,
         cursor=cursor,
         is_final=is_final,
+        is_rolling=is_rolling,
         state=client.save_state(name, ttl_seconds=ttl_seconds) if wants_state else None,
         sampler=client.save_weights_for_sampler(name, ttl_seconds=ttl_seconds) if wants_sampler else None,
     )

@@ -7,7 +7,16 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.runs import RunResult
-from cookhouse.training import CheckpointFile, LoopOutcome, LoopSlots, SlotNames, TrainingLoop, TrainingSession
+from cookhouse.settings import StepSettings
+from cookhouse.training import (
+    CheckpointFile,
+    LoopOutcome,
+    LoopSlots,
+    RollingSaves,
+    SlotNames,
+    TrainingLoop,
+    TrainingSession,
+)
 from cookhouse.workflows.stages.execution import execute
 from cookhouse.workflows.stages.stage import S, S_contra, SlotStage, Stage
 from cookhouse.workflows.stages.state import RunState
@@ -93,6 +102,7 @@ class Loop(Generic[L]):
             slots=LoopSlots(**{name: stage.make(state) for name, stage in slots.items()}),
             names=SlotNames(**{name: stage.name for name, stage in slots.items() if name in named}),
             save_every=self.save_every(state),
+            rolling=_rolling(state),
             total_steps=state.total_steps,
             checkpoints=state.checkpoints,
             telemetry=state.telemetry,
@@ -105,6 +115,14 @@ class Loop(Generic[L]):
         """What fills each slot of `LoopSlots` that is filled."""
         filled = {slot.name: getattr(self, slot.name) for slot in fields(self)}
         return {name: stage for name, stage in filled.items() if isinstance(stage, SlotStage)}
+
+
+def _rolling(state: LoopState) -> RollingSaves | None:
+    """Rolling checkpoints, of a run whose config has settings of them."""
+    settings = getattr(state, "config", None)
+    if not isinstance(settings, StepSettings):
+        return None
+    return RollingSaves(settings, state.session.service, state.checkpoints)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,7 +167,7 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
     if part.conversations is not None:
         examples = await _render(state, part.conversations)
         state.notes += _cut(state, examples, "examples")
-        whole = SupervisedDataset(examples, batch_size=batch_size, seed=config.seed)
+        whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
         state.notes += whole.notes
         return whole, Counts(statistics=whole.statistics, num_rows=len(part.conversations)), whole.examples
     streamed = StreamedDataset(
@@ -179,6 +179,7 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
         ),
         name=part.name,
         batch_size=batch_size,
+        reduction=config.reduction,
         seed=config.seed,
         on_bad_row=config.on_bad_row,
         is_left_out=state.data.is_held_out,

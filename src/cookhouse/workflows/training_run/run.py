@@ -22,6 +22,7 @@ from cookhouse.training import (
     ScheduledEvaluation,
     SessionSpec,
     TrainingClient,
+    drop_rolling,
     open_session,
     service_errors,
     submit_checkpoint,
@@ -156,6 +157,8 @@ async def save_final(state: TrainingState) -> None:
         saving = Patience(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
         state.final_checkpoint = await saving
     state.checkpoints.append(state.final_checkpoint)
+    if (last := state.outcome.checkpoint) is not None and last.rolling:
+        await drop_rolling(last, state.session.service, state.checkpoints)
     state.telemetry.event(events.TRAINING_CHECKPOINT, step=cursor.step, checkpoint=state.final_checkpoint.name)
 
 

@@ -1,0 +1,72 @@
+"""Rolling checkpoints: frequent saves to continue from, of which only the newest is kept.
+
+A later save of the run, of whatever kind, takes the place of a rolling one: first it is recorded, then the rolling one
+is struck from the record, and last the service deletes it. Wherever a run breaks off, what is recorded is there.
+A rolling checkpoint that an earlier sitting of the run left, from which this one went on, is not this one's to delete.
+"""
+
+import asyncio
+import logging
+
+import tinker
+
+from cookhouse.errors import CookhouseError
+from cookhouse.settings import StepSettings
+from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
+from cookhouse.training.clients.client import ServiceClient, TrainingClient
+from cookhouse.training.clients.session import service_errors
+from cookhouse.training.loop.cadence import Cadence
+from cookhouse.training.loop.saving import CheckpointKind, PendingCheckpoint, submit_checkpoint
+from cookhouse.training.work import Cursor
+
+logger = logging.getLogger(__name__)
+
+
+class RollingSaves:
+    """When rolling checkpoints are due, and what becomes of them."""
+
+    def __init__(self, settings: StepSettings, service: ServiceClient, checkpoints: CheckpointFile) -> None:
+        self._cadence = Cadence(every=settings.rolling_save_every)
+        self._ttl_seconds = settings.rolling_ttl_seconds
+        self._service = service
+        self._checkpoints = checkpoints
+        self._newest: Checkpoint | None = None
+        self._deletions: set[asyncio.Task[None]] = set()
+
+    def is_due(self, step: int) -> bool:
+        """Whether one is due after so many steps, where no other save is."""
+        return self._cadence.is_due(step)
+
+    def submit(self, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
+        """Request one, without waiting."""
+        return submit_checkpoint(
+            client, cursor, kind=CheckpointKind.STATE, is_rolling=True, ttl_seconds=self._ttl_seconds
+        )
+
+    def recorded(self, checkpoint: Checkpoint) -> None:
+        """Let the rolling checkpoint go whose place a recorded one takes. The service is not waited for."""
+        replaced, self._newest = self._newest, checkpoint if checkpoint.rolling else None
+        if replaced is not None:
+            deletion = asyncio.create_task(drop_rolling(replaced, self._service, self._checkpoints))
+            self._deletions.add(deletion)
+            deletion.add_done_callback(self._deletions.discard)
+
+    async def aclose(self, *, is_broken: bool) -> None:
+        """Wait for what is being deleted; where the run broke, leave it to the service and its time to live."""
+        deletions = list(self._deletions)
+        if is_broken:
+            for deletion in deletions:
+                deletion.cancel()
+        await asyncio.gather(*deletions, return_exceptions=True)
+
+
+async def drop_rolling(checkpoint: Checkpoint, service: ServiceClient, checkpoints: CheckpointFile) -> None:
+    """Strike a rolling checkpoint from the record and delete it. One that cannot be deleted is left, with a warning."""
+    assert checkpoint.rolling
+    assert checkpoint.state_path is not None
+    checkpoints.strike(checkpoint)
+    try:
+        with service_errors(f"deleting the rolling checkpoint {checkpoint.name}"):
+            await service.delete_checkpoint(checkpoint.state_path)
+    except (CookhouseError, tinker.TinkerError) as error:
+        logger.warning("%s; the service keeps it until its time to live is over", error)
