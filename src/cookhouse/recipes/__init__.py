@@ -1,6 +1,6 @@
 """Recipes: what a user runs by name, with settings that become a workflow."""
 
-from cookhouse.recipes.aliases import ALIASES, Alias, aliases_of
+from cookhouse.recipes.aliases import ALIASES, Alias, aliases_of, recipe_of_module
 from cookhouse.recipes.config import (
     ConfigField,
     Settled,
@@ -29,6 +29,7 @@ __all__ = [
     "make_config",
     "pipeline_recipe",
     "read_config_file",
+    "recipe_of_module",
     "recorded_settings",
     "run",
     "run_async",

@@ -1,5 +1,6 @@
-"""Names that other systems have for our settings: the one table of them."""
+"""Names that other systems have for our settings and recipes: the one table of each."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,30 @@ ALIASES = (
     Alias(name="lr", means=("learning_rate",)),
     Alias(name="rank", means=("lora_rank",)),
 )
+
+
+MODULES: Mapping[str, str] = {
+    "distillation.off_policy_reasoning": "off_policy_distillation",
+    "distillation.on_policy_distillation": "on_policy_distillation",
+    "distillation.on_policy_multi_teacher": "multi_teacher_distillation",
+    "multiplayer_rl.guess_number": "textarena_rl",
+    "multiplayer_rl.text_arena": "textarena_rl",
+    "multiplayer_rl.twenty_questions": "twenty_questions",
+    "preference": "dpo",
+    "preference.dpo": "dpo",
+    "preference.rlhf.rlhf_pipeline": "rlhf",
+}
+"""Our recipe, by what the module of tinker-cookbook's is called below `recipes`; those of one name are left out."""
+
+_MODULE = re.compile(r"(tinker_cookbook\.|cookhouse\.)?recipes\.(?P<path>[\w.]+?)(\.train)?")
+
+
+def recipe_of_module(name: str) -> str | None:
+    """The recipe that goes by the path of a module, such as `recipes.chat_sl.train`; None: it is no such path. It is
+    not said that there is a recipe of that name.
+    """
+    match = _MODULE.fullmatch(name)
+    return MODULES.get(match["path"], match["path"]) if match else None
 
 
 def aliases_of(settings: Mapping[str, Any]) -> Mapping[str, Alias]:

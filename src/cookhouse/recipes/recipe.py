@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
+from cookhouse.recipes.aliases import recipe_of_module
 from cookhouse.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -91,5 +92,12 @@ def every_recipe() -> list[Recipe[Any]]:
 
 
 def find_recipe(name: str) -> Recipe[Any]:
-    """The recipe of a name (a leading colon is ignored), `module:NAME` or `file.py:NAME`. Raises as `OpenSet.find`."""
-    return RECIPES.find(name.removeprefix(":"))
+    """The recipe of a name (a leading colon is ignored), `module:NAME` or `file.py:NAME`; or the one that stands for a
+    module of tinker-cookbook, such as `recipes.chat_sl.train`. Raises as `OpenSet.find`.
+    """
+    plain = name.removeprefix(":")
+    meant = recipe_of_module(plain)
+    if meant is not None and meant not in RECIPES.names():
+        known = ", ".join(recipe.name for recipe in every_recipe())
+        raise InputError(f"{plain} would be the recipe {meant!r}, which cookhouse has not; it has {known}")
+    return RECIPES.find(meant or plain)
