@@ -67,7 +67,7 @@ class Config(RunSettings, AdapterSettings, RegistrationSettings, ShrinkSettings)
     )
     batch_size: int = computed(by_model(embedded=32, published=128), int, "Conversations per step.", at_least(1))
     max_length: int = chz.field(default=32768, doc="Tokens kept of each example.", validator=at_least(2))
-    learning_rate: float = rate(by_model(embedded=5e-3, published=2e-4), "Of the first step; from there linearly to 0")
+    learning_rate: float = rate(by_model(embedded=5e-3, published=1e-4), "Of the first step; from there linearly to 0")
     weight_decay: float = chz.field(
         default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
     )

@@ -23,7 +23,7 @@ class Config(ReinforcementSettings):
     batch_size: int = rl_default("batch_size", embedded=32, published=32)
     group_size: int = rl_default("group_size", embedded=8, published=8)
     max_tokens: int = rl_default("max_tokens", embedded=512, published=512)
-    learning_rate: float = rl_default("learning_rate", embedded=4e-05, published=4e-05)
+    learning_rate: float = rl_default("learning_rate", embedded=4e-5, published=1e-5)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
