@@ -46,7 +46,7 @@ def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run"], "which recipe? name one of supervised, sl_loop, dpo, "),
+        (["run"], "which recipe? name one of supervised, chat_sl, sl_loop, dpo, "),
         (["run", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
         (["run", ":superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
         (["describe", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),

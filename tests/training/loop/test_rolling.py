@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.recipes.events import Events
 
 from cookhouse.errors import ServiceError
 from cookhouse.settings import TrainingSettings
@@ -25,9 +26,11 @@ def saved(kit: Any) -> list[str]:
 
 
 async def test_the_newest_takes_the_place_of_the_one_before(kit: Any) -> None:
-    service = FakeService()
-    await (await kit.loop(service, total_steps=6, rolling=rolling(kit, service, 1))).run()
+    """Catches also a terminal with a line for each of them."""
+    service, told = FakeService(), Events()
+    await (await kit.loop(service, total_steps=6, rolling=rolling(kit, service, 1), sinks=[told])).run()
     assert saved(kit) == ["000005-rolling"]
+    assert "training.checkpoint" not in told.names
     assert list(service.states) == [kit.checkpoints.read()[0].state_path]
 
 
@@ -104,7 +107,7 @@ async def test_one_that_cannot_be_deleted_does_not_end_the_run(kit: Any, caplog:
     with caplog.at_level(logging.WARNING):
         await (await kit.loop(service, total_steps=4, rolling=rolling(kit, service, 1))).run()
     assert saved(kit) == ["000003-rolling"]
-    assert "no; the service keeps it until its time to live is over" in caplog.text
+    assert "checkpoint 000002-rolling failed (no); the service keeps it until its time to live is over" in caplog.text
 
 
 async def test_deleting_keeps_no_step_waiting(kit: Any) -> None:

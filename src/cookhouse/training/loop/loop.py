@@ -362,7 +362,8 @@ class TrainingLoop(Generic[P]):
         self._checkpoints.append(self._saved)
         if self._rolling is not None:
             self._rolling.recorded(self._saved)
-        self._telemetry.event(events.TRAINING_CHECKPOINT, step=self._saved.step, checkpoint=self._saved.name)
+        if not self._saved.rolling:
+            self._telemetry.event(events.TRAINING_CHECKPOINT, step=self._saved.step, checkpoint=self._saved.name)
 
     async def _stop_before(self, error: BadRowsError) -> None:
         """Finish and save what was submitted before the batch whose rows cannot be used."""

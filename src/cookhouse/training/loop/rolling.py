@@ -8,9 +8,6 @@ A rolling checkpoint that an earlier sitting of the run left, from which this on
 import asyncio
 import logging
 
-import tinker
-
-from cookhouse.errors import CookhouseError
 from cookhouse.settings import StepSettings
 from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
 from cookhouse.training.clients.client import ServiceClient, TrainingClient
@@ -64,9 +61,10 @@ async def drop_rolling(checkpoint: Checkpoint, service: ServiceClient, checkpoin
     """Strike a rolling checkpoint from the record and delete it. One that cannot be deleted is left, with a warning."""
     assert checkpoint.rolling
     assert checkpoint.state_path is not None
-    checkpoints.strike(checkpoint)
+    doing = f"deleting the rolling checkpoint {checkpoint.name}"
     try:
-        with service_errors(f"deleting the rolling checkpoint {checkpoint.name}"):
+        with service_errors(doing):
+            checkpoints.strike(checkpoint)
             await service.delete_checkpoint(checkpoint.state_path)
-    except (CookhouseError, tinker.TinkerError) as error:
-        logger.warning("%s; the service keeps it until its time to live is over", error)
+    except Exception as error:  # whatever a client raises: no run ends because it keeps too much
+        logger.warning("%s failed (%s); the service keeps it until its time to live is over", doing, error)
