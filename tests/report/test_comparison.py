@@ -144,7 +144,7 @@ def test_the_page_has_each_curve_over_the_others_with_a_legend() -> None:
 
 
 def test_more_runs_than_colors_are_told_apart() -> None:
-    rows = [{"step": step, "train/loss": 1.0} for step in range(2)]
+    rows = [{"step": step, "train/loss": 1.0} for step in range(3)]
     html = comparison_page(compare({str(index): record(rows=rows) for index in range(10)}))
     styles = [value for value in Page(html).values("class") if value.startswith("series-")]
     assert len(set(styles)) == len(styles) == 10

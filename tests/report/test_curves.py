@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cookhouse.report.curves import MAX_POINTS, Curve, curve_svg, curves_of, number
+from cookhouse.report.curves import MAX_POINTS, Curve, curve_svg, curves_of
 
 
 def only_curve(values: Sequence[Any]) -> Curve:
@@ -118,9 +118,14 @@ def test_the_name_of_a_metric_is_never_markup() -> None:
     assert chart.attrib["aria-label"].startswith('"><script>\\x00\\ud800')
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.123456, "0.12346"), (-0.0, "0"), (1234.0, "1,234"), (979123.4, "979,123"), (4e-5, "4e-05"), (2e12, "2e+12")],
-)
-def test_numbers_are_short(value: float, shown: str) -> None:
-    assert number(value) == shown
+def test_a_few_values_are_joined_and_not_taken_for_a_broken_line() -> None:
+    # Catches two dots without a line where a metric was measured three times, by chance close together.
+    assert stretches(only_curve([1.0, 2.0, None, 4.0])) == [[0, 1, 3]]
+    assert stretches(only_curve([1.0, None, 3.0])) == [[0, 2]]
+
+
+def test_a_share_has_an_axis_in_percent() -> None:
+    (curve,) = curves_of([{"step": step, "test/exact_match": step / 4} for step in range(4)])
+    labels = [node.text for node in drawn(curve, 0, 3).findall("text") if node.get("text-anchor") == "end"]
+    assert labels == ["0%", "20%", "40%", "60%"]
+    assert drawn(curve, 0, 3).findall("circle")[2].findtext("title") == "step 2: 50%"

@@ -69,6 +69,17 @@ def test_a_conversation_is_shown_once_with_its_figures() -> None:
         assert expected in page.text
 
 
+def test_a_prompt_that_a_group_shares_is_shown_once() -> None:
+    # Catches sixteen samples of one problem that show it sixteen times.
+    one = group([turn([0], [1])])
+    two = replace(one, trajectories_G=[*one.trajectories_G] * 2, group_rewards_G=[0.0] * 2, group_metrics_G=[{}] * 2)
+    page = Page(rollouts_page([two], Words(), title="t"))
+    assert (page.text.count("What is 2+2? "), page.text.count("Four.")) == (1, 2)
+    others = [one.trajectories_G[0], group([turn([2], [3])]).trajectories_G[0]]
+    page = Page(rollouts_page([replace(two, trajectories_G=others)], Words(), title="t"))
+    assert (page.text.count("What is 2+2? "), page.text.count("Sure? ")) == (1, 1)
+
+
 def test_hostile_text_stays_text() -> None:
     hostile = group(
         [turn([4], [4], {HOSTILE: HOSTILE})],

@@ -86,7 +86,7 @@ def test_what_is_long_is_cut_everywhere() -> None:
 def test_a_section_without_content_is_left_out(changes: dict[str, object], absent: list[str]) -> None:
     html = run_page(replace(record("hello"), **changes))  # type: ignore[arg-type]
     headings = {part.split("</h2>")[0] for part in html.split("<h2>")[1:]}
-    every = {"Held-out metrics", "Curves", "Held-out answers", "Rollouts", "Checkpoints", "Settings"}
+    every = {"Held-out metrics", "Curves", "Held-out answers", "Rollouts", "Checkpoints", "Run", "Settings"}
     assert headings == every - set(absent)
 
 

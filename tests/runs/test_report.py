@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ HOSTILE = "</td></svg><script>alert(1)</script><img src=x onerror=alert(1)>\" ' 
 
 def run_folder(path: Path, *, said: str = "hello", rows: Any = None) -> Path:
     """A run of three steps with everything that a folder can hold; `said` stands wherever a text can."""
+    odd = f"odd/{said}"
     rows = rows or [
-        {"step": 0, "train/loss": 6.5, "test/nll": 6.0, "test/exact_match": 0.0, "optim/lr": 0.01},
-        {"step": 1, "train/loss": 3.25, "test/nll": 2.0, "test/exact_match": 0.5, "optim/lr": 0.005},
-        {"step": 2, "train/loss": 4.0, "test/nll": 3.0, "test/exact_match": 0.25, f"odd/{said}": 1.0},
+        {"step": 0, "train/loss": 6.5, "test/nll": 6.0, "test/exact_match": 0.0, "optim/lr": 0.01, odd: 1.0},
+        {"step": 1, "train/loss": 3.25, "test/nll": 2.0, "test/exact_match": 0.5, "optim/lr": 0.005, odd: 1.0},
+        {"step": 2, "train/loss": 4.0, "test/nll": 3.0, "test/exact_match": 0.25, "optim/lr": 0.0, odd: 1.0},
     ]
     (path / "samples").mkdir(parents=True)
     (path / "rollouts").mkdir()
@@ -62,17 +64,17 @@ def test_everything_in_a_run_folder_is_on_the_page(tmp_path: Path) -> None:
 
 def test_the_best_is_the_lowest_loss_and_the_highest_match(tmp_path: Path) -> None:
     text = report(run_folder(tmp_path / "run")).text
-    assert "test/nll\n6 (step 0)\n2 (step 1)\n3 (step 2)" in text
-    assert "test/exact_match\n0 (step 0)\n0.5 (step 1)\n0.25 (step 2)" in text
+    assert "test/nll\n6 (step 0)\n2 (step 1)\n3 (step 2)\n−3" in text
+    assert "test/exact_match\n0% (step 0)\n50% (step 1)\n25% (step 2)\n+25 points" in text
 
 
 def test_an_error_of_a_metric_is_in_the_table_and_has_no_best_and_no_chart(tmp_path: Path) -> None:
     # Catches the largest uncertainty praised as the best, and a page that is half charts of counts.
     name = "test/env/all/reward/total"
-    rows = [{"step": step, name: step, f"{name}_stderr": 1 / (step + 1), "env/all/correct_n": 9} for step in range(2)]
+    rows = [{"step": step, name: step, f"{name}_stderr": 1 / (step + 1), "env/all/correct_n": 9} for step in range(3)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = report(tmp_path).text
-    assert f"{name}_stderr\n1 (step 0)\n-\n0.5 (step 1)" in text
+    assert f"{name}_stderr\n1 (step 0)\n-\n0.33333 (step 2)" in text
     assert [chart.attrib["aria-label"] for chart in charts(tmp_path)] == [f"{name} over steps"]
 
 
@@ -162,3 +164,64 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path / "config.json"):
         with pytest.raises(InputError, match="is no folder"):
             write_report(path)
+
+
+SITTING = {
+    "started_at": "2026-05-01T12:00:00+00:00",
+    "ended_at": "2026-05-01T12:00:20+00:00",
+    "status": "finished",
+    "machine": {"host": "h", "processor": "AMD EPYC 7R13", "cores": 2, "memory_bytes": None, "gpus": []},
+    "service": "the embedded engine: CPU, 2 threads, float32",
+}
+
+
+def sat(folder: Path, **changes: Any) -> Path:
+    (folder / "run.json").write_text(json.dumps({"sittings": [{**SITTING, **changes}]}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({}, "in 20 s, on 2 cores of an AMD EPYC 7R13, fp32"),
+        ({"service": "the embedded engine: NVIDIA H100, bfloat16"}, "in 20 s, on an NVIDIA H100, bf16"),
+        ({"service": "training at https://there"}, "in 20 s, training at https://there"),
+        ({"service": None}, "in 20 s"),
+    ],
+)  # fmt: skip
+def test_a_page_begins_with_what_came_of_the_run_and_on_what(
+    tmp_path: Path, changes: dict[str, Any], place: str
+) -> None:
+    # Catches a page that only the one who knows the names of metrics can read.
+    texts = [text.strip() for text in report(sat(run_folder(tmp_path / "run"), **changes)).texts]
+    assert texts[texts.index("exact match 0% → 25%") + 1] == place
+    assert not any("runs resume" in text for text in texts)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "failed"])
+def test_a_run_that_came_to_no_end_says_how_to_go_on(tmp_path: Path, status: str) -> None:
+    folder = sat(run_folder(tmp_path / "a run"), status=status)
+    assert f"cookhouse runs resume '{folder}'" in report(folder).text
+
+
+def test_a_run_of_runs_has_their_headlines_and_leads_to_their_pages(tmp_path: Path) -> None:
+    whole = sat(run_folder(tmp_path / "whole"), status="interrupted")
+    for name in ("metrics.jsonl", "checkpoints.jsonl", "samples", "rollouts"):
+        path = whole / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    part = sat(run_folder(whole / "rl"), status="interrupted")
+    assert f"cookhouse runs resume {whole}" in report(part).text, "a part cannot be resumed by itself"
+    page = report(whole)
+    assert page.text.count("exact match 0% → 25%") == 2
+    assert page.values("href") == ["rl/report.html"]
+    assert "gaps" not in page.values("class")
+
+
+def test_two_values_are_shown_as_numbers(tmp_path: Path) -> None:
+    # Catches a chart of two dots, from which nobody reads a value.
+    rows = [{"step": 0, "train/loss": 6.5, "test/exact_match": 0.25}, {"step": 1, "train/loss": 3.0}]
+    folder = run_folder(tmp_path / "run", rows=[*rows, {"step": 9, "test/exact_match": 0.75}])
+    texts = [text.strip() for text in report(folder).texts]
+    assert texts[texts.index("6.5 → 3") + 1] == "−3.5"
+    assert texts[texts.index("25% → 75%") + 1] == "+50 points"
+    assert "train/loss over steps" not in [chart.attrib["aria-label"] for chart in charts(folder)]

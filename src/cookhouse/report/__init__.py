@@ -9,9 +9,9 @@ from cookhouse.report.comparison import (
     compare,
     telling,
 )
-from cookhouse.report.comparison_page import comparison_page, metric_text, setting_text
+from cookhouse.report.comparison_page import comparison_page, setting_text
 from cookhouse.report.noted_page import noted_page
-from cookhouse.report.record import RecordedAnswer, RunRecord
+from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
@@ -25,10 +25,10 @@ __all__ = [
     "RecordedAnswer",
     "RenderedExample",
     "RenderedToken",
+    "RunPart",
     "RunRecord",
     "compare",
     "comparison_page",
-    "metric_text",
     "noted_page",
     "render_page",
     "rollouts_page",

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cookhouse.report.direction import COMPANIONS
-from cookhouse.telemetry import keys
+from cookhouse.report.curves import Curve
+from cookhouse.telemetry import COMPANIONS, change_text, difference_text, keys
 
 FIRST = (
     keys.TRAIN_LOSS,
@@ -29,6 +29,10 @@ class Chart:
     svg: str
     """Markup; empty if there is nothing to draw."""
     caption: str
+    change: str = ""
+    """Of a curve of so few points that numbers tell more than a line: before and after."""
+    difference: str = ""
+    """Between these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,24 @@ class ChartGroup:
 def is_charted(name: str) -> bool:
     """Whether a metric has a chart of its own."""
     return not name.endswith(COMPANIONS)
+
+
+def is_drawn(curve: Curve) -> bool:
+    """Whether there are enough points that a line tells more than their numbers."""
+    return bool(curve.points) and len(curve.points) + curve.num_not_finite > 2
+
+
+def in_numbers(curve: Curve, caption: str) -> Chart:
+    """A curve of at most two points."""
+    first, last = curve.points[0].value, curve.points[-1].value
+    whole = len(curve.points) == 2
+    return Chart(
+        name=curve.name,
+        svg="",
+        caption=caption,
+        change=change_text(curve.name, first if whole else None, last),
+        difference=difference_text(curve.name, first, last) if whole else "",
+    )
 
 
 def grouped(charts: Sequence[Chart]) -> Iterator[ChartGroup]:

@@ -4,10 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cookhouse.report.charts import Chart, grouped, is_charted
+from cookhouse.report.charts import Chart, grouped, is_charted, is_drawn
 from cookhouse.report.comparison import ABSENT, ComparedMetric, Comparison, telling
-from cookhouse.report.curves import Curve, Series, number, overlaid_svg, series_style
+from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style
 from cookhouse.report.page import render
+from cookhouse.telemetry import metric_text
 
 _FACTS = ("state", "started", "duration", "machine")
 
@@ -38,7 +39,7 @@ def comparison_page(comparison: Comparison) -> str:
     charts = [
         _chart(name, comparison.names, curves, (min(steps), max(steps)))
         for name, curves in sorted(comparison.curves.items())
-        if is_charted(name)
+        if is_charted(name) and not _is_told(curves)
     ]
     shown = telling(comparison.metrics)
     return render(
@@ -68,11 +69,6 @@ def setting_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def metric_text(value: float | None) -> str:
-    """A metric's value as one reads it."""
-    return "-" if value is None else number(value)
-
-
 def _facts(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Of each run, by what they are; those that nothing is known of are left out."""
     models = [str(record.config.get("config", {}).get("model_name", "-")) for record in comparison.records]
@@ -84,8 +80,15 @@ def _facts(comparison: Comparison) -> list[tuple[str, list[str]]]:
 def _metric(metric: ComparedMetric) -> _Row:
     values = zip(metric.values, metric.best, strict=True)
     return _Row(
-        name=metric.name, values=[_Value(text=metric_text(value), is_best=is_best) for value, is_best in values]
+        name=metric.name,
+        values=[_Value(text=metric_text(metric.name, value), is_best=is_best) for value, is_best in values],
     )
+
+
+def _is_told(curves: Sequence[Curve | None]) -> bool:
+    """Whether the table of last values says enough of a metric: none of its curves is more than two points."""
+    some = [curve for curve in curves if curve is not None and curve.points]
+    return bool(some) and not any(map(is_drawn, some))
 
 
 def _chart(name: str, names: Sequence[str], curves: Sequence[Curve | None], steps: tuple[int, int]) -> Chart:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from cookhouse.printable import printable
+from cookhouse.telemetry import is_share, metric_text
 
 NUM_COLORS = 8
 """Of curves in one chart."""
@@ -21,6 +22,8 @@ _WIDTH, _HEIGHT = 360, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 10, 8, 22
 _MAX_DOTS = 40
 """Points of a dense curve that are shown as dots; of more, a dot appears under the mouse."""
+_FEW = 3
+"""Values of a metric that most steps have not, however close together these are."""
 _FLAT = 1e-9
 """Width of a scale relative to its largest number below which it cannot be labeled."""
 
@@ -78,7 +81,9 @@ def curves_of(rows: Sequence[Mapping[str, Any]]) -> list[Curve]:
 
 def _curve(name: str, values: Sequence[tuple[int, int, float]]) -> Curve:
     """From (index among the run's steps, step, value)."""
-    is_dense = 2 * len(values) > values[-1][0] - values[0][0] + 1
+    num_steps = values[-1][0] - values[0][0] + 1
+    # Of three values within five steps nobody can tell: they are taken for evaluations, which a line joins.
+    is_dense = len(values) == num_steps or (len(values) > _FEW and 2 * len(values) > num_steps)
     points: list[Point] = []
     stretch, expected = 0, values[0][0]
     for index, step, value in values:
@@ -148,7 +153,8 @@ def _chart(
     across = _Scale(first_step, last_step, _LEFT, _WIDTH - _RIGHT, whole=True)
     lowest, highest = min(curve.lowest.value for curve in curves), max(curve.highest.value for curve in curves)
     margin = (highest - lowest) / 20
-    upward = _Scale(lowest - margin, highest + margin, _HEIGHT - _BOTTOM, _TOP)
+    is_percent = is_share(curves[0].name) and lowest >= -1 and highest <= 1
+    upward = _Scale(lowest - margin, highest + margin, _HEIGHT - _BOTTOM, _TOP, is_percent=is_percent)
     name = escape(printable(curves[0].name))
     return "".join(
         [
@@ -160,21 +166,24 @@ def _chart(
     )
 
 
-def number(value: float) -> str:
-    """A value as a person reads it: whole, or to five digits."""
-    is_whole = abs(value) < 1e9 and (abs(value) >= 1e4 or value == round(value))
-    return f"{value + 0.0:,.0f}" if is_whole else f"{value:.5g}"  # + 0.0: never -0
-
-
 class _Scale:
     """Maps values to pixels, and knows round values to label it with."""
 
-    def __init__(self, low: float, high: float, from_pixel: float, to_pixel: float, *, whole: bool = False) -> None:
+    def __init__(
+        self,
+        low: float,
+        high: float,
+        from_pixel: float,
+        to_pixel: float,
+        *,
+        whole: bool = False,
+        is_percent: bool = False,
+    ) -> None:
         largest = max(abs(low), abs(high))
         if high - low <= largest * _FLAT or high - low < 1e-290:
             room = 0.5 if whole or largest < 1e-280 else largest / 10
             low, high = low - room, high + room
-        self._low, self._high, self._whole = low, high, whole
+        self._low, self._high, self._whole, self._is_percent = low, high, whole, is_percent
         self._from, self._to = from_pixel, to_pixel
         self._gap = max(1.0, _round_gap((high - low) / 5)) if whole else _round_gap((high - low) / 5)
 
@@ -191,6 +200,8 @@ class _Scale:
         if self._whole:
             return f"{value:,.0f}"
         largest, decimals = max(abs(self._low), abs(self._high)), -math.floor(math.log10(self._gap))
+        if self._is_percent:
+            return f"{round(value * 100, max(0, decimals - 2)) + 0.0:.{max(0, decimals - 2)}f}%"
         if largest < 1e5 and decimals <= 5:
             return f"{round(value, decimals) + 0.0:.{max(0, decimals)}f}"  # + 0.0: never -0
         return f"{value:.{max(1, math.floor(math.log10(largest)) + decimals + 1)}g}"
@@ -229,5 +240,5 @@ def _line(curve: Curve, across: _Scale, upward: _Scale, of: str = "") -> Iterato
         radius = 1.5 if kind == "dot" and not is_short else 3
         for point in stretch:
             x, y = place(point)
-            title = f"{of}step {point.step}: {number(point.value)}"
+            title = f"{of}step {point.step}: {metric_text(curve.name, point.value)}"
             yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{title}</title></circle>'

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-Direction = Literal["less", "more"]
+from cookhouse.telemetry import COMPANIONS
 
-COMPANIONS = ("_stderr", "_n")
-"""Ends of the names of figures about another metric, which no chart is needed of."""
+Direction = Literal["less", "more"]
 _LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected"}
 _MORE_IS_BETTER = {"exact_match", "reward", "correct", "format", "accuracy", "margin", "answered_chosen"}
 """Parts of a metric's name."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cookhouse.telemetry import Headline
 from cookhouse.training import Checkpoint
 
 
@@ -19,6 +20,19 @@ class RecordedAnswer:
     is_correct: bool
     group: str | None = None
     """What kind of problem it is, if that is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPart:
+    """A run that another one consists of."""
+
+    name: str
+    """Of its folder, below that of the whole."""
+    recipe: str
+    state: str
+    headline: Headline | None
+    page: str | None
+    """Path of its own page from the folder of the whole, if it has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,5 +56,13 @@ class RunRecord:
     """When it ran, where, and how it stands, in words."""
     evaluations: Sequence[str] = ()
     """Names of the pages of what evaluators noted, in the same order."""
+    headline: Headline | None = None
+    """The metric that tells most of it."""
+    place: str = ""
+    """How long it took, and on what, as the end of a sentence."""
+    resume: str | None = None
+    """The command that goes on with it, of a run that came to no end."""
+    parts: Sequence[RunPart] = ()
+    """Of a run that consists of others, in their order."""
     gaps: Sequence[str] = ()
     """What is missing, or cannot be read and why."""

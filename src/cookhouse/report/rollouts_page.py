@@ -1,7 +1,7 @@
 """The page of rollouts, to read what a model was asked, what it said, and what it got for it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cookhouse.errors import InputError
@@ -18,7 +18,8 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Turn:
-    observation: str
+    observation: str | None
+    """None: it stands above all samples of the group."""
     action: str
     notes: Sequence[tuple[str, str]]
     entries: Sequence[Entry]
@@ -34,6 +35,8 @@ class _Sample:
 @dataclass(frozen=True, kw_only=True)
 class _Group:
     title: str
+    prompt: str | None
+    """What every sample began with; None where they differ."""
     samples: Sequence[_Sample]
     failures: Sequence[str]
     entries: Sequence[Entry]
@@ -70,15 +73,28 @@ def rollouts_page(
 
 def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: GroupAdvantages | None) -> _Group:
     tags = f", {', '.join(group.tags)}" if group.tags else ""
+    samples = [
+        _sample(member, group, total_reward, decoder, () if advantages_G is None else advantages_G[member])
+        for member, total_reward in enumerate(group.get_total_rewards())
+    ]
+    prompt = _shared_prompt(samples)
     return _Group(
         title=f"Group {index}{tags}, weights of step {group.version}, {group.seconds:.2f} s",
-        samples=[
-            _sample(member, group, total_reward, decoder, () if advantages_G is None else advantages_G[member])
-            for member, total_reward in enumerate(group.get_total_rewards())
-        ],
+        prompt=prompt,
+        samples=samples if prompt is None else [_without_prompt(sample) for sample in samples],
         failures=[_failure(failure) for failure in group.failures],
         entries=group.entries,
     )
+
+
+def _shared_prompt(samples: Sequence[_Sample]) -> str | None:
+    prompts = {sample.turns[0].observation if sample.turns else None for sample in samples}
+    return prompts.pop() if len(samples) > 1 and len(prompts) == 1 else None
+
+
+def _without_prompt(sample: _Sample) -> _Sample:
+    first, *others = sample.turns
+    return replace(sample, turns=[replace(first, observation=None), *others])
 
 
 def _sample(

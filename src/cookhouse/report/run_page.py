@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import quote
 
-from cookhouse.report.charts import FIRST, Chart, grouped, is_charted
-from cookhouse.report.curves import Curve, Point, curve_svg, curves_of, number
+from cookhouse.report.charts import FIRST, Chart, grouped, in_numbers, is_charted, is_drawn
+from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
 from cookhouse.report.direction import direction
 from cookhouse.report.page import render
-from cookhouse.report.record import RecordedAnswer, RunRecord
+from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
+from cookhouse.telemetry import COMPANIONS, difference_text, metric_text
 
 _MAX_ANSWERS = 40
 _MAX_CHARACTERS = 2000
@@ -40,12 +41,16 @@ def run_page(record: RunRecord) -> str:
         "run.html",
         title=f"{record.config.get('recipe', 'run')} of {settings.get('model_name', 'an unknown model')}"
         + (" (synthetic)" if record.config.get("synthetic") else ""),
+        headline="" if record.headline is None else record.headline.text,
+        place=record.place,
+        state=record.facts.get("state", ""),
+        is_synthetic=bool(record.config.get("synthetic")),
+        resume=record.resume,
+        parts=[_part(part) for part in record.parts],
         facts=_facts(record, max(steps) if curves else "-").items(),
         gaps=record.gaps,
         held_out=_held_out(curves),
-        chart_groups=list(
-            grouped([_chart(curve, (min(steps), max(steps))) for curve in curves if is_charted(curve.name)])
-        ),
+        chart_groups=list(grouped([_chart(curve, (min(steps), max(steps))) for curve in curves if _has_chart(curve)])),
         evaluations=[_evaluation(step, answers) for step, answers in answered.items()],
         questions=questions[:_MAX_ANSWERS],
         num_more_questions=max(0, len(questions) - _MAX_ANSWERS),
@@ -84,17 +89,35 @@ def _synthetic(ports: object) -> Mapping[str, str]:
     return {"synthetic": f"no-op adapters made it up: {', '.join(map(str, ports))}"}
 
 
-def _held_out(curves: Sequence[Curve]) -> list[tuple[str, str, str, str]]:
-    """Name, and the first, the best and the last value."""
+def _part(part: RunPart) -> tuple[str, str | None, str, str, str]:
+    """Name, address of its page, recipe, state, and what came of it."""
+    address = None if part.page is None else quote(os.fsencode(part.page))
+    return part.name, address, part.recipe, part.state, "-" if part.headline is None else part.headline.text
+
+
+def _held_out(curves: Sequence[Curve]) -> list[tuple[str, str, str, str, str]]:
+    """Name, and the first, the best and the last value, and how far it is from the first to the last."""
     return [
-        (curve.name, _at(curve.points[0]), _at(_best(curve)), _at(curve.points[-1]))
+        (
+            curve.name,
+            _at(curve, curve.points[0]),
+            _at(curve, _best(curve)),
+            _at(curve, curve.points[-1]),
+            _difference(curve),
+        )
         for curve in sorted(curves, key=lambda curve: curve.name not in FIRST)
         if curve.name.startswith("test/") and curve.points
     ]
 
 
-def _at(point: Point | None) -> str:
-    return "-" if point is None else f"{number(point.value)} (step {point.step})"
+def _difference(curve: Curve) -> str:
+    if len(curve.points) < 2 or curve.name.endswith(COMPANIONS):
+        return "-"
+    return difference_text(curve.name, curve.points[0].value, curve.points[-1].value)
+
+
+def _at(curve: Curve, point: Point | None) -> str:
+    return "-" if point is None else f"{metric_text(curve.name, point.value)} (step {point.step})"
 
 
 def _best(curve: Curve) -> Point | None:
@@ -104,12 +127,22 @@ def _best(curve: Curve) -> Point | None:
     return None if way is None else ways[way]
 
 
+def _has_chart(curve: Curve) -> bool:
+    """Whether it is among the charts: what the table of held-out metrics says whole only if it tells most."""
+    is_told = curve.name.startswith("test/") and curve.name not in FIRST and curve.points and not is_drawn(curve)
+    return is_charted(curve.name) and not is_told
+
+
 def _chart(curve: Curve, steps: tuple[int, int]) -> Chart:
     gaps = f"{curve.num_not_finite:,} not finite" if curve.num_not_finite else ""
     if not curve.points:
         return Chart(name=curve.name, svg="", caption=gaps)
-    last, low, high = curve.points[-1], curve.lowest, curve.highest
-    facts = [f"last {_at(last)}", f"min {_at(low)}", f"max {_at(high)}", *filter(None, [gaps])]
+    if not is_drawn(curve):
+        steps_text = " and ".join(str(point.step) for point in curve.points)
+        where = f"step{'s' * (len(curve.points) > 1)} {steps_text}"
+        return in_numbers(curve, " · ".join([where, *filter(None, [gaps])]))
+    ends = {"last": curve.points[-1], "min": curve.lowest, "max": curve.highest}
+    facts = [*(f"{name} {_at(curve, point)}" for name, point in ends.items()), *filter(None, [gaps])]
     return Chart(name=curve.name, svg=curve_svg(curve, *steps), caption=" · ".join(facts))
 
 

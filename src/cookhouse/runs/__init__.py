@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cookhouse.runs.history.sittings import History, RunStatus, Sitting, read_history, read_sittings
     from cookhouse.runs.listing.deletion import check_deletable, delete_run, runs_that_need
     from cookhouse.runs.listing.find import FoundRun, find_run, find_runs, run_names
-    from cookhouse.runs.listing.overview import Headline, RunOverview, overview_of, overviews_of
+    from cookhouse.runs.listing.overview import RunOverview, overview_of, overviews_of
     from cookhouse.runs.names import RUNS_FOLDER
     from cookhouse.runs.page import write_comparison, write_report
     from cookhouse.runs.plan import Preview, RunPlan
@@ -29,7 +29,7 @@ _PLACES = {
     "folder.run_folder": ("RunFolder", "open_folder"),
     "listing.find": ("FoundRun", "find_run", "find_runs", "run_names"),
     "names": ("RUNS_FOLDER",),
-    "listing.overview": ("Headline", "RunOverview", "overview_of", "overviews_of"),
+    "listing.overview": ("RunOverview", "overview_of", "overviews_of"),
     "page": ("write_comparison", "write_report"),
     "plan": ("Preview", "RunPlan"),
     "record": ("read_record",),
@@ -45,7 +45,6 @@ __all__ = [
     "FolderChoice",
     "FolderSpec",
     "FoundRun",
-    "Headline",
     "History",
     "Preview",
     "RunFolder",

@@ -1,24 +1,28 @@
 """A run folder, finished or not, read into plain data; what is missing or broken is named there."""
 
 import json
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cookhouse.errors import InputError
-from cookhouse.report import RunRecord
+from cookhouse.report import RunPart, RunRecord
 from cookhouse.runs.answers import evaluated_steps, read_answers
-from cookhouse.runs.history.facts import facts_of
-from cookhouse.runs.history.sittings import read_history
+from cookhouse.runs.history.facts import facts_of, place_of
+from cookhouse.runs.history.sittings import History, RunStatus, read_history
+from cookhouse.runs.listing.find import find_runs, is_run
+from cookhouse.runs.listing.overview import overviews_of
 from cookhouse.runs.names import (
     CHECKPOINTS_FILE,
     CONFIG_FILE,
     EVALUATIONS_FOLDER,
     METRICS_FILE,
+    REPORT_FILE,
     ROLLOUTS_FOLDER,
     RUN_FILE,
 )
-from cookhouse.telemetry import read_metrics
+from cookhouse.telemetry import Headline, choose_headline, read_metrics
 from cookhouse.training import Checkpoint, CheckpointFile
 
 T = TypeVar("T")
@@ -51,12 +55,17 @@ def read_record(folder: Path) -> RunRecord:
         raise InputError(f"{folder} holds files but no run (no {CONFIG_FILE} of one); name the folder of a run")
     no_rows: list[dict[str, Any]] = []
     no_checkpoints: list[Checkpoint] = []
-    metrics = read(folder / METRICS_FILE, read_metrics, no_rows, "no step has finished")
-    checkpoints = read(folder / CHECKPOINTS_FILE, _read_checkpoints, no_checkpoints, "nothing has been saved")
+    parts = _parts(folder)
+    is_whole = not parts  # the figures of one that consists of others are in theirs
+    metrics = read(folder / METRICS_FILE, read_metrics, no_rows, "no step has finished" if is_whole else None)
+    unsaved = "nothing has been saved" if is_whole else None
+    checkpoints = read(folder / CHECKPOINTS_FILE, _read_checkpoints, no_checkpoints, unsaved)
+    facts: dict[str, str] = {}
+    place, resume = "", None
     try:
-        facts = facts_of(read_history(folder))
+        history = read_history(folder)
+        facts, place, resume = facts_of(history), place_of(history), _resume(folder, history)
     except (OSError, InputError) as error:
-        facts = {}
         gaps.append(f"{RUN_FILE} cannot be read: {error}")
     samples = list(evaluated_steps(folder).items())
     return RunRecord(
@@ -68,8 +77,47 @@ def read_record(folder: Path) -> RunRecord:
         rollouts=_pages(folder / ROLLOUTS_FOLDER),
         evaluations=_pages(folder / EVALUATIONS_FOLDER),
         facts=facts,
+        headline=_headline(metrics) or next((part.headline for part in reversed(parts) if part.headline), None),
+        place=place,
+        resume=resume,
+        parts=parts,
         gaps=gaps,
     )
+
+
+def _headline(metrics: Sequence[Mapping[str, Any]]) -> Headline | None:
+    """As the list of runs has it, which reads no whole file."""
+    first: dict[str, Any] = {}
+    for row in metrics:
+        if row["step"] != 0:
+            break
+        first |= row
+    last = {name: row for row in metrics for name in row}
+    return choose_headline((*first, *(metrics[-1] if metrics else ())), first, lambda name: last.get(name, {}))
+
+
+def _resume(folder: Path, history: History) -> str | None:
+    """The command that goes on with a run that came to no end: with the one that it is a part of, if it is."""
+    if history.status not in (RunStatus.INTERRUPTED, RunStatus.FAILED):
+        return None
+    whole = folder.resolve()
+    return f"cookhouse runs resume {shlex.quote(str(whole.parent if is_run(whole.parent) else whole))}"
+
+
+def _parts(folder: Path) -> list[RunPart]:
+    """The runs that a run consists of, in the order in which they began."""
+    found = find_runs(folder)
+    overviews = {overview.name: overview for overview in overviews_of(found)}
+    return [
+        RunPart(
+            name=run.name,
+            recipe=overviews[run.name].recipe or "-",
+            state=run.history.status,
+            headline=overviews[run.name].headline,
+            page=f"{run.name}/{REPORT_FILE}" if (run.path / REPORT_FILE).is_file() else None,
+        )
+        for run in found
+    ]
 
 
 def _pages(folder: Path) -> list[str]:

@@ -1,6 +1,18 @@
 """Telemetry: what a run reports about itself, and where that goes."""
 
 from cookhouse.telemetry.console import make_console, say, say_command, tell, wrapped
+from cookhouse.telemetry.headline import (
+    COMPANIONS,
+    Headline,
+    change_text,
+    choose_headline,
+    difference_text,
+    is_share,
+    label_of,
+    metric_text,
+    number,
+    ranked,
+)
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
 from cookhouse.telemetry.logs import LogSink, log_file
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
@@ -31,10 +43,12 @@ from cookhouse.telemetry.terminal import TerminalSink
 from cookhouse.telemetry.trace import TraceSink
 
 __all__ = [
+    "COMPANIONS",
     "SINKS",
     "Background",
     "Entry",
     "Event",
+    "Headline",
     "JsonlSink",
     "LogSink",
     "MetricsRow",
@@ -53,13 +67,21 @@ __all__ = [
     "TerminalSink",
     "TraceSink",
     "Values",
+    "change_text",
+    "choose_headline",
     "cut_metrics",
+    "difference_text",
     "entries_from_json",
     "entries_to_json",
     "find_sink",
+    "is_share",
+    "label_of",
     "log_file",
     "make_console",
+    "metric_text",
     "note",
+    "number",
+    "ranked",
     "read_metrics",
     "say",
     "say_command",

@@ -41,7 +41,7 @@ def lineage() -> None:
 
 TREE = """
 cookhouse/tiny
-└── fine_tuned_from: sums@1  experiment  accuracy 0.8
+└── fine_tuned_from: sums@1  experiment  accuracy 80%
     └── dpo_trained_from: sums-dpo@1  experiment
         └── rl_trained_from: sums@2  production  nll 0.2
             └── distilled_from: small@1  experiment
@@ -108,7 +108,7 @@ def test_compare_puts_metrics_side_by_side(capsys: pytest.CaptureFixture[str]) -
     call("compare", "sums@1", "sums@2")
     rows = {line[:13].strip(): line[13:].split() for line in capsys.readouterr().out.splitlines()}
     assert rows["nll"] == ["0.5", "0.2"]
-    assert rows["accuracy"] == ["0.8", "-"]
+    assert rows["accuracy"] == ["80%", "-"]
     assert rows["descent"] == ["fine_tuned_from", "rl_trained_from"]
 
 

@@ -173,9 +173,9 @@ def test_the_list_has_every_run_the_newest_first(capsys: pytest.CaptureFixture[s
     assert [by_name[name]["steps"] for name in ("base", "long", "child")] == ["4/4", "6/6", "2/2"]
     assert by_name["broken"]["steps"].endswith("/4")
     assert by_name["own"]["recipe"] == "mine"
-    assert by_name["tested"]["metric"].startswith("exact_match ")
-    assert by_name["base"]["metric"].startswith("train/loss ")
-    assert by_name["rl-1"]["metric"].startswith("reward ")
+    assert by_name["tested"]["metric"].startswith("exact match ")
+    assert by_name["base"]["metric"].startswith("training loss ")
+    assert by_name["rl-1"]["metric"].startswith("reward in training ")
     assert {row["model"] for row in by_name.values()} == {"cookhouse/tiny"}
 
 

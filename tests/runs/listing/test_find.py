@@ -120,7 +120,7 @@ def test_a_line_says_what_a_run_is_and_how_far_it_came(tmp_path: Path) -> None:
         for name, run in found.items()
     }
     assert lines == {
-        "going": (2, ("test/exact_match", 0.0, 0.0)),
+        "going": (2, ("train/loss", 5.0, 4.0)),
         "over": (2, ("test/exact_match", 0.0, 0.75)),
         "mine": (3, ("test/bleu", 0.1, 0.5)),
         "loss": (1, ("train/loss", None, 2.0)),

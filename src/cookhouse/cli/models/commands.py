@@ -302,4 +302,6 @@ def _compared(versions: "Sequence[ModelVersion]") -> Iterator[Sequence[str]]:
 
 
 def _number(version: "ModelVersion", metric: str) -> str:
-    return f"{version.metrics[metric]:.6g}" if metric in version.metrics else ""
+    from cookhouse.telemetry import metric_text
+
+    return metric_text(metric, version.metrics[metric]) if metric in version.metrics else ""

@@ -7,6 +7,7 @@ from rich.tree import Tree
 
 from cookhouse.printable import printable
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, ancestors, children_by_parent
+from cookhouse.telemetry import label_of, metric_text
 
 
 def lineage_tree(registry: ModelRegistry, version: ModelVersion) -> Tree:
@@ -25,7 +26,7 @@ def headline(version: ModelVersion) -> str:
     """The metric that tells most, with its value; nothing where none was given."""
     if version.headline is None:
         return ""
-    return f"{printable(version.headline)} {version.metrics[version.headline]:.4g}"
+    return printable(f"{label_of(version.headline)} {metric_text(version.headline, version.metrics[version.headline])}")
 
 
 def _add_children(

@@ -12,7 +12,7 @@ from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Descent, ModelRegistry, NewModel, config_sha256, read_artifact
 from cookhouse.settings import FREE_ON_RESUME
-from cookhouse.telemetry import split_values
+from cookhouse.telemetry import ranked, split_values
 
 
 def model_by_hand(
@@ -73,7 +73,6 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
     result = read_result(folder)
     numbers = {} if result is None else split_values(result.metrics)[0]
     metrics = {key: value for key, value in numbers.items() if math.isfinite(value)}
-    figures = [] if result is None else [figure.name for figure in result.summary.figures]
     config = dict(recorded["config"])
     start = config.get("load_checkpoint_path")
     parent = None if start is None else registered_as(start, registry)
@@ -84,7 +83,7 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
         sampler=artifacts[1] if len(artifacts) > 1 else None,
         parent=None if parent is None else parent.id,
         metrics=metrics,
-        headline=next((figure for figure in figures if figure in metrics), None),
+        headline=next(iter(ranked(metrics)), None),
         recipe=str(recorded["recipe"]),
         run_folder=str(folder.resolve()),
         is_synthetic=bool(recorded_synthetic(folder)),

@@ -11,10 +11,10 @@ from cookhouse.cli.tables import side_by_side
 from cookhouse.errors import InputError
 from cookhouse.printable import printable
 from cookhouse.recipes import find_recipe, recorded_settings
-from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, compare, metric_text, setting_text, telling
+from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, read_history, read_record, read_result
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
-from cookhouse.telemetry import make_console, say, say_command
+from cookhouse.telemetry import change_text, make_console, metric_text, say, say_command
 
 _LABEL_CELLS = 12
 _SHOWN = 4
@@ -25,6 +25,8 @@ def print_run(path: Path, name: str, resume: str) -> None:
     """Everything that a person asks of one run."""
     console, record, history = make_console(), read_record(path), read_history(path)
     say(console, printable(f"{name}: {record.config.get('recipe', 'a run')} of {_model(record)}"), style="bold")
+    if record.headline is not None:
+        say(console, printable(f"{record.headline.text} {record.place}"))
     facts = {**record.facts, **_code(record), "folder": str(path)}
     for label, fact in facts.items():
         say(console, printable(f"{label:<{_LABEL_CELLS}} {fact}"))
@@ -57,7 +59,7 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     shown = telling(comparison.metrics)
     if shown:
         rows = [
-            [metric.name, *(metric_text(value) + " *" * is_best for value, is_best in _values(metric))]
+            [metric.name, *(metric_text(metric.name, value) + " *" * is_best for value, is_best in _values(metric))]
             for metric in shown
         ]
         say(console, "")
@@ -101,10 +103,9 @@ def _print_settings(console: Console, record: RunRecord, recipe: str | None) -> 
         title = "settings that are not the defaults"
     except InputError as error:
         chosen, title = recorded, f"all settings; which are defaults is unknown here: {error}"
-    say(console, "\n" + printable(title))
+    chosen = {name: value for name, value in chosen.items() if name not in OF_THE_FOLDER}
+    say(console, "\n" + printable(title if chosen else "all settings are the defaults"))
     for name, value in chosen.items():
-        if name in OF_THE_FOLDER:
-            continue
         said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         say(console, printable(f"  {name} = {said}"))
 
@@ -121,15 +122,16 @@ def _print_figures(console: Console, path: Path, record: RunRecord) -> None:
         say(console, f"\nresult after {summary.num_steps:,} of {summary.total_steps:,} steps")
         for figure in summary.figures:
             if (figure.before, figure.after) != (None, None):
-                say(console, printable(f"  {figure.label}: {metric_text(figure.before)} → {metric_text(figure.after)}"))
+                ends = (metric_text(figure.name, value) for value in (figure.before, figure.after))
+                say(console, printable(f"  {figure.label}: {' → '.join(ends)}"))
         return
     if record.metrics:
         say(console, f"\nso far, to step {max(row['step'] for row in record.metrics):,}")
         alone = compare({"": record})
         for metric in telling(alone.metrics):
             points = [point.value for curve in alone.curves[metric.name] if curve is not None for point in curve.points]
-            ends = " → ".join(map(metric_text, dict.fromkeys((points[0], points[-1]))))
-            say(console, printable(f"  {metric.name}: {ends}"))
+            before = points[0] if len(points) > 1 else None
+            say(console, printable(f"  {metric.name}: {change_text(metric.name, before, points[-1])}"))
 
 
 def _print_checkpoints(console: Console, record: RunRecord) -> None:

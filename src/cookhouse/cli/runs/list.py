@@ -7,7 +7,7 @@ from rich.text import Text
 from cookhouse.cli.tables import fitted, shortened, when
 from cookhouse.runs.history.facts import duration
 from cookhouse.runs.history.sittings import RunStatus
-from cookhouse.runs.listing.overview import Headline, RunOverview
+from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.telemetry import make_console, say
 
 _HEADER = ("#", "name", "recipe", "model", "steps", "metric", "time", "started", "state")
@@ -51,10 +51,10 @@ def _row(overview: RunOverview) -> Sequence[str]:
         overview.recipe or "-",
         overview.model or "-",
         _steps(overview),
-        "-" if overview.headline is None else headline_text(overview.headline),
+        "-" if overview.headline is None else overview.headline.text,
         duration(overview.seconds),
         when(overview.started_at.timestamp()),
-        overview.status,
+        overview.status + " (synthetic)" * overview.is_synthetic,
     )
 
 
@@ -63,10 +63,3 @@ def _steps(overview: RunOverview) -> str:
         return "-"
     total = "?" if overview.total_steps is None else f"{overview.total_steps:,}"
     return f"{overview.steps:,}/{total}"
-
-
-def headline_text(headline: Headline) -> str:
-    """A metric before and after, under the part of its name that tells it from others."""
-    name = headline.name.removeprefix("test/").removeprefix("env/all/").removesuffix("/total")
-    before, after = ("-" if value is None else f"{value:.3g}" for value in (headline.before, headline.after))
-    return f"{name} {before} → {after}"

@@ -17,6 +17,7 @@ from cookhouse.report import RecordedAnswer
 from cookhouse.runs.answers import answers_path, read_answers, write_answers
 from cookhouse.runs.folder.choice import FolderChoice, FolderSpec
 from cookhouse.runs.folder.diary import Diary, earlier_sittings, new_sitting
+from cookhouse.runs.listing.find import find_runs
 from cookhouse.runs.lock import hold
 from cookhouse.runs.names import (
     CHECKPOINTS_FILE,
@@ -87,7 +88,7 @@ class RunFolder:
         """
         try:
             self.diary.end(status, error)
-            if self.metrics.exists():
+            if self.metrics.exists() or find_runs(self.path):
                 write_report(self.path)
         except InputError as problem:
             logger.warning("the end of the run is not recorded as a whole: %s", problem)

@@ -1,8 +1,13 @@
 """What run.json tells of a run, in words: for a terminal and for pages."""
 
+import re
 from datetime import datetime
 
+from cookhouse.runs.history.machine import Machine
 from cookhouse.runs.history.sittings import History
+
+_EMBEDDED = re.compile(r"the embedded engine: (?P<device>.+), (?P<precision>\w+)")
+_PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 
 
 def facts_of(history: History) -> dict[str, str]:
@@ -23,6 +28,27 @@ def facts_of(history: History) -> dict[str, str]:
             else {}
         ),
     }
+
+
+def place_of(history: History) -> str:
+    """How long it took, and on what, as the end of a sentence: `in 20 s, on 2 cores of an AMD EPYC, fp32`."""
+    last = history.sittings[-1]
+    took = f"in {duration(history.seconds)}"
+    engine = _EMBEDDED.fullmatch(last.service or "")
+    if engine is None or last.machine is None:
+        return ", ".join(filter(None, (took, last.service)))
+    is_cpu = engine["device"].startswith("CPU")
+    device = _cores(last.machine) if is_cpu else _one(engine["device"])
+    return f"{took}, on {device}, {_PRECISIONS.get(engine['precision'], engine['precision'])}"
+
+
+def _cores(machine: Machine) -> str:
+    return f"{machine.cores} core{'s' * (machine.cores != 1)} of {_one(machine.processor)}"
+
+
+def _one(name: str) -> str:
+    is_an = name[:1] in "AEIOUaeiou" or name.startswith("NVIDIA")
+    return f"a{'n' * is_an} {name}"
 
 
 def when(moment: datetime) -> str:

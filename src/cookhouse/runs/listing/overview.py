@@ -1,7 +1,6 @@
 """What a list shows of a run, read from the ends of its files: hundreds of runs take less than a second."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -11,32 +10,10 @@ from typing import Any
 from cookhouse.runs.history.sittings import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
-from cookhouse.telemetry import keys
+from cookhouse.telemetry import Headline, choose_headline, keys
 
-_HEADLINES = (
-    keys.TEST_EXACT_MATCH,
-    keys.TEST_REWARD,
-    "test/correct",
-    "test/accuracy",
-    keys.TEST_NLL,
-    keys.TRAIN_REWARD,
-    keys.TRAIN_LOSS,
-    keys.POLICY_LOSS,
-)
-"""The first one that a run has tells most of it; another one that is held out goes before what is trained on."""
 _END_BYTES = 1 << 18
 _START_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class Headline:
-    """The metric that tells most of a run."""
-
-    name: str
-    before: float | None
-    """Of its first step, before anything was learned; None if it was not measured."""
-    after: float | None
-    """The last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +37,8 @@ class RunOverview:
     num_sittings: int
     status: RunStatus
     error: str | None
+    is_synthetic: bool
+    """Whether no-op adapters made something up."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -89,6 +68,7 @@ def overview_of(run: FoundRun) -> RunOverview:
         num_sittings=len(run.history.sittings),
         status=run.history.status,
         error=run.problem or run.history.error,
+        is_synthetic=bool(run.record.get("synthetic")),
     )
 
 
@@ -150,25 +130,16 @@ def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | N
         return told["num_steps"], told["total_steps"]
     last = rows.last()
     recorded = [sitting.total_steps for sitting in run.history.sittings if sitting.total_steps is not None]
-    done = _number(last.get(keys.PROGRESS_DONE))
+    done = last.get(keys.PROGRESS_DONE)
     total = recorded[-1] if recorded else None
-    if total is None and done:
+    if total is None and isinstance(done, float) and done > 0:
         total = round((last["step"] + 1) / done)
     taken = last["step"] + (keys.LEARNING_RATE in last) if last else 0
     return (taken, total) if last or total is not None else (None, None)
 
 
 def _headline(rows: _Rows) -> Headline | None:
-    last = rows.last()
-    held_out = {name: None for row in (rows.first, last) for name in row if name.startswith("test/")}
-    others = [name for name in held_out if not name.endswith(("_stderr", "_n", "_tokens"))]
-    tested = [name for name in _HEADLINES if name.startswith("test/")]
-    trained = [name for name in _HEADLINES if not name.startswith("test/")]
-    for name in (*tested, *others, *trained):
-        before, after = _number(rows.first.get(name)), _number(rows.last(name).get(name))
-        if before is not None or after is not None:
-            return Headline(name=name, before=before, after=after)
-    return None
+    return choose_headline((*rows.first, *rows.last()), rows.first, rows.last)
 
 
 def _told(path: Path) -> Mapping[str, Any]:
@@ -180,11 +151,6 @@ def _told(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return summary if isinstance(summary, dict) else {}
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < sys.float_info.max else None
 
 
 def _text(value: Any) -> str | None:

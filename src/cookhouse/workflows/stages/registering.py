@@ -13,12 +13,9 @@ from cookhouse.registry import (
     read_artifact,
 )
 from cookhouse.settings import FREE_ON_RESUME
-from cookhouse.telemetry import Values, events, keys, split_values
+from cookhouse.telemetry import Values, events, ranked, split_values
 from cookhouse.training import Checkpoint, registered_as
 from cookhouse.workflows.stages.state import RunContext
-
-_HEADLINES = (keys.TEST_EXACT_MATCH, "test/env/all/reward/total", "env/all/reward/total", keys.TEST_NLL)
-"""The metric that tells most, of those that there are."""
 
 
 def is_registered(context: RunContext) -> bool:
@@ -62,7 +59,7 @@ def _new_model(
         parent=None if parent is None else parent.id,
         descent=descent,
         metrics=measured,
-        headline=next((name for name in _HEADLINES if name in measured), None),
+        headline=next(iter(ranked(measured)), None),
         recipe=context.recipe,
         run_folder=str(context.folder.path.resolve()),
         config_hash=config_sha256({name: value for name, value in config.items() if name not in FREE_ON_RESUME}),
