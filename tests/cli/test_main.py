@@ -126,7 +126,7 @@ def test_a_recipe_is_a_module_to_run() -> None:
 
 def test_a_logged_warning_is_one_line_and_a_logged_exception_is_left_to_its_error() -> None:
     code = (
-        "import logging\nfrom cookhouse.cli.main import _show_warnings\n_show_warnings()\n"
+        "import logging\nfrom cookhouse.cli.verbosity import show_logs\nshow_logs({})\n"
         "log = logging.getLogger('x')\nlog.warning('slow')\nlog.info('quiet')\n"
         "try: 1 / 0\nexcept ZeroDivisionError: log.exception('broken')"
     )

@@ -5,7 +5,6 @@ Exit codes: 0 it worked; 1 the service or the run failed; 2 the input was bad (o
 """
 
 import errno
-import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -22,6 +21,7 @@ from cookhouse.cli.run import EXIT_INTERRUPTED, run_app
 from cookhouse.cli.runs.commands import runs_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
+from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
 from cookhouse.errors import BadRowsError, CookhouseError, InputError
 from cookhouse.hub import HuggingFaceHub, hub_in_use
 from cookhouse.printable import printable
@@ -33,7 +33,7 @@ EXIT_BAD_INPUT = 2
 app = typer.Typer(
     name="cookhouse",
     help="Fine-tune language models by recipe, on a Tinker service or on this machine.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -62,6 +62,8 @@ def _options(
     version: Annotated[  # noqa: ARG001  the callback uses it
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    verbose: Verbose = False,  # noqa: ARG001  so do theirs
+    log_level: LogLevel = None,  # noqa: ARG001
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -69,8 +71,8 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line on `arguments` (default: those of the process) and exit with its code."""
-    _show_warnings()
     try:
+        show_logs()
         with hub_in_use(HuggingFaceHub(say=_tell)):
             code = app(args=arguments, prog_name="cookhouse", standalone_mode=False)
     except typer.Abort:
@@ -85,29 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code or 0)
 
 
-def _show_warnings() -> None:
-    """Logged warnings go to stderr, a line each; what is logged with an exception is told as the error it becomes."""
-    handler = _TellingHandler()
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(_PrintableFormatter("warning: %(message)s"))
-    handler.addFilter(lambda record: record.exc_info is None)
-    logging.basicConfig(handlers=[handler])
-
-
 def _tell(text: str) -> None:
     from cookhouse.telemetry import tell  # loads rich, for which nobody waits who asks for help
 
     tell(text)
-
-
-class _TellingHandler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        _tell(self.format(record))
-
-
-class _PrintableFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), keep="\n")
 
 
 def _verdict(error: Exception) -> tuple[str | None, int]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from cookhouse.cli.verbosity import LEVEL_OPTION, VERBOSE_OPTION, Level
 from cookhouse.errors import InputError
 from cookhouse.recipes import Alias, ConfigField, Recipe, aliases_of, config_fields, read_config_file
 
@@ -50,17 +51,21 @@ def recipe_command(recipe: Recipe[Any], execute: Execute) -> Callable[..., None]
         config: list[Path] | None,
         dry_run: bool,
         adapters: str | None,
+        verbose: bool,  # noqa: ARG001  the callbacks of both have set the level
+        log_level: Level | None,  # noqa: ARG001
         **flags: str | None,
     ) -> None:
         execute(layers_of(settings or (), config or (), flags), dry_run, adapters)
 
     parameters = [
-        _parameter("settings", list[str] | None, _SETTINGS_ARGUMENT, None),
+        _parameter("settings", list[str] | None, _settings_argument(fields), None),
         _parameter("config", list[Path] | None, _CONFIG_OPTION, None),
         *(_parameter(field.name, str | None, _option(field), None) for field in fields),
         *(_parameter(alias.name, str | None, _alias_option(alias), None) for alias in others),
         _parameter("adapters", str | None, _ADAPTERS_OPTION, None),
         _parameter("dry_run", bool, _DRY_RUN_OPTION, False),
+        _parameter("verbose", bool, VERBOSE_OPTION, False),
+        _parameter("log_level", Level | None, LEVEL_OPTION, None),
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -93,7 +98,23 @@ def _parameter(name: str, annotation: Any, info: Any, default: object) -> inspec
     return inspect.Parameter(name, kind, annotation=Annotated[annotation, info], default=default)
 
 
-_SETTINGS_ARGUMENT = typer.Argument(metavar="KEY=VALUE", help="Settings by name, as in batch_size=8.")
+def _settings_argument(fields: Sequence[ConfigField]) -> Any:
+    def complete(incomplete: str) -> list[str]:
+        name, equals, _ = incomplete.partition("=")
+        if not equals:
+            return [f"{field.name}=" for field in fields if field.name.startswith(name)]
+        values = [value for field in fields if field.name == name for value in _choices(field.type)]
+        return [word for word in (f"{name}={value}" for value in values) if word.startswith(incomplete)]
+
+    return typer.Argument(metavar="KEY=VALUE", help="Settings by name, as in batch_size=8.", autocompletion=complete)
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The values of a setting that takes a few."""
+    metavar = _metavar(annotation)
+    return metavar.split("|") if metavar.islower() and "|" in metavar else []
+
+
 _ADAPTERS_OPTION = typer.Option(
     "--adapters",
     metavar="NAME",

@@ -11,6 +11,10 @@ from cookhouse.recipes import aliases_of, config_fields, every_recipe, find_reci
 from cookhouse.settings import defaults_taken
 
 
+def _complete(incomplete: str) -> list[str]:
+    return [recipe.name for recipe in every_recipe() if recipe.name.startswith(incomplete)]
+
+
 def recipes() -> None:
     """List the recipes: the built-in ones, and those of installed packages."""
     from rich.console import Console
@@ -27,7 +31,9 @@ def recipes() -> None:
 
 
 def describe(
-    recipe: Annotated[str, typer.Argument(help="A recipe, such as supervised, or file.py:NAME.")],
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe, such as supervised, or file.py:NAME.", autocompletion=_complete)
+    ],
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings by name, as in batch_size=8.")
     ] = None,

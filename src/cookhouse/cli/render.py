@@ -28,7 +28,8 @@ class _ShowUnlessNamed(TyperGroup):
     """`render mine.jsonl` is `render show mine.jsonl`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+        is_asked = ctx.resilient_parsing or (args and (args[0] in self.commands or args[0] in ("--help", "-h")))
+        if not is_asked:
             args = [_SHOW, *args]
         return list(super().parse_args(ctx, args))
 

@@ -28,10 +28,15 @@ class RecipeCommands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  the base class's signature
         return [recipe.name for recipe in every_recipe()]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name.startswith("-"):
             return None
-        recipe = find_recipe(cmd_name)
+        try:
+            recipe = find_recipe(cmd_name)
+        except InputError:
+            if ctx.resilient_parsing:  # half a name, which the shell asks to complete
+                return None
+            raise
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name=recipe.name)(recipe_command(recipe, partial(run_recipe, cmd_name)))
         return typer.main.get_command(app)

@@ -16,13 +16,15 @@ _LOGGERS = {"cookhouse": logging.INFO, "tinker": logging.WARNING}
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """Append what cookhouse and the SDK log to a file while the body runs."""
+    """Append what cookhouse and the SDK log to a file while the body runs: at the level that their loggers have, if
+    that is finer than the file's own.
+    """
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     for name, level in _LOGGERS.items():
         logging.getLogger(name).addHandler(handler)
-        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).setLevel(min(level, levels[name] or level))
     try:
         yield
     finally:

@@ -30,7 +30,7 @@ class _ListsByDefault(TyperGroup):
     """`cookhouse runs` is `cookhouse runs list`, with the same options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        is_asked = args and (not args[0].startswith("-") or args[0] in ("--help", "-h"))
+        is_asked = ctx.resilient_parsing or (args and (not args[0].startswith("-") or args[0] in ("--help", "-h")))
         return super().parse_args(ctx, args if is_asked else ["list", *args])
 
 

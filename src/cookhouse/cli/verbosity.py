@@ -1,0 +1,97 @@
+"""How much is logged: one level for the terminal, which logs.log follows where it is finer than its own."""
+
+import logging
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from cookhouse.errors import UnknownNameError
+from cookhouse.printable import printable
+
+LEVEL_VARIABLE = "COOKHOUSE_LOG"
+_LOGGERS = ("cookhouse", "tinker")
+
+
+class Level(StrEnum):
+    """What is logged at least."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def show_logs(environ: Mapping[str, str] = os.environ) -> None:
+    """What is logged goes to stderr, warnings and errors unless the environment says otherwise, in lines.
+
+    What is logged with an exception is told as the error it becomes, unless more was asked for.
+
+    Raises:
+        UnknownNameError: the environment names no level.
+    """
+    handler = _TellingHandler()
+    handler.setFormatter(_LineFormatter())
+    logging.basicConfig(handlers=[handler])
+    handler.setLevel(logging.WARNING)
+    name = environ.get(LEVEL_VARIABLE, "").strip().lower()
+    if name:
+        levels = {level.value: level for level in Level}
+        if name not in levels:
+            raise UnknownNameError(LEVEL_VARIABLE, name, levels)
+        set_level(levels[name])
+
+
+def set_level(level: Level) -> None:
+    """Show what is logged at a level and above it, by cookhouse and the SDK; of other libraries only warnings."""
+    number = logging.getLevelNamesMapping()[level.name]
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _TellingHandler):
+            handler.setLevel(number)
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(number)
+
+
+class _TellingHandler(logging.Handler):
+    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+        is_told_as_error = record.exc_info is not None and self.level >= logging.WARNING
+        return False if is_told_as_error else super().filter(record)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from cookhouse.telemetry import tell  # loads rich, for which nobody waits who asks for help
+
+        tell(self.format(record))
+
+
+class _LineFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(f"{record.levelname.lower()}: {super().format(record)}", keep="\n")
+
+
+def _choose(level: Any) -> Any:
+    if level is not None:
+        set_level(Level(level))
+    return level
+
+
+def _choose_verbose(is_wanted: bool) -> bool:
+    if is_wanted:
+        set_level(Level.INFO)
+    return is_wanted
+
+
+VERBOSE_OPTION = typer.Option(
+    "--verbose", "-v", help="Show each event and what is logged, as --log-level info does.", callback=_choose_verbose
+)
+LEVEL_OPTION = typer.Option(
+    "--log-level",
+    help="What the terminal shows of what is logged; debug goes to logs.log of a run as well. "
+    f"{LEVEL_VARIABLE} sets it, too.",
+    callback=_choose,
+    show_default="warning",
+    case_sensitive=False,
+)
+Verbose: TypeAlias = Annotated[bool, VERBOSE_OPTION]
+LogLevel: TypeAlias = Annotated[Level | None, LEVEL_OPTION]
