@@ -1,6 +1,7 @@
 """A pretrained model, SmolLM2-135M-Instruct: it answers as `transformers` has it answer, learns, and is talked to."""
 
 import json
+import re
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,10 +135,12 @@ def test_rewards_rise(cookhouse: Cookhouse, model: str) -> None:
 
 def test_a_conversation_goes_over_several_turns(cookhouse: Cookhouse, model: str) -> None:
     """Would catch a history that does not reach the model: nothing else says what is asked of Germany."""
-    typed = ("What is the capital of France?", "And of Germany?", "And of Italy?", "")
-    code, drawn = cookhouse.run_in_terminal("sample", "--model", model, "--max-tokens", "16", typed=typed, env=THREADS)
+    typed = ("What is the capital of France?", "And of Germany?", "And of Italy?", "/quit")
+    words = ("chat", "--model", model, "--max-tokens", "16", "--temperature", "0")
+    code, drawn = cookhouse.run_in_terminal(*words, typed=typed, env=THREADS)
     assert code == 0, drawn
-    answers = [drawn.partition(line)[2].partition("> ")[0].strip() for line in typed[:-1]]
+    answers = [drawn.partition(line)[2].partition("> ")[0] for line in typed[:-1]]
+    answers = [re.sub(r"\x1b\[[?\w]*", "", answer).strip() for answer in answers]
     assert answers == [
         "The capital of France is Paris.",
         "The capital of Germany is Berlin.",

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from cookhouse.cli.chat.commands import chat
 from cookhouse.cli.checkpoints.commands import checkpoints_app
 from cookhouse.cli.models.commands import models_app
 from cookhouse.cli.new import new
@@ -42,6 +43,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(models_app, name="models")
 app.add_typer(render_app, name="render")
+app.command()(chat)
 app.command()(sample)
 app.command()(serve)
 app.command()(recipes)

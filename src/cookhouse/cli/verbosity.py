@@ -34,6 +34,7 @@ def show_logs(environ: Mapping[str, str] = os.environ) -> None:
     """
     handler = _TellingHandler()
     handler.setFormatter(_LineFormatter())
+    handler.addFilter(lambda record: record.exc_info is None or handler.level < logging.WARNING)
     logging.basicConfig(handlers=[handler])
     handler.setLevel(logging.WARNING)
     name = environ.get(LEVEL_VARIABLE, "").strip().lower()
@@ -55,10 +56,6 @@ def set_level(level: Level) -> None:
 
 
 class _TellingHandler(logging.Handler):
-    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
-        is_told_as_error = record.exc_info is not None and self.level >= logging.WARNING
-        return False if is_told_as_error else super().filter(record)
-
     def emit(self, record: logging.LogRecord) -> None:
         from cookhouse.telemetry import tell  # loads rich, for which nobody waits who asks for help
 

@@ -1,4 +1,4 @@
-"""What `cookhouse sample` decides before it starts anything."""
+"""What `sample` and `chat` decide before they start anything."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.cli.sample import _find_target
+from cookhouse.cli.sampling.target import find_target
 from cookhouse.errors import InputError
 
 
@@ -22,35 +22,35 @@ def run_folder(folder: Path, *sampler_paths: str | None) -> Path:
 
 
 def test_a_run_gives_its_last_sampler_weights_model_renderer_and_service(tmp_path: Path) -> None:
-    target = _find_target(str(run_folder(tmp_path, "tinker://a", "tinker://b", None)), None, None, None)
+    target = find_target(str(run_folder(tmp_path, "tinker://a", "tinker://b", None)), None, None, None)
     assert (target.sampler_path, target.model_name, target.renderer_name) == ("tinker://b", "M", "role_colon")
     assert target.state_dir == tmp_path / "service"
 
 
 def test_flags_override_the_run(tmp_path: Path) -> None:
-    target = _find_target(str(run_folder(tmp_path, "tinker://a")), "tinker://c", "N", "qwen3")
+    target = find_target(str(run_folder(tmp_path, "tinker://a")), "tinker://c", "N", "qwen3")
     assert (target.sampler_path, target.model_name, target.renderer_name) == ("tinker://c", "N", "qwen3")
     assert target.state_dir == tmp_path / "service"
 
 
 def test_a_checkpoint_alone_leaves_the_model_to_the_service() -> None:
-    assert _find_target(None, "tinker://c", None, None).model_name is None
+    assert find_target(None, "tinker://c", None, None).model_name is None
 
 
 def test_nothing_named_means_the_embedded_model() -> None:
-    target = _find_target(None, None, None, None)
+    target = find_target(None, None, None, None)
     assert (target.sampler_path, target.model_name) == (None, "cookhouse/tiny")
 
 
 def test_what_cannot_be_sampled_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where nobody has run anything
     with pytest.raises(InputError, match=r"is not a run folder: it has no config\.json"):
-        _find_target(str(tmp_path), None, None, None)
+        find_target(str(tmp_path), None, None, None)
     with pytest.raises(InputError, match="has saved no weights to sample from yet"):
-        _find_target(str(run_folder(tmp_path, None)), None, None, None)
+        find_target(str(run_folder(tmp_path, None)), None, None, None)
     for damaged in ("{", "[]", '{"config": {}}'):
         (tmp_path / "config.json").write_text(damaged)
         with pytest.raises(InputError, match="is not the config of a run"):
-            _find_target(str(tmp_path), None, None, None)
+            find_target(str(tmp_path), None, None, None)
     with pytest.raises(InputError, match="there is no run 'weights/final'"):
-        _find_target(None, "weights/final", None, None)
+        find_target(None, "weights/final", None, None)

@@ -1,0 +1,227 @@
+"""`cookhouse chat`: takes turns, and does what is typed behind a slash."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cookhouse.cli.chat.conversation import Conversation
+from cookhouse.cli.models.commands import Registry
+from cookhouse.cli.sampling.speaker import Answer, Draw, MaxTokens, Seed, Speaker, Temperature, TopP
+from cookhouse.cli.sampling.target import (
+    CheckpointOption,
+    ModelOption,
+    RendererOption,
+    RunOption,
+    Target,
+    find_target,
+    named_target,
+)
+from cookhouse.cli.verbosity import LogLevel, Verbose
+from cookhouse.errors import CookhouseError, InputError
+
+if TYPE_CHECKING:
+    from cookhouse.chat import Delta, Message
+    from cookhouse.cli.chat.screen import Screen
+    from cookhouse.cli.sampling.engine import Engine
+
+HELP = """\
+/system TEXT  set the system message; no text
+              takes it away
+/model NAME   go on with another model or other
+              weights: a run, a tinker:// path,
+              a registered model, a base model
+/again        draw the last answer anew
+/clear        begin anew, with the same system
+              message
+/save FILE    append the conversation to a JSONL
+              file to train on
+/help         this
+/quit         leave, as does Ctrl-D
+
+Ctrl-C stops an answer. A message of several
+lines stands between two lines of three quotation
+marks; one that begins with a slash begins with
+two."""
+
+
+def chat(
+    run: RunOption = None,
+    checkpoint: CheckpointOption = None,
+    model: ModelOption = None,
+    renderer: RendererOption = None,
+    system: Annotated[str | None, typer.Option(help="System message.")] = None,
+    max_tokens: MaxTokens = 1024,
+    temperature: Temperature = 0.7,
+    top_p: TopP = 1.0,
+    seed: Seed = None,
+    registry: Registry = None,
+    verbose: Verbose = False,  # noqa: ARG001  the callbacks of both have set the level
+    log_level: LogLevel = None,  # noqa: ARG001
+) -> None:
+    """Talk with a base model, a checkpoint or a run.
+
+    Answers are shown as they come. /help lists what can be typed beside messages: the system message, the weights and
+    the last answer can be changed, and a conversation be saved to train on. Without a terminal, each line of standard
+    input is a message or a command, and answers alone are written to standard output.
+    """
+    draw = Draw(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    target = find_target(run, checkpoint, model, renderer, registry)
+    asyncio.run(converse(target, draw, system, registry))
+
+
+async def converse(target: Target, draw: Draw, system: str | None, registry: str | None) -> None:
+    """Take turns with whoever types until they leave."""
+    from cookhouse.cli.chat.screen import Screen
+    from cookhouse.cli.sampling.engine import Engine
+
+    screen = Screen()
+    async with Engine(say=screen.say) as engine:
+        talk = Talk(
+            screen=screen,
+            engine=engine,
+            draw=draw,
+            registry=registry,
+            conversation=Conversation(system=system),
+            speaker=await engine.speaker(target, draw),
+        )
+        if screen.has_user:
+            screen.say(f"{talk.speaker.name}; /help says what can be typed, Ctrl-D leaves")
+        await talk.go_on()
+
+
+@dataclass(kw_only=True)
+class Talk:
+    """A conversation with whoever types."""
+
+    screen: "Screen"
+    engine: "Engine"
+    draw: Draw
+    registry: str | None
+    conversation: Conversation
+    speaker: Speaker
+
+    async def go_on(self) -> None:
+        """Take turns. On a terminal an error is told, and they go on.
+
+        Raises:
+            CookhouseError: something went wrong, and nobody is there to be told.
+        """
+        while True:
+            try:
+                line = self.screen.read()
+            except KeyboardInterrupt:
+                self.screen.say("\n(Ctrl-D or /quit leaves)")
+                continue
+            if line is None or line.strip() in ("/quit", "/exit"):
+                return
+            try:
+                await self._take(line.strip())
+            except CookhouseError as error:
+                if not self.screen.has_user:
+                    raise
+                self.screen.say(f"error: {error}")
+            except OSError as error:
+                if not self.screen.has_user:
+                    raise
+                self.screen.say(f"error: {error.strerror}: {error.filename}")
+
+    async def _take(self, line: str) -> None:
+        """One message, or one command."""
+        if line.startswith("/") and not line.startswith("//"):
+            await self._obey(*line.partition(" ")[::2])
+        elif line:
+            self.conversation.ask(line[1:] if line.startswith("//") else line)
+            await self._answer()
+
+    async def _obey(self, command: str, text: str) -> None:
+        text = text.strip()
+        match command:
+            case "/help":
+                self.screen.say(HELP)
+            case "/system":
+                self.conversation.system = text or None
+                self.screen.say("the system message is set" if text else "there is no system message now")
+            case "/model":
+                await self._switch(text)
+            case "/again":
+                self.conversation.ask_again()
+                if self.draw.temperature == 0:
+                    self.screen.say("temperature 0 takes the likeliest token each time; --temperature 0.7 would not")
+                await self._answer()
+            case "/clear":
+                self.conversation.clear()
+                self.screen.say("begun anew")
+            case "/save":
+                if not text:
+                    raise InputError("save to which file? as in: /save mine.jsonl")
+                self.screen.say(self.conversation.save(text))
+            case _:
+                raise InputError(
+                    f"there is no command {command}; /help lists them, and // begins a message with a slash"
+                )
+
+    async def _switch(self, name: str) -> None:
+        if not name:
+            self.screen.say(f"this is {self.speaker.name}")
+            return
+        self.speaker = await self.engine.speaker(named_target(name, self.registry), self.draw)
+        self.screen.say(f"this is {self.speaker.name} now")
+
+    async def _answer(self) -> None:
+        """Answer the last question; Ctrl-C stops that, and what was said until then is kept."""
+        from cookhouse.training import service_errors
+
+        writer = self.screen.answer()
+        said: list[str] = []
+
+        def show(delta: "Delta") -> None:
+            match delta:
+                case {"type": "thinking", "thinking": str(thought)}:
+                    writer.write(thought, is_thinking=True)
+                case {"type": "text", "text": str(text)}:
+                    said.append(text)
+                    writer.write(text)
+
+        answering = asyncio.ensure_future(
+            self.speaker.answer(self.conversation.messages, show, attempt=self.conversation.num_draws)
+        )
+        message: Message | None = None
+        note: str | None = None
+        try:
+            with _stopped_by_interrupt(answering), service_errors("sampling"):
+                answer = await answering
+            message, note = answer.message, answer.note
+        except asyncio.CancelledError:
+            if not answering.cancelled():
+                raise
+            message, note = _partial("".join(said)), "stopped"
+        writer.close()
+        if note is not None:
+            self.screen.say(f"note: {note}" if note != "stopped" else "(stopped)")
+        if message is not None:
+            self.conversation.answered(message)
+
+
+def _partial(text: str) -> "Message | None":
+    """What was said before an answer was stopped; None: nothing."""
+    return {"role": "assistant", "content": text} if text.strip() else None
+
+
+@contextlib.contextmanager
+def _stopped_by_interrupt(task: "asyncio.Future[Answer]") -> Iterator[None]:
+    """On a terminal, Ctrl-C cancels the task and nothing else."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
