@@ -1,8 +1,8 @@
 """A pretrained model, SmolLM2-135M-Instruct: it answers as `transformers` has it answer, learns, and is talked to."""
 
 import json
-import re
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -65,14 +65,14 @@ def test_full_disk_is_one_clear_error_and_leaves_no_half_line(tmp_path: Path, mo
 
 
 def test_a_checkpoint_that_is_gone_leaves_no_line(tmp_path: Path) -> None:
-    """Catches a strike that takes the others of the run with it, or a torn line for a whole one."""
+    """Catches forgetting that takes the others of the run with it, or a torn line for a whole one."""
     path = tmp_path / "checkpoints.jsonl"
     file = CheckpointFile(path)
     saved = [checkpoint(step, f"tinker://r/weights/{step}") for step in (2, 4, 6)]
     for each in saved:
         file.append(each)
     path.write_text(path.read_text() + '{"name": "0000')
-    file.strike(saved[1])
+    file.forget(str(saved[1].state_path))
     assert file.read() == [saved[0], saved[2]]
 
 

@@ -81,7 +81,7 @@ class HuggingFaceHub:
         return self._fetch(name, part)
 
     def upload(self, folder: Path, name: str, *, private: bool = True) -> str:
-        from huggingface_hub import constants
+        from huggingface_hub import constants, get_token
         from huggingface_hub.errors import HfHubHTTPError
 
         check_name(name)
@@ -89,6 +89,10 @@ class HuggingFaceHub:
             raise InputError(f"there is no folder {folder} to upload as {name}")
         if constants.is_offline_mode():
             raise InputError(f"{folder} cannot be uploaded as {name}: HF_HUB_OFFLINE is set; unset it")
+        if not (self._token or get_token()):
+            raise InputError(
+                f"no token to write to {name} with: set HF_TOKEN to one that may write, or log in with `hf auth login`"
+            )
         api = self.api
         try:
             api.create_repo(name, private=private, exist_ok=True)

@@ -1,7 +1,7 @@
 """checkpoints.jsonl: what was saved, where, and at which place of the run."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cookhouse.errors import InputError
@@ -42,10 +42,22 @@ class CheckpointFile:
         """
         append_line(self._path, json.dumps(asdict(checkpoint)))
 
-    def strike(self, checkpoint: Checkpoint) -> None:
-        """Remove the line of a checkpoint that is there no more. Raises as `append`, and as `read`."""
-        kept = [json.dumps(asdict(each)) for each in self.read() if each.state_path != checkpoint.state_path]
-        write_whole(self._path, "".join(f"{line}\n" for line in kept))
+    def forget(self, path: str) -> None:
+        """Name a `tinker://` path no more, since there is nothing at it; a checkpoint without any goes.
+
+        Raises:
+            InputError: the disk is full or may not be written.
+        """
+        kept = [
+            replace(
+                point,
+                state_path=None if point.state_path == path else point.state_path,
+                sampler_path=None if point.sampler_path == path else point.sampler_path,
+            )
+            for point in self.read()
+        ]
+        lines = [json.dumps(asdict(point)) + "\n" for point in kept if point.state_path or point.sampler_path]
+        write_whole(self._path, "".join(lines))
 
     def read(self) -> list[Checkpoint]:
         """All checkpoints, oldest first; a torn last line is left out, unknown keys are ignored.

@@ -14,13 +14,14 @@ from typing import Annotated
 import typer
 
 from cookhouse.blobs import open_blobs, put_folder
+from cookhouse.cli.checkpoints.deletion import delete
 from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, folder_of, list_saved
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.serve import default_state_dir
 from cookhouse.cli.tables import aligned, when
 from cookhouse.errors import InputError
 
-checkpoints_app = typer.Typer(help="List, inspect, export and import checkpoints on this machine.")
+checkpoints_app = typer.Typer(help="List, inspect, export, push, import and delete checkpoints.")
 
 _KINDS = {"weights": "state", "sampler_weights": "sampler", "external_weights": "external"}
 
@@ -186,6 +187,42 @@ def import_(
     typer.echo(f"{row.path}\n")
     typer.echo(f"  cookhouse serve --model {base_model}" + (f" --state-dir {state_dir}" if state_dir else ""))
     typer.echo(f"  cookhouse run supervised model_name={base_model} load_checkpoint_path={row.path}")
+
+
+@checkpoints_app.command()
+def push(
+    which: Which,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the repository on the hub, such as me/my-model.")],
+    format: Annotated[  # noqa: A002  the flag is called so
+        Format, typer.Option(help="peft: the adapter alone. merged: a whole model, the adapter added to its weights.")
+    ] = Format.PEFT,
+    precision: Annotated[Precision, typer.Option(help="Of a merged model.")] = Precision.FLOAT32,
+    public: Annotated[bool, typer.Option("--public", help="Make a new repository public; it is private else.")] = False,
+    run: Run = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Put a checkpoint on the hub, exported as `export` does, with a model card.
+
+    The token is that of HF_TOKEN or of `hf auth login`, and must be allowed to write. A repository that is there keeps
+    its visibility, and gets a new commit.
+    """
+    from cookhouse.hub import check_name, current_hub
+
+    check_name(name)
+    hub = current_hub()
+    saved = find_saved(which, run, state_dir)
+    origin = _origin(saved, _place_of(which, run))
+    _quiet_unless_watched()
+    with tempfile.TemporaryDirectory(prefix="cookhouse-push-") as temporary:
+        folder = Path(temporary) / "export"
+        _write_export(folder_of(saved), folder, form=format, precision=precision, origin=origin)
+        size = _size(_num_bytes(folder))
+        typer.echo(f"pushing {size} to {'public' if public else 'private'} {name}", err=True)
+        address = hub.upload(folder, name, private=not public)
+    typer.echo(f"{address} ({size})")
+
+
+checkpoints_app.command()(delete)
 
 
 def _place_of(which: str, run: str | None) -> Path:

@@ -10,7 +10,7 @@ from cookhouse.cli.serve import default_state_dir
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.local import service_folder
 from cookhouse.registry import check_artifact, names_registered_model, open_registry
-from cookhouse.runs.names import CHECKPOINTS_FILE
+from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
 
 if TYPE_CHECKING:
     from cookhouse.server.store.store import CheckpointRow
@@ -69,6 +69,13 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     if which not in known:
         raise UnknownNameError(f"checkpoint in {where}", which, [path for path in known if path is not None])
     return known[which]
+
+
+def saved_by(path: str) -> Path | None:
+    """The folder of the run here that recorded a `tinker://` path; None: nobody did."""
+    from cookhouse.training import run_that_saved
+
+    return run_that_saved(path, among=(RUNS_FOLDER,))
 
 
 def folder_of(saved: Saved) -> Path:

@@ -49,17 +49,24 @@ def runs_that_need(folder: Path, others: Iterable[FoundRun], *, also: Iterable[s
     """Those of other runs whose settings name weights of this one, or of a run that it consists of; `also` are further
     names of these weights, such as `name@version`.
     """
-    paths = _saved_paths(folder) | {*also}
     whole = folder.resolve()
-    return [run for run in others if not _is_in(run.path, whole) and _names_any(run, paths, whole)]
+    found = runs_that_name(_saved_paths(folder) | {*also}, folder, others)
+    return [run for run in found if not _is_in(run.path, whole)]
 
 
-def _names_any(run: FoundRun, paths: set[str], folder: Path) -> bool:
+def runs_that_name(paths: set[str], folder: Path | None, runs: Iterable[FoundRun]) -> list[FoundRun]:
+    """Those of some runs whose settings name one of these weights, or what lies in a folder."""
+    whole = None if folder is None else folder.resolve()
+    return [run for run in runs if _names_any(run, paths, whole)]
+
+
+def _names_any(run: FoundRun, paths: set[str], folder: Path | None) -> bool:
     settings = run.record.get("config", {})
     named = [settings.get(field) for field in WEIGHTS_FIELDS]
     # Relative to where the run was started.
     start = Path(run.history.sittings[-1].folder or ".")
-    return any(isinstance(name, str) and name and (name in paths or _is_in(start / name, folder)) for name in named)
+    given = [name for name in named if isinstance(name, str) and name]
+    return any(name in paths or (folder is not None and _is_in(start / name, folder)) for name in given)
 
 
 def _is_in(path: Path, folder: Path) -> bool:

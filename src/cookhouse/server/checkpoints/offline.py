@@ -91,5 +91,20 @@ def add_checkpoint(
     return row
 
 
+def delete_checkpoint(state_dir: Path, path: str) -> None:
+    """Delete the checkpoint at a `tinker://` path.
+
+    Raises:
+        InputError: a server is running there, or keeps no such checkpoint.
+        StorageError: the disk fails.
+    """
+    with lock_state_dir(state_dir), closing(Store(state_dir / _DATABASE)) as store:
+        row = next((row for row in store.every_checkpoint(now=time.time()) if row.path == path), None)
+        if row is None:
+            raise InputError(f"{state_dir} keeps no checkpoint {path}; list what it has with `cookhouse checkpoints`")
+        Checkpoints(state_dir / _CHECKPOINTS, store).delete(row)
+        store.flush()
+
+
 def _move(files: Path, folder: Path) -> None:
     files.rename(folder)

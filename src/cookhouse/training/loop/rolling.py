@@ -64,7 +64,7 @@ async def drop_rolling(checkpoint: Checkpoint, service: ServiceClient, checkpoin
     doing = f"deleting the rolling checkpoint {checkpoint.name}"
     try:
         with service_errors(doing):
-            checkpoints.strike(checkpoint)
+            checkpoints.forget(checkpoint.state_path)
             await service.delete_checkpoint(checkpoint.state_path)
     except Exception as error:  # whatever a client raises: no run ends because it keeps too much
         logger.warning("%s failed (%s); the service keeps it until its time to live is over", doing, error)
