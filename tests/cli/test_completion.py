@@ -34,7 +34,7 @@ def completed(folder: Path, *words: str, shell: str = "bash") -> list[str]:
         (["run", "superv"], ["supervised"]),
         (["run", "no_such"], []),
         (["run", "supervised", "lora_"], ["lora_rank="]),
-        (["run", "dpo", "save_kind=b"], ["save_kind=both"]),
+        (["run", "dpo", "on_bad_row=sk"], ["on_bad_row=skip"]),
         (["run", "supervised", "--lora"], ["--lora-rank"]),
         (["describe", "supe"], ["supervised"]),
         (["runs", "show", "fi"], ["first-run"]),
