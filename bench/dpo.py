@@ -126,6 +126,7 @@ async def _train_over_the_wire(case: Case, url: str, key: str) -> tuple[Clock, l
         PairAssembler,
         ServiceReference,
         TrainingLoop,
+        logprobs_by_forward,
         pair_objective,
         submit_checkpoint,
     )
@@ -133,7 +134,7 @@ async def _train_over_the_wire(case: Case, url: str, key: str) -> tuple[Clock, l
     service = await asyncio.to_thread(tinker.ServiceClient, base_url=url, api_key=key)
     # PEFT does not adapt the output projection here, so neither side has an adapter on it.
     client = await service.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=case.rank == 0)
-    sampler = await service.create_sampling_client(base_model=case.model)
+    reference = await service.create_lora_training_client(case.model, rank=1, seed=0)
     settings = OptimizerSettings(learning_rate=case.learning_rate, lr_schedule="constant")
     clock, losses = Clock(case, "cpu"), []  # of a step that has been answered: all of it is done
 
@@ -142,7 +143,7 @@ async def _train_over_the_wire(case: Case, url: str, key: str) -> tuple[Clock, l
         clock.step_done()
 
     telemetry = Telemetry([])
-    assemble = PairAssembler(ServiceReference(sampler.compute_logprobs), telemetry)
+    assemble = PairAssembler(ServiceReference(logprobs_by_forward(reference)), telemetry)
     with tempfile.TemporaryDirectory() as folder:
         loop = TrainingLoop(
             client=client,

@@ -159,7 +159,7 @@ async def test_another_model_as_the_reference(make_config: MakeConfig, tmp_path:
     await run(make_config(log_path=str(tmp_path / "first")), service)
     result = await run(make_config(reference_model=str(tmp_path / "first")), service)
     named = json.loads((result.summary.folder / "reference.json").read_text())
-    assert named == {"model_path": CheckpointFile(tmp_path / "first" / "checkpoints.jsonl").read()[-1].sampler_path}
+    assert named == {"model_path": CheckpointFile(tmp_path / "first" / "checkpoints.jsonl").read()[-1].state_path}
     base = await run(make_config(reference_model="some/model", log_path=str(tmp_path / "base")), service)
     assert json.loads((base.summary.folder / "reference.json").read_text()) == {"base_model": "some/model"}
     (tmp_path / "base" / "reference.json").write_text("{}")
@@ -172,11 +172,29 @@ async def test_another_model_as_the_reference(make_config: MakeConfig, tmp_path:
         )
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_the_reference_is_asked_once_a_batch_and_equals_the_weights_it_is(
+    make_config: MakeConfig, tmp_path: Path, begun: bool
+) -> None:
+    # Catches a request for each answer, whose cost at the client bounds a run.
+    first, settings = FakeService(), {}
+    if begun:
+        await run(make_config(log_path=str(tmp_path / "first"), seed=5), first)
+        settings = {"load_checkpoint_path": str(tmp_path / "first")}
+    service = FakeService(states=first.states)
+    result = await run(make_config(test_path=None, num_epochs=1, **settings), service)
+    kinds = [call.kind for call in service.calls if call.phase == "submit"]
+    assert "compute_logprobs" not in kinds
+    assert (kinds.count("forward"), kinds.count("forward_backward_custom")) == (3, 3)
+    assert trained(result.summary.folder)[0]["train/margin"] == 0.0
+
+
 @pytest.mark.parametrize("loss_fn", ["simpo", "orpo"])
 async def test_losses_without_a_reference_ask_for_none(make_config: MakeConfig, loss_fn: str) -> None:
     service = FakeService()
     result = await run(make_config(loss_fn=loss_fn), service)
     assert {call.kind for call in service.calls}.isdisjoint({"compute_logprobs", "create_sampling_client"})
+    assert [call.kind for call in service.calls if call.phase == "submit"].count("create_model") == 1
     assert result.summary.after("test/margin") > result.summary.before("test/margin")
     config = make_config(loss_fn=loss_fn, reference_model="some/model", behavior_if_log_dir_exists="delete")
     with pytest.raises(InputError, match=f"reference_model is set, and {loss_fn} needs no reference"):

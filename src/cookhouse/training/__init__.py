@@ -47,7 +47,14 @@ from cookhouse.training.preference.dataset import Pair, PairDataset, interleaved
 from cookhouse.training.preference.losses import PAIR_LOSSES, PairLogprobs, PairLoss
 from cookhouse.training.preference.measure import measure_pairs
 from cookhouse.training.preference.objective import pair_logprobs, pair_metrics, pair_objective
-from cookhouse.training.preference.reference import NoReference, Reference, ServiceReference
+from cookhouse.training.preference.reference import (
+    AnswerLogprobs,
+    NoReference,
+    Reference,
+    ServiceReference,
+    logprobs_by_forward,
+    logprobs_by_sampler,
+)
 from cookhouse.training.rollouts.assembler import ComputeLogprobs, RolloutAssembler, RolloutPayload
 from cookhouse.training.rollouts.log import GroupId, RolloutLog
 from cookhouse.training.rollouts.policy import Policy, PolicySampler
@@ -68,6 +75,7 @@ __all__ = [
     "LOSSES",
     "PAIR_LOSSES",
     "AdamSchedule",
+    "AnswerLogprobs",
     "Answered",
     "Assembled",
     "Assembler",
@@ -136,6 +144,8 @@ __all__ = [
     "interleaved",
     "left_out",
     "likelihood_metrics",
+    "logprobs_by_forward",
+    "logprobs_by_sampler",
     "measure_pairs",
     "names_weights",
     "open_session",

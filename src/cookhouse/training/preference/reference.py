@@ -1,22 +1,60 @@
-"""Logprobs of answers under the reference: asked of the service, at most once for each answer."""
+"""Logprobs of answers under the reference: asked of the service, at most once for each answer.
+
+Legend: T tokens of a sequence, P pairs.
+"""
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tinker
 from numpy.typing import NDArray
 
-from cookhouse.data import Example
+from cookhouse.data import Example, shifted_datum
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.files import append_line, whole_lines
 from cookhouse.training.preference.dataset import Pair
 from cookhouse.training.rollouts.assembler import ComputeLogprobs
+
+AnswerLogprobs = Callable[[Sequence[Example]], Awaitable[Sequence[NDArray[Any]]]]
+"""Logprobs of several sequences: of each token but the first, given those before it; NaN where there is none."""
+
+
+def logprobs_by_forward(client: TrainingClient) -> AnswerLogprobs:
+    """One `forward` for all: what a training client of the same weights computes, to the bit where it computes the same
+    sequences together.
+    """
+
+    async def ask(examples: Sequence[Example]) -> Sequence[NDArray[Any]]:
+        data_D = [shifted_datum(each.tokens_T, each.weights_T, "none") for each in examples]
+        output = await client.forward(data_D, "cross_entropy")
+        return [fields["logprobs"].to_numpy() for fields in output.loss_fn_outputs]
+
+    return ask
+
+
+def logprobs_by_sampler(compute: ComputeLogprobs) -> AnswerLogprobs:
+    """A request for each sequence, for weights that can only be sampled from."""
+
+    async def one(example: Example) -> NDArray[Any]:
+        logprobs = await compute(tinker.ModelInput.from_ints(example.tokens_T.tolist()))
+        return np.array(logprobs[1:], dtype=np.float64)
+
+    async def ask(examples: Sequence[Example]) -> Sequence[NDArray[Any]]:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                asking = [tasks.create_task(one(each)) for each in examples]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        return [task.result() for task in asking]
+
+    return ask
 
 
 class Reference(Protocol):
@@ -38,13 +76,13 @@ class ServiceReference:
     file a resumed run too, has the same numbers.
     """
 
-    def __init__(self, compute: ComputeLogprobs, cache: Path | None = None) -> None:
-        self._compute = compute
+    def __init__(self, ask: AnswerLogprobs, cache: Path | None = None) -> None:
+        self._ask = ask
         self._cache = cache
         self._known: dict[str, float] = {} if cache is None else _read(cache)
 
     async def logprobs(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
-        """Asks for what is not known yet, all at once; the first that fails ends the others.
+        """Asks for what is not known yet, all at once.
 
         Raises:
             InputError: the service refused an answer, or the file cannot be written.
@@ -52,30 +90,28 @@ class ServiceReference:
         """
         by_key = {_key(each): each for pair in pairs for each in pair.examples}
         missing = {key: each for key, each in by_key.items() if key not in self._known}
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                asking = {key: tasks.create_task(self._sum(each)) for key, each in missing.items()}
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
-        found = {key: task.result() for key, task in asking.items()}
-        if found and self._cache is not None:
-            await asyncio.to_thread(append_line, self._cache, json.dumps(found))
-        self._known |= found
+        if missing:
+            with service_errors("computing logprobs of the reference"):
+                logprobs = await self._ask([*missing.values()])
+            sums = [_sum(*each) for each in zip(missing.values(), logprobs, strict=True)]
+            found = dict(zip(missing, sums, strict=True))
+            if self._cache is not None:
+                await asyncio.to_thread(append_line, self._cache, json.dumps(found))
+            self._known |= found
         return np.array([[self._known[_key(each)] for each in pair.examples] for pair in pairs])
 
-    async def _sum(self, example: Example) -> float:
-        """Σ w·logprob over the targets: every token but the first, which nothing precedes."""
-        with service_errors("computing logprobs of the reference"):
-            logprobs = await self._compute(tinker.ModelInput.from_ints(example.tokens_T.tolist()))
-        # Where no weight is, a logprob may be of anything, also minus infinity.
-        is_trained_T = example.weights_T[1:] != 0
-        logprobs_T = np.array(logprobs[1:], dtype=np.float64)
-        if logprobs_T.shape != is_trained_T.shape or not np.isfinite(logprobs_T[is_trained_T]).all():
-            raise ServiceError(
-                f"the reference gave no logprob for some token of {example.source}; see that reference_model can give "
-                "logprobs of a prompt"
-            )
-        return float(np.sum(example.weights_T[1:][is_trained_T].astype(np.float64) * logprobs_T[is_trained_T]))
+
+def _sum(example: Example, logprobs_T: NDArray[Any]) -> float:
+    """Σ w·logprob over the targets: every token but the first, which nothing precedes."""
+    # Where no weight is, a logprob may be of anything, also minus infinity.
+    weights_T = example.weights_T[1:].astype(np.float64)
+    is_trained_T = weights_T != 0
+    if logprobs_T.shape != is_trained_T.shape or not np.isfinite(logprobs_T[is_trained_T]).all():
+        raise ServiceError(
+            f"the reference gave no logprob for some token of {example.source}; see that reference_model can give "
+            "logprobs of a prompt"
+        )
+    return float(np.sum(weights_T[is_trained_T] * logprobs_T[is_trained_T].astype(np.float64)))
 
 
 def _key(example: Example) -> str:

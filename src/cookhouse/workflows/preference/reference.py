@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry
@@ -10,15 +11,23 @@ from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import (
+    AnswerLogprobs,
     NoReference,
     PairLoss,
     Reference,
     ServiceReference,
     TrainingSession,
+    logprobs_by_forward,
+    logprobs_by_sampler,
+    names_weights,
     service_errors,
+    weights_path,
 )
 from cookhouse.training.files import file_errors, write_whole
-from cookhouse.workflows.training_run.second_model import sampler_at, sampler_place
+from cookhouse.workflows.training_run.second_model import sampler_at
+
+_STATE = "/weights/"
+"""In the path of weights that can be trained on, unlike those saved to sample from."""
 
 
 async def open_reference(
@@ -32,7 +41,8 @@ async def open_reference(
 
     That is `reference_model`, or what the run began with: the base model or, where it began with other weights, a copy
     of them that is the run's own, so that it does not matter what becomes of the original. A resumed run goes on with
-    what its folder names.
+    what its folder names. Weights that can be trained at the service are asked by `forward`, a batch at a time; others,
+    and those of runs that train all weights, which would need memory for a second one, are asked as a sampler is.
 
     Raises:
         InputError: the service does not have these weights, or the folder does not say which they are.
@@ -49,18 +59,36 @@ async def open_reference(
         write_whole(record, json.dumps(dict(place)) + "\n")
     else:
         place = _recorded(record)
-    sampler = await sampler_at(session.service, place)
-    return ServiceReference(sampler.compute_logprobs, cache if config.cache_reference else None)
+    ask = await _asked(config, session, place)
+    return ServiceReference(ask, cache if config.cache_reference else None)
+
+
+async def _asked(config: PreferenceSettings, session: TrainingSession, place: Mapping[str, str]) -> AnswerLogprobs:
+    service, path = session.service, place.get("model_path", "")
+    with service_errors(f"opening the reference {' '.join(place.values())}"):
+        if place.get("base_model") == config.model_name:
+            # A fresh adapter changes nothing of the base model's output, and none is smaller than this one.
+            return logprobs_by_forward(
+                await service.create_lora_training_client(config.model_name, rank=1, seed=config.seed)
+            )
+        if config.lora_rank and _STATE in path:
+            return logprobs_by_forward(await service.create_training_client_from_state(path))
+    return logprobs_by_sampler((await sampler_at(service, place)).compute_logprobs)
 
 
 async def _settle(
     config: PreferenceSettings, session: TrainingSession, registry: ModelRegistry | None
 ) -> Mapping[str, str]:
     if config.reference_model is not None:
-        return sampler_place(config.reference_model, registry)
+        if not names_weights(config.reference_model):
+            return {"base_model": config.reference_model}
+        purpose: Literal["training", "sampling"] = "training" if config.lora_rank else "sampling"
+        return {"model_path": weights_path(config.reference_model, purpose=purpose, registry=registry)}
     if config.load_checkpoint_path is None:
         return {"base_model": config.model_name}
     with service_errors("saving the reference"):
+        if config.lora_rank:
+            return {"model_path": (await session.client.save_state("reference")).path}
         return {"model_path": (await session.client.save_weights_for_sampler("reference")).path}
 
 
