@@ -2,7 +2,8 @@
 
 Same model, pairs, order, batch, rank, adapted layers and precision, one after the other in one run, each in a process
 of its own; the first steps are left out. Both compute the reference along the way, of the base model: cookhouse while
-the batch before is trained on. Both sides see the rendered tokens, so no tokenizing is timed.
+the batch before is trained on. It is measured twice: with the loss at the server, and at the client (`custom`), as it
+is where a service has no losses over pairs. All see the rendered tokens, so no tokenizing is timed.
 
     python -m bench.dpo                                     # cookhouse/tiny in fp32, the bundled pairs
     python -m bench.dpo --rank 0 --steps 5 --warmup 0       # all weights, and the losses of both
@@ -104,15 +105,22 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
 
 def run_cookhouse(case: Case, precision: str) -> Measurement:
     """Train with the loop that recipes use, against a server in its own process."""
+    return _measured(case, precision, is_fused=True)
+
+
+def run_custom(case: Case, precision: str) -> Measurement:
+    """The same with the loss computed by the client, as at a service that has none over pairs."""
+    return _measured(case, precision, is_fused=False)
+
+
+def _measured(case: Case, precision: str, *, is_fused: bool) -> Measurement:
     os.environ["TINKER_TELEMETRY"] = "0"
     with serving(case.device, "--base-model", case.model, "--precision", precision) as server:
-        clock, losses = asyncio.run(_train_over_the_wire(case, server.url, server.api_key))
+        clock, losses = asyncio.run(_train_over_the_wire(case, server.url, server.api_key, is_fused=is_fused))
         return clock.measurement(losses, server.stop())
 
 
-async def _train_over_the_wire(case: Case, url: str, key: str) -> tuple[Clock, list[float]]:
-    import tinker
-
+async def _train_over_the_wire(case: Case, url: str, key: str, *, is_fused: bool) -> tuple[Clock, list[float]]:
     from cookhouse.settings import OptimizerSettings, PairLossSettings
     from cookhouse.telemetry import Telemetry, keys
     from cookhouse.training import (
@@ -125,13 +133,15 @@ async def _train_over_the_wire(case: Case, url: str, key: str) -> tuple[Clock, l
         LoopSlots,
         PairAssembler,
         ServiceReference,
+        TinkerServiceClient,
         TrainingLoop,
         logprobs_by_forward,
         pair_objective,
         submit_checkpoint,
     )
 
-    service = await asyncio.to_thread(tinker.ServiceClient, base_url=url, api_key=key)
+    service = await asyncio.to_thread(TinkerServiceClient, base_url=url, api_key=key)
+    offer = await service.pair_losses() if is_fused else None
     # PEFT does not adapt the output projection here, so neither side has an adapter on it.
     client = await service.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=case.rank == 0)
     reference = await service.create_lora_training_client(case.model, rank=1, seed=0)
@@ -150,7 +160,7 @@ async def _train_over_the_wire(case: Case, url: str, key: str) -> tuple[Clock, l
             slots=LoopSlots(
                 evaluate=[],
                 get_work=BatchSource(case.dataset, assemble, total_steps=case.num_steps),
-                forward_backward=pair_objective(PairLossSettings(dpo_beta=case.beta)),
+                forward_backward=pair_objective(PairLossSettings(dpo_beta=case.beta), offer),
                 optim_step=AdamSchedule(settings=settings, total_steps=case.num_steps),
                 checkpoint=lambda client, cursor: submit_checkpoint(client, cursor, kind=CheckpointKind.STATE),
                 log=log,
@@ -255,21 +265,24 @@ def main() -> None:
     options = parse_options(parser)
     with tempfile.TemporaryDirectory() as folder:
         case = make_case(options, Path(folder) / "model")
-        ours, peer = (isolated(run, case, options.precision) for run in (run_cookhouse, run_trl))
-    report(options, ours, peer)
+        found = [isolated(run, case, options.precision) for run in (run_cookhouse, run_custom, run_trl)]
+    report(options, *found)
 
 
-def report(options: argparse.Namespace, ours: Measurement, peer: Measurement) -> None:
-    """Print both rates, the ratio, and how far the losses are apart."""
-    for name, m in (("cookhouse", ours), ("TRL", peer)):
+def report(options: argparse.Namespace, ours: Measurement, custom: Measurement, peer: Measurement) -> None:
+    """Print all rates, the ratios, and how far the losses are apart."""
+    for name, m in (("cookhouse", ours), ("custom", custom), ("TRL", peer)):
         print(
             f"{name:10} {options.precision:9} {m.rate:8.1f} pairs/s {m.peak_bytes / 2**20:7.0f} MiB  "
             f"loss {m.losses[0]:.5f} -> {m.losses[-1]:.5f}"
         )
     drift = max(abs(a / b - 1.0) for a, b in zip(ours.losses[:5], peer.losses[:5], strict=True))
-    print(f"ratio {ours.rate / peer.rate:.2f}; largest relative difference of the first five losses {drift:.1e}")
+    print(
+        f"ratio {ours.rate / peer.rate:.2f}, and {custom.rate / peer.rate:.2f} with the loss at the client; largest "
+        f"relative difference of the first five losses {drift:.1e}"
+    )
     if options.save:
-        figures = {"cookhouse": ours.rate, "trl": peer.rate, "ratio": ours.rate / peer.rate}
+        figures = {"cookhouse": ours.rate, "custom": custom.rate, "trl": peer.rate, "ratio": ours.rate / peer.rate}
         figures |= {"cookhouse_peak_bytes": ours.peak_bytes, "trl_peak_bytes": peer.peak_bytes}
         save_record(f"dpo-{options.model}-{options.precision}-{options.rank}", vars(options), figures)
 

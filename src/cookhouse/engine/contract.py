@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
 
+PAIR_LOSSES = ("dpo", "dpo_norm", "ipo", "orpo", "simpo")
+"""Losses over pairs of datums (chosen, rejected, chosen, ...), besides those over tokens."""
+
 
 class DamagedError(InputError):
     """The files of a checkpoint cannot be read, or are not those that were written."""
@@ -84,7 +87,9 @@ class ForwardBackward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardBackwardOutput:
-    """`logprobs_D[i]` is float32 in the shape of datum i's `target_tokens`; metric keys are `name:reduction`."""
+    """`logprobs_D[i]` is float32 in the shape of datum i's `target_tokens`. Of `PAIR_LOSSES` it is two values that add
+    up, in double precision, to Σ w·logprob. Metric keys are `name:reduction`.
+    """
 
     logprobs_D: Sequence[NDArray[np.float32]]
     metrics: Mapping[str, float]

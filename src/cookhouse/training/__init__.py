@@ -1,10 +1,12 @@
 """Training: the loop, the clients of the service that computes, and rollouts to train on."""
 
+from cookhouse.pair_losses import PairLogprobs
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
 from cookhouse.training.clients.client import (
     Connect,
     LossFunction,
+    PairLossOffer,
     ServiceClient,
     TinkerServiceClient,
     TrainingClient,
@@ -43,10 +45,11 @@ from cookhouse.training.loop.saving import CheckpointKind, PendingCheckpoint, su
 from cookhouse.training.loop.source import Batches, BatchSource, Source, as_datums
 from cookhouse.training.loop.step_log import StepLog
 from cookhouse.training.preference.assembler import PairAssembler, PairPayload
+from cookhouse.training.preference.custom import pair_logprobs, pair_metrics
 from cookhouse.training.preference.dataset import Pair, PairDataset, interleaved, left_out, render_pairs
-from cookhouse.training.preference.losses import PAIR_LOSSES, PairLogprobs, PairLoss
+from cookhouse.training.preference.losses import PAIR_LOSSES, PairLoss
 from cookhouse.training.preference.measure import measure_pairs
-from cookhouse.training.preference.objective import pair_logprobs, pair_metrics, pair_objective
+from cookhouse.training.preference.objective import pair_objective
 from cookhouse.training.preference.reference import (
     AnswerLogprobs,
     NoReference,
@@ -109,6 +112,7 @@ __all__ = [
     "PairDataset",
     "PairLogprobs",
     "PairLoss",
+    "PairLossOffer",
     "PairPayload",
     "Patience",
     "PendingCheckpoint",

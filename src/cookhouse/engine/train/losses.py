@@ -4,49 +4,24 @@ Every loss is summed over tokens and datums, never averaged: callers put denomin
 Position t of a datum predicts `target_tokens`[t]. lp is the log-probability of the target under the weights being
 trained (temperature 1, fp32), q the input `logprobs` recorded when the target was sampled, A the `advantages`.
 
-The losses and their options are the hosted service's (https://tinker-docs.thinkingmachines.ai/losses).
+The losses and their options are the hosted service's (https://tinker-docs.thinkingmachines.ai/losses), and those over
+pairs of `pairs.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.model.vocabulary import check_tokens
+from cookhouse.engine.train.loss import Loss, LossInputs
+from cookhouse.engine.train.pairs import PAIR_LOSSES
 from cookhouse.errors import InputError, UnknownNameError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossInputs:
-    """What a loss reads beside lp: float inputs by name, options, and which datum each target belongs to.
-
-    Tensors hold the M targets of several datums end to end, fp32; `datum_M` counts from 0 and never decreases.
-    """
-
-    values: Mapping[str, Tensor]
-    config: Mapping[str, float]
-    datum_M: Tensor
-
-
-LossFunction = Callable[[Tensor, LossInputs], Tensor]
-"""(lp_M, inputs) to the elementwise loss_M."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """A loss function and what it reads."""
-
-    function: LossFunction
-    inputs: frozenset[str]
-    """Names of float inputs beside `target_tokens`; all are required unless they have a default."""
-    defaults: Mapping[str, float] = field(default_factory=dict)
-    """Inputs that may be absent, with the value that then stands at every position."""
-    config: Mapping[str, float] = field(default_factory=dict)
-    """Options and their defaults."""
 
 
 def cross_entropy(lp_M: Tensor, inputs: LossInputs) -> Tensor:
@@ -123,6 +98,7 @@ LOSSES: Mapping[str, Loss] = {
         inputs=_POLICY_INPUTS | {"sequence_ratio_mask"},
         config={"clip_low_threshold": 1 - 3e-4, "clip_high_threshold": 1 + 4e-4},
     ),
+    **PAIR_LOSSES,
 }
 
 _REFUSED = {
@@ -157,6 +133,7 @@ def check_request(request: ForwardBackward, vocab_size: int, max_tokens: int) ->
             _check_datum(datum, request.loss_fn, loss, vocab_size, max_tokens)
         except InputError as error:
             raise InputError(f"datum {index}: {error}") from None
+    loss.check(request)
 
 
 def _check_datum(datum: TrainingDatum, name: str, loss: Loss, vocab_size: int, max_tokens: int) -> None:
@@ -165,7 +142,7 @@ def _check_datum(datum: TrainingDatum, name: str, loss: Loss, vocab_size: int, m
         raise InputError("model_input is empty; give at least one token")
     if num_tokens > max_tokens:
         raise InputError(f"model_input has {num_tokens} tokens; the model takes at most {max_tokens}")
-    expected = loss.inputs | {"target_tokens"}
+    expected = loss.inputs | loss.sums | {"target_tokens"}
     missing = sorted(expected - loss.defaults.keys() - datum.loss_fn_inputs.keys())
     extra = sorted(datum.loss_fn_inputs.keys() - expected)
     if missing or extra:
@@ -184,8 +161,17 @@ def _check_datum(datum: TrainingDatum, name: str, loss: Loss, vocab_size: int, m
         values = datum.loss_fn_inputs[key]
         if values.shape != targets.shape:
             raise InputError(f"{key} has shape {values.shape}; target_tokens has {targets.shape}")
-        if not np.isfinite(values).all():
-            raise InputError(f"{key} holds NaN or infinity at position {int(np.argwhere(~np.isfinite(values))[0][0])}")
+        _check_finite(key, values)
+    for key in sorted(loss.sums):
+        values = datum.loss_fn_inputs[key]
+        if values.ndim != 1 or not values.size:
+            raise InputError(f"{key} has shape {values.shape}; it must be one value, or several that are added up")
+        _check_finite(key, values)
+
+
+def _check_finite(key: str, values: NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise InputError(f"{key} holds NaN or infinity at position {int(np.argwhere(~np.isfinite(values))[0][0])}")
 
 
 def loss_inputs(request: ForwardBackward, data_D: Sequence[TrainingDatum], device: torch.device) -> LossInputs:
@@ -202,8 +188,13 @@ def loss_inputs(request: ForwardBackward, data_D: Sequence[TrainingDatum], devic
         ]
         values[key] = upload(np.concatenate([array.reshape(-1).astype(np.float32) for array in arrays]), device)
     sizes = [int(np.prod(shape)) for shape in shapes]
+    sums_D = {
+        key: upload(np.array([datum.loss_fn_inputs[key].sum(dtype=np.float64) for datum in data_D]), device)
+        for key in sorted(loss.sums)
+    }
     return LossInputs(
         values=values,
         config={**loss.config, **{key: float(value) for key, value in request.loss_fn_config.items()}},
         datum_M=upload(np.repeat(np.arange(len(sizes)), sizes), device),
+        sums_D=sums_D,
     )

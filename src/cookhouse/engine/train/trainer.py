@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,9 +55,12 @@ class _Job:
         """Store the outputs of its datums in one pass."""
         self.loss += loss
         start = 0
+        is_summed = LOSSES[self.request.loss_fn].group_datums > 1
         for item, shape in zip(members, shapes, strict=True):
-            self.logprobs_D[item.datum] = flat[start : start + math.prod(shape)].reshape(shape)
+            logprobs = flat[start : start + math.prod(shape)].reshape(shape)
             start += math.prod(shape)
+            weights = self.request.data_D[item.datum].loss_fn_inputs.get("weights")
+            self.logprobs_D[item.datum] = _summed(logprobs, weights) if is_summed else logprobs
 
     def finish(self) -> ForwardBackwardOutput | InputError:
         """Add the gradient to the adapter's and return the outputs, or leave no trace of one that is not finite."""
@@ -71,6 +75,14 @@ class _Job:
             except InputError as error:
                 return error
         return ForwardBackwardOutput(logprobs_D=self.logprobs_D, metrics={"loss:sum": self.loss})
+
+
+def _summed(logprobs_T: NDArray[np.float32], weights_T: NDArray[Any] | None) -> NDArray[np.float32]:
+    """Σ w·logprob as two values that add up to it, which together are as exact as a double nearly is."""
+    assert weights_T is not None
+    total = np.sum(weights_T.astype(np.float64) * logprobs_T)
+    most = np.float32(total)
+    return np.array([most, total - np.float64(most)], dtype=np.float32)
 
 
 def add_gradient(total: Tensor, gradient: Tensor) -> None:
@@ -89,17 +101,23 @@ def forward_backward(
 ) -> list[ForwardBackwardOutput | InputError]:
     """Run checked requests, at most one per adapter, in shared passes of at most `budget_tokens` positions.
 
-    Each pass lays the datums of one adapter side by side. What a request gets does not depend on the others but by
-    rounding.
+    Each pass lays the datums of one adapter side by side, and what a loss compares is in one pass. What a request gets
+    does not depend on the others but by rounding.
     """
     jobs = [_Job(request, adapter, base.dtype) for request, adapter in requests]
-    items = [_Item(index, datum) for index, job in enumerate(jobs) for datum in range(len(job.request.data_D))]
-    lengths = [len(_datum(jobs, item).tokens_T) for item in items]
+    groups = [group for index, job in enumerate(jobs) for group in _groups(index, job.request)]
+    lengths = [sum(len(_datum(jobs, item).tokens_T) for item in group) for group in groups]
     for members in pack(lengths, budget_tokens):
-        together = sorted((items[i] for i in members.indices), key=lambda item: item.request)
+        together = sorted((item for i in members.indices for item in groups[i]), key=lambda item: item.request)
         with deterministic(base.device):
             _run_pass(base, jobs, together)
     return [job.finish() for job in jobs]
+
+
+def _groups(index: int, request: ForwardBackward) -> list[list[_Item]]:
+    """The datums of a request in groups that no pass may part."""
+    size = LOSSES[request.loss_fn].group_datums
+    return [[_Item(index, i) for i in range(start, start + size)] for start in range(0, len(request.data_D), size)]
 
 
 def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> None:
@@ -127,7 +145,7 @@ def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> 
 
 def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor) -> Tensor:
     """Store each datum's log-probabilities and add its loss to its job; return the sum to differentiate."""
-    total = logprobs_M.new_zeros(())
+    total = logprobs_M.new_zeros((), dtype=torch.float64)
     losses: list[Tensor] = []
     shares: list[tuple[_Job, list[_Item], list[tuple[int, ...]], slice]] = []
     start = 0
@@ -137,7 +155,7 @@ def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor
         shapes = [datum.loss_fn_inputs["target_tokens"].shape for datum in data_D]
         span = slice(start, start + sum(math.prod(shape) for shape in shapes))
         inputs = loss_inputs(job.request, data_D, logprobs_M.device)
-        losses.append(LOSSES[job.request.loss_fn].function(logprobs_M[span], inputs).sum())
+        losses.append(LOSSES[job.request.loss_fn].function(logprobs_M[span], inputs).sum().double())
         if job.gradient is not None:
             total = total + losses[-1]
         shares.append((job, members, shapes, span))

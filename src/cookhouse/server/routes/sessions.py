@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse
 from tinker import types
 
+from cookhouse.engine.contract import PAIR_LOSSES
 from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
 
 router = APIRouter()
@@ -61,7 +62,15 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
         }
         for name in service.base_models.names
     ]
-    return JSONResponse({"supported_models": supported})
+    # What the SDK does not know of it leaves out: a client that asks for it knows what to do with it.
+    return JSONResponse(
+        {
+            "supported_models": supported,
+            "pair_losses": PAIR_LOSSES,
+            "fwdbwd_max_chunk_len": service.settings.fwdbwd_max_chunk_len,
+            "fwdbwd_max_chunk_bytes_count": service.settings.fwdbwd_max_chunk_bytes,
+        }
+    )
 
 
 @router.post("/create_session")

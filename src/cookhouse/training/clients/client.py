@@ -5,10 +5,12 @@ Every request method returns at once with an awaitable; requests of one training
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import tinker
+from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
 from cookhouse.sampling_client import SamplingClient
 
@@ -53,9 +55,20 @@ class TrainingClient(Protocol):
     def save_weights_and_get_sampling_client(self) -> Awaitable[SamplingClient]: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairLossOffer:
+    """Losses over pairs that a service computes in one pass, by name, and how much it takes in one request. A call with
+    more is split by the SDK, wherever that may be.
+    """
+
+    names: frozenset[str] = frozenset()
+    max_datums: int = 0
+    max_bytes: int = 0
+
+
 class ServiceClient(Protocol):
-    """`tinker.ServiceClient`, which makes the others and ends the session, and the `context_tokens` of
-    `TinkerServiceClient`.
+    """`tinker.ServiceClient`, which makes the others and ends the session, and the `context_tokens` and `pair_losses`
+    of `TinkerServiceClient`.
     """
 
     def create_lora_training_client(
@@ -82,6 +95,9 @@ class ServiceClient(Protocol):
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
         """Delete what was saved at a `tinker://` path."""
 
+    def pair_losses(self) -> Awaitable["PairLossOffer"]:
+        """The losses over pairs that the service computes itself; a service of the SDK's protocol alone has none."""
+
     def close(
         self, status: Literal["success", "errored", "interrupted"], detail: str | None = None
     ) -> Awaitable[None]: ...
@@ -100,6 +116,14 @@ def connect_to(base_url: str | None = None, api_key: str | None = None) -> Conne
     return connect
 
 
+class _Capabilities(tinker.types.GetServerCapabilitiesResponse):
+    """What a service answers, with what the SDK knows nothing of."""
+
+    pair_losses: tuple[str, ...] = ()
+    fwdbwd_max_chunk_len: int = 0
+    fwdbwd_max_chunk_bytes_count: int = 0
+
+
 class TinkerServiceClient(tinker.ServiceClient):
     """The SDK's client, and what the SDK leaves for another of its clients to ask."""
 
@@ -108,10 +132,27 @@ class TinkerServiceClient(tinker.ServiceClient):
         self._make_rest_client = cache(partial(tinker.RestClient, base_url=base_url, api_key=api_key))
 
     async def context_tokens(self, model_name: str) -> int | None:
-        rest = await asyncio.to_thread(self._make_rest_client)
-        offered = (await rest.get_server_capabilities()).supported_models
+        offered = (await self._capabilities()).supported_models
         return next((model.max_context_length for model in offered if model.model_name == model_name), None)
 
     async def delete_checkpoint(self, path: str) -> None:
         rest = await asyncio.to_thread(self._make_rest_client)
         await rest.delete_checkpoint_from_tinker_path(path)
+
+    async def pair_losses(self) -> PairLossOffer:
+        found = await self._capabilities()
+        return PairLossOffer(
+            names=frozenset(found.pair_losses),
+            max_datums=found.fwdbwd_max_chunk_len,
+            max_bytes=found.fwdbwd_max_chunk_bytes_count,
+        )
+
+    async def _capabilities(self) -> _Capabilities:
+        holder = (await asyncio.to_thread(self._make_rest_client)).holder
+
+        async def ask() -> _Capabilities:
+            with holder.aclient(ClientConnectionPoolType.TRAIN) as client:
+                return await client.get("/api/v1/get_server_capabilities", cast_to=_Capabilities)
+
+        found: _Capabilities = await holder.run_coroutine_threadsafe(holder.execute_with_retries(ask))
+        return found

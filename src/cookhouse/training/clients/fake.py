@@ -16,7 +16,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
-from cookhouse.training.clients.client import LossFunction
+from cookhouse.training.clients.client import LossFunction, PairLossOffer
 from cookhouse.training.clients.fake_losses import token_losses
 
 _NUM_BUCKETS = 512
@@ -125,6 +125,9 @@ class FakeService:
     async def delete_checkpoint(self, path: str) -> None:
         self.state(path)
         await self.request("delete_checkpoint", self.states.pop(path))
+
+    async def pair_losses(self) -> PairLossOffer:
+        return PairLossOffer()
 
     def close(self, status: Literal["success", "errored", "interrupted"], detail: str | None = None) -> Awaitable[None]:
         del detail

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from cookhouse.settings import PairLossSettings
 from cookhouse.training.clients.client import TrainingClient
+from cookhouse.training.preference.custom import pair_logprobs, pair_metrics
 from cookhouse.training.preference.dataset import Pair, interleaved
 from cookhouse.training.preference.losses import PAIR_LOSSES
-from cookhouse.training.preference.objective import pair_logprobs, pair_metrics
 from cookhouse.training.preference.reference import Reference
 
 _CHUNK = 32
@@ -30,6 +30,6 @@ def measure_pairs(
         logprobs_D_T = [fields["logprobs"].to_torch() for fields in outputs]
         loss = PAIR_LOSSES.find(settings.loss_fn)
         found = pair_logprobs(interleaved(pairs), logprobs_D_T, reference_P2)
-        return pair_metrics(loss, settings, found, loss.function(found, settings))
+        return pair_metrics(loss, settings, found, float(loss.function(found, settings).mean()))
 
     return read

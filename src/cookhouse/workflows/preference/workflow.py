@@ -32,6 +32,7 @@ from cookhouse.training import (
     left_out,
     pair_objective,
     render_pairs,
+    service_errors,
 )
 from cookhouse.workflows.preference.account import facts, preference_result
 from cookhouse.workflows.preference.data import PreferenceData, read_data
@@ -77,11 +78,11 @@ class PreferenceState(TrainingState):
     """Of the last step: `dpo_loss`, `accuracy`, `margin`, `chosen_reward`, `rejected_reward` and so on."""
 
 
-@stage(reads=("config",), writes=("loss", "objective", "data", "notes"), uses=("datasets",))
+@stage(reads=("config",), writes=("loss", "data", "notes"), uses=("datasets",))
 async def load_dataset(state: PreferenceState) -> None:
     """Read the pairs to train on and, evenly spaced through the held-out ones, those to evaluate on."""
     config = state.config
-    state.loss, state.objective = PAIR_LOSSES.find(config.loss_fn), pair_objective(config)
+    state.loss = PAIR_LOSSES.find(config.loss_fn)
     if config.reference_model is not None and not state.loss.needs_reference:
         raise InputError(f"reference_model is set, and {config.loss_fn} needs no reference; leave it out")
     # The run folder's own sources where it has them: a function is then called once, and what is trained on is what the
@@ -161,17 +162,19 @@ async def _render(state: PreferenceState, rows: Sequence[PreferenceRow]) -> list
 
 @stage(
     reads=("config", "loss", "dataset", "held_out", "answers", "notes", "renderer", "total_steps"),
-    writes=("folder", "checkpoints", "cursor", "session", "reference", "evaluations"),
+    writes=("folder", "checkpoints", "cursor", "session", "objective", "reference", "evaluations"),
     needs=("service",),
     uses=("evaluators",),
 )
 async def init_session(state: PreferenceState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off; and
-    the reference.
+    the reference. A loss that the service has is computed there.
     """
     await open_run(state)
     _refuse_longer(state)
     adapters = state.context.adapters
+    with service_errors("asking which losses the service has"):
+        state.objective = pair_objective(state.config, await state.session.service.pair_losses())
     state.reference = await open_reference(state.config, state.loss, state.session, state.folder, adapters.registry)
     state.evaluations += _held_out(state) + named_evaluations(
         state.config, state.renderer, state.telemetry, state.folder.evaluations, adapters.evaluators

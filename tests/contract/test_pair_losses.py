@@ -1,0 +1,131 @@
+"""Losses over pairs that the service computes, against `forward_backward_custom`, over the wire."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import tinker
+from tests.contract.calls import BASE_MODEL
+from tests.contract.conftest import make_torch_engine
+from tests.server.hosting import KEY, Host, hosted
+from tests.training.preference.kit import pairs
+from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
+
+from cookhouse.server.settings import Settings
+from cookhouse.settings import PairLossSettings
+from cookhouse.training import (
+    Cursor,
+    NoReference,
+    PairLossOffer,
+    PairPayload,
+    ServiceReference,
+    TinkerServiceClient,
+    TrainingClient,
+    Work,
+    interleaved,
+    logprobs_by_forward,
+    pair_objective,
+)
+from cookhouse.training.preference.fused import FusedPairLoss, whole_pairs
+
+pytestmark = pytest.mark.anyio
+
+SOME = pairs(5)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A server that takes two pairs of the longer ones in a request, and whose SDK would split after three datums."""
+    settings = Settings(fwdbwd_max_chunk_len=5)
+    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine, settings) as host:
+        yield host
+
+
+@pytest.fixture
+async def service(host: Host) -> AsyncIterator[TinkerServiceClient]:
+    service = TinkerServiceClient(base_url=host.url, api_key=KEY)
+    yield service
+    await service.close("success")
+
+
+async def _trained(
+    client: TrainingClient, reference: NoReference | ServiceReference, settings: PairLossSettings, offer: PairLossOffer
+) -> tuple[dict[str, Any], float]:
+    """Metrics of one step, and the norm of its gradient."""
+    payload = PairPayload(reference_P2=await reference.logprobs(SOME))
+    work = Work(cursor=Cursor(), data_D=interleaved(SOME), payload=payload)
+    objective = pair_objective(settings, offer)
+    output = await objective.loss.submit(client, work)
+    metrics = dict(objective.metrics([(work, output)]))
+    adam = await client.optim_step(tinker.AdamParams(learning_rate=1e-3))
+    assert adam.metrics is not None
+    return metrics, adam.metrics["grad_norm"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"label_smoothing": 0.1},
+        {"loss_fn": "dpo_norm"},
+        {"loss_fn": "ipo"},
+        {"loss_fn": "orpo"},
+        {"loss_fn": "simpo"},
+    ],
+    ids=str,
+)
+async def test_the_service_computes_what_the_client_would(service: TinkerServiceClient, given: dict[str, Any]) -> None:
+    # Catches pairs that a split parts, a mean over the pairs of one request in place of the batch, and options that do
+    # not arrive. The second step has weights that are not the reference's.
+    settings = PairLossSettings(**given)
+    offer = await service.pair_losses()
+    reference: NoReference | ServiceReference = NoReference()
+    if settings.loss_fn not in ("orpo", "simpo"):
+        base = await service.create_lora_training_client(BASE_MODEL, rank=1, seed=0)
+        reference = ServiceReference(logprobs_by_forward(base))
+    found = []
+    for each in (offer, PairLossOffer()):
+        client = await service.create_lora_training_client(BASE_MODEL, rank=8, seed=1)
+        found += [[await _trained(client, reference, settings, each) for _ in range(2)]]
+    assert isinstance(pair_objective(settings, offer).loss, FusedPairLoss)
+    for (one, norm), (other, expected) in zip(*found, strict=True):
+        assert one.keys() == other.keys()
+        assert list(one.values()) == pytest.approx(list(other.values()), rel=1e-5, abs=1e-5)
+        assert norm == pytest.approx(expected, rel=1e-5)
+    if not isinstance(reference, NoReference):
+        # The same weights, computed in the same way.
+        assert found[0][0][0]["train/margin"] == pytest.approx(0.0, abs=1e-6)
+
+
+async def test_a_loss_over_the_whole_batch_stays_with_the_client(service: TinkerServiceClient) -> None:
+    settings = PairLossSettings(loss_fn="kto")
+    assert not isinstance(pair_objective(settings, await service.pair_losses()).loss, FusedPairLoss)
+
+
+async def test_a_call_that_parts_a_pair_is_refused_and_leaves_nothing(service: TinkerServiceClient) -> None:
+    client = await service.create_lora_training_client(BASE_MODEL, rank=8, seed=1)
+    with pytest.raises(tinker.RequestFailedError, match=r"orpo is a loss over pairs and the request has 3 datums"):
+        await client.forward_backward(interleaved(SOME)[:3], "orpo", {"num_pairs": 2})
+    adam = await client.optim_step(tinker.AdamParams(learning_rate=0.0))
+    assert adam.metrics == {"grad_norm": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("max_datums", "max_bytes", "expected"),
+    [(1024, 10**6, [10]), (5, 10**6, [4, 4, 2]), (1024, 1000, [4, 4, 2]), (1, 1, [2, 2, 2, 2, 2])],
+)
+def test_calls_hold_whole_pairs_and_what_one_request_takes(
+    max_datums: int, max_bytes: int, expected: list[int]
+) -> None:
+    data_D = interleaved(SOME)
+    calls = list(whole_pairs(data_D, PairLossOffer(max_datums=max_datums, max_bytes=max_bytes)))
+    assert [len(call) for call in calls] == expected
+    assert [datum for call in calls for datum in call] == data_D
+
+
+def test_the_size_of_a_call_is_what_the_sdk_takes_it_for() -> None:
+    # Catches a change of the SDK's after which it would split where we do not.
+    (call,) = whole_pairs(interleaved(SOME), PairLossOffer(max_datums=1024, max_bytes=10**6))
+    size = sum(_estimate_datum_bytes_count_proto(datum) for datum in call)
+    for max_bytes, expected in ((size, 1), (size - 1, 2)):
+        assert len(list(whole_pairs(call, PairLossOffer(max_datums=1024, max_bytes=max_bytes)))) == expected
