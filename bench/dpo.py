@@ -135,9 +135,9 @@ async def _train_over_the_wire(case: Case, url: str, key: str, *, is_fused: bool
         ServiceReference,
         TinkerServiceClient,
         TrainingLoop,
-        logprobs_by_forward,
         pair_objective,
         submit_checkpoint,
+        sums_by_forward,
     )
 
     service = await asyncio.to_thread(TinkerServiceClient, base_url=url, api_key=key)
@@ -153,7 +153,7 @@ async def _train_over_the_wire(case: Case, url: str, key: str, *, is_fused: bool
         clock.step_done()
 
     telemetry = Telemetry([])
-    assemble = PairAssembler(ServiceReference(logprobs_by_forward(reference)), telemetry)
+    assemble = PairAssembler(ServiceReference(sums_by_forward(reference, offer)), telemetry)
     with tempfile.TemporaryDirectory() as folder:
         loop = TrainingLoop(
             client=client,

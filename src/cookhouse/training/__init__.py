@@ -51,12 +51,12 @@ from cookhouse.training.preference.losses import PAIR_LOSSES, PairLoss
 from cookhouse.training.preference.measure import measure_pairs
 from cookhouse.training.preference.objective import pair_objective
 from cookhouse.training.preference.reference import (
-    AnswerLogprobs,
+    AnswerSums,
     NoReference,
     Reference,
     ServiceReference,
-    logprobs_by_forward,
-    logprobs_by_sampler,
+    sums_by_forward,
+    sums_by_sampler,
 )
 from cookhouse.training.rollouts.assembler import ComputeLogprobs, RolloutAssembler, RolloutPayload
 from cookhouse.training.rollouts.log import GroupId, RolloutLog
@@ -78,7 +78,7 @@ __all__ = [
     "LOSSES",
     "PAIR_LOSSES",
     "AdamSchedule",
-    "AnswerLogprobs",
+    "AnswerSums",
     "Answered",
     "Assembled",
     "Assembler",
@@ -148,8 +148,6 @@ __all__ = [
     "interleaved",
     "left_out",
     "likelihood_metrics",
-    "logprobs_by_forward",
-    "logprobs_by_sampler",
     "measure_pairs",
     "names_weights",
     "open_session",
@@ -165,6 +163,8 @@ __all__ = [
     "service_errors",
     "split_step",
     "submit_checkpoint",
+    "sums_by_forward",
+    "sums_by_sampler",
     "supervised_objective",
     "weights_path",
 ]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cookhouse.engine.train.packing import pack, positions
+from cookhouse.engine.train.packing import pack
 
 
 @pytest.mark.parametrize("budget", [1, 7, 64, 1000])
@@ -17,7 +17,3 @@ def test_every_datum_is_in_exactly_one_pass_within_the_budget(budget: int) -> No
 
 def test_packs_tightly() -> None:
     assert [p.indices for p in pack([3, 5, 2, 6], 8)] == [(3, 2), (1, 0)]
-
-
-def test_positions_restart_at_each_sequence() -> None:
-    assert positions([3, 1, 2]).tolist() == [0, 1, 2, 0, 0, 1]

@@ -19,7 +19,7 @@ from tests.engine.conftest import VOCAB_SIZE, random_datums
 from tests.engine.numerics import assert_gradients_near
 from tests.engine.train.test_trainer import AddModel
 
-LENGTHS = [12, 9, 40, 33, 7, 21, 5, 5]
+LENGTHS = [12, 9, 40, 33, 13, 21, 5, 5]
 
 CASES: dict[str, dict[str, Any]] = {
     "dpo": {},
@@ -32,7 +32,11 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def pairs_of_datums(lengths: list[int] = LENGTHS) -> list[TrainingDatum]:
-    """Datums whose last tokens are answers."""
+    """Datums whose last tokens are answers; those of a pair begin alike, with the whole prompt or more."""
+    found = random_datums(lengths)
+    for chosen, rejected in zip(found[0::2], found[1::2], strict=True):
+        num_shared = max(len(each.tokens_T) // 2 for each in (chosen, rejected))
+        rejected.tokens_T[:num_shared] = chosen.tokens_T[:num_shared]
     return [
         dataclasses.replace(
             datum,
@@ -41,7 +45,7 @@ def pairs_of_datums(lengths: list[int] = LENGTHS) -> list[TrainingDatum]:
                 "weights": (np.arange(len(datum.tokens_T)) >= len(datum.tokens_T) // 2).astype(np.float32),
             },
         )
-        for datum in random_datums(lengths)
+        for datum in found
     ]
 
 
@@ -112,8 +116,8 @@ def in_two_passes(
 def test_one_pass_equals_two(
     engine: TorchEngine, add_model: AddModel, monkeypatch: pytest.MonkeyPatch, name: str, budget_tokens: int | None
 ) -> None:
-    # Catches pairs that passes part or reorder (a budget of 30 holds no pair of the longer ones), a wrong denominator,
-    # and a reference that is exchanged.
+    # Catches pairs that passes part or reorder (a budget of 30 holds no pair of the longer ones), a prompt that is laid
+    # once and seen by one answer only, answers that see each other, a wrong denominator, and an exchanged reference.
     monkeypatch.setattr(engine, "_budget_tokens", budget_tokens)
     add_model("m")
     data_D = pairs_of_datums()

@@ -23,10 +23,10 @@ from cookhouse.training import (
     ServiceReference,
     Work,
     interleaved,
-    logprobs_by_forward,
-    logprobs_by_sampler,
     measure_pairs,
     pair_objective,
+    sums_by_forward,
+    sums_by_sampler,
 )
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ class Counting:
 async def test_sums_are_over_the_tokens_of_each_answer() -> None:
     # Catches a shift by one, a prompt that is counted, and chosen and rejected in the wrong order.
     some = pairs(2)
-    found = await ServiceReference(logprobs_by_sampler(Counting())).logprobs(some)
+    found = await ServiceReference(sums_by_sampler(Counting())).logprobs(some)
     expected = [[-float((each.tokens_T * each.weights_T).sum()) for each in pair.examples] for pair in some]
     np.testing.assert_array_equal(found, expected)
 
@@ -57,18 +57,18 @@ async def test_a_trainer_and_a_sampler_of_the_same_weights_say_the_same() -> Non
     service, some = FakeService(), pairs(3)
     client = await service.create_lora_training_client("any", seed=1)
     own = await client.save_weights_and_get_sampling_client()
-    one = await ServiceReference(logprobs_by_forward(client)).logprobs(some)
-    np.testing.assert_array_equal(one, await ServiceReference(logprobs_by_sampler(own.compute_logprobs)).logprobs(some))
+    one = await ServiceReference(sums_by_forward(client)).logprobs(some)
+    np.testing.assert_array_equal(one, await ServiceReference(sums_by_sampler(own.compute_logprobs)).logprobs(some))
     assert [call.kind for call in service.calls].count("forward") == 2  # submitted and finished
 
 
 async def test_an_answer_is_asked_for_once_also_by_a_resumed_run(tmp_path: Path) -> None:
     some, cache, first, later = pairs(3), tmp_path / "reference.jsonl", Counting(), Counting()
-    reference = ServiceReference(logprobs_by_sampler(first), cache)
+    reference = ServiceReference(sums_by_sampler(first), cache)
     found = await reference.logprobs(some[:2])
     await reference.logprobs(some[:2])
     assert len(first.asked) == 4
-    resumed = ServiceReference(logprobs_by_sampler(later), cache)
+    resumed = ServiceReference(sums_by_sampler(later), cache)
     np.testing.assert_array_equal(await resumed.logprobs(some[:2]), found)
     assert later.asked == []
     await resumed.logprobs(some)
@@ -77,16 +77,16 @@ async def test_an_answer_is_asked_for_once_also_by_a_resumed_run(tmp_path: Path)
 
 async def test_a_torn_line_is_computed_again_and_a_foreign_one_refused(tmp_path: Path) -> None:
     cache = tmp_path / "reference.jsonl"
-    await ServiceReference(logprobs_by_sampler(Counting()), cache).logprobs(pairs(1))
+    await ServiceReference(sums_by_sampler(Counting()), cache).logprobs(pairs(1))
     whole = cache.read_text()
     cache.write_text(whole[:-20])
     counting = Counting()
-    await ServiceReference(logprobs_by_sampler(counting), cache).logprobs(pairs(1))
+    await ServiceReference(sums_by_sampler(counting), cache).logprobs(pairs(1))
     assert len(counting.asked) == 2
     assert cache.read_text() == whole
     cache.write_text("[1]\n")
     with pytest.raises(InputError, match=r"line 1, holds no logprobs"):
-        ServiceReference(logprobs_by_sampler(counting), cache)
+        ServiceReference(sums_by_sampler(counting), cache)
 
 
 async def test_a_model_that_gives_no_logprobs_is_refused() -> None:
@@ -94,13 +94,13 @@ async def test_a_model_that_gives_no_logprobs_is_refused() -> None:
         return [None] * sequence.length
 
     with pytest.raises(ServiceError, match=r"gave no logprob for some token of pairs\.jsonl:1"):
-        await ServiceReference(logprobs_by_sampler(silent)).logprobs(pairs(1))
+        await ServiceReference(sums_by_sampler(silent)).logprobs(pairs(1))
 
 
 async def test_the_reference_of_the_next_batch_is_computed_while_a_batch_is_trained_on() -> None:
     counting = Counting()
     dataset = PairDataset(pairs(6), batch_size=2)
-    assemble = PairAssembler(ServiceReference(logprobs_by_sampler(counting)), Telemetry([]))
+    assemble = PairAssembler(ServiceReference(sums_by_sampler(counting)), Telemetry([]))
     source: BatchSource[list, PairPayload] = BatchSource(dataset, assemble, total_steps=3)  # type: ignore[type-arg]
     first = await source.next_work()
     assert first is not None
@@ -119,7 +119,7 @@ async def test_metrics_are_those_of_the_pairs_and_measuring_leaves_no_gradient()
     service, some, settings = FakeService(), pairs(3), PairLossSettings()
     client = await service.create_lora_training_client("any", seed=1)
     reference = ServiceReference(
-        logprobs_by_sampler((await service.create_sampling_client(base_model="any")).compute_logprobs)
+        sums_by_sampler((await service.create_sampling_client(base_model="any")).compute_logprobs)
     )
     measured = await measure_pairs(client, some, reference, settings)()
     assert not client._state.gradient.any()
@@ -140,7 +140,7 @@ async def test_equal_rewards_are_half_right() -> None:
     client = await service.create_lora_training_client("any", seed=1)
     own = await client.save_weights_and_get_sampling_client()
     found = await measure_pairs(
-        client, some, ServiceReference(logprobs_by_sampler(own.compute_logprobs)), PairLossSettings()
+        client, some, ServiceReference(sums_by_sampler(own.compute_logprobs)), PairLossSettings()
     )()
     assert (found["accuracy"], found["margin"]) == (0.5, 0.0)
     assert found["dpo_loss"] == pytest.approx(np.log(2))

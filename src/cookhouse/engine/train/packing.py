@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 
 @dataclass(frozen=True, slots=True)
 class Pack:
@@ -38,8 +35,3 @@ def pack(lengths: Sequence[int], budget_tokens: int) -> list[Pack]:
         passes[slot].append(index)
         room[slot] -= length
     return [Pack(tuple(members), tuple(lengths[i] for i in members)) for members in passes]
-
-
-def positions(lengths: Sequence[int]) -> NDArray[np.int64]:
-    """Position within its own sequence of each packed position."""
-    return np.concatenate([np.arange(length, dtype=np.int64) for length in lengths])

@@ -1,6 +1,7 @@
 """Forward and backward over packed datums of one or several adapters.
 
-Legend: N packed positions of a pass, M targets of a pass, D datums, T positions of a datum, H hidden.
+Legend: N packed positions of a pass, M targets of a pass, A those that are asked for, D datums, T positions of a datum,
+H hidden.
 """
 
 import itertools
@@ -19,11 +20,11 @@ from cookhouse.engine.device import deterministic
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Segment, Weights
-from cookhouse.engine.model.attention import PackedLayout
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.head import ChunkLogits, Targets
 from cookhouse.engine.train.losses import LOSSES, loss_inputs
-from cookhouse.engine.train.packing import pack, positions
+from cookhouse.engine.train.packing import pack
+from cookhouse.engine.train.placing import Placed, place
 from cookhouse.errors import InputError
 
 
@@ -106,7 +107,7 @@ def forward_backward(
     """
     jobs = [_Job(request, adapter, base.dtype) for request, adapter in requests]
     groups = [group for index, job in enumerate(jobs) for group in _groups(index, job.request)]
-    lengths = [sum(len(_datum(jobs, item).tokens_T) for item in group) for group in groups]
+    lengths = [len(_place(jobs, group).tokens_N) for group in groups]
     for members in pack(lengths, budget_tokens):
         together = sorted((item for i in members.indices for item in groups[i]), key=lambda item: item.request)
         with deterministic(base.device):
@@ -121,24 +122,23 @@ def _groups(index: int, request: ForwardBackward) -> list[list[_Item]]:
 
 
 def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> None:
-    data_D = [_datum(jobs, item) for item in items]
-    lengths = [len(datum.tokens_T) for datum in data_D]
-    adapters = base.arrange(_segments(jobs, items, lengths), sum(lengths))
-    tokens_N = upload(np.concatenate([datum.tokens_T for datum in data_D]), base.device)
-    positions_N = upload(positions(lengths), base.device)
-    targets = _targets(data_D, lengths, base.device)
+    placed = _place(jobs, items)
+    adapters = base.arrange(_segments(jobs, items, placed.own_lengths), len(placed.tokens_N))
+    tokens_N, positions_N = upload(placed.tokens_N, base.device), upload(placed.positions_N, base.device)
+    asked = _asked(jobs, items, placed, base.device)
     is_training = any(jobs[item.request].gradient is not None for item in items)
     with torch.set_grad_enabled(is_training):
-        hidden_NH = base.hidden(tokens_N, positions_N, PackedLayout(lengths, base.device), adapters)
+        hidden_NH = base.hidden(tokens_N, positions_N, placed.layout(base.device), adapters)
     detached_NH = hidden_NH.detach()
-    is_kept = is_training and base.head.can_keep(targets, base.activations.max_bytes)
+    is_kept = is_training and base.head.can_keep(asked.targets, base.activations.max_bytes)
     kept: list[ChunkLogits] | None = [] if is_kept else None
-    logprobs_M = base.head.logprobs(detached_NH, targets, adapters, kept).requires_grad_(is_training)
+    logprobs_M = asked.spread(base.head.logprobs(detached_NH, asked.targets, adapters, kept))
+    logprobs_M.requires_grad_(is_training)
     with torch.set_grad_enabled(is_training):
         total = _add_losses(jobs, items, logprobs_M)
     if is_training:
         (dlogprobs_M,) = torch.autograd.grad(total, logprobs_M)
-        dhidden_NH = base.head.backward(detached_NH, targets, dlogprobs_M, adapters, kept)
+        dhidden_NH = base.head.backward(detached_NH, asked.targets, asked.gathered(dlogprobs_M), adapters, kept)
         with base.routing.use(adapters):
             torch.autograd.backward(hidden_NH, dhidden_NH)
 
@@ -184,13 +184,48 @@ def _segments(jobs: Sequence[_Job], items: Sequence[_Item], lengths: Sequence[in
     return segments
 
 
-def _targets(data_D: Sequence[TrainingDatum], lengths: Sequence[int], device: torch.device) -> Targets:
-    rows, tokens = [], []
-    start = 0
-    for datum, length in zip(data_D, lengths, strict=True):
-        targets = datum.loss_fn_inputs["target_tokens"]
+def _place(jobs: Sequence[_Job], items: Sequence[_Item]) -> Placed:
+    """Where datums lie; those of a group share their beginning."""
+    sizes = [LOSSES[jobs[item.request].request.loss_fn].group_datums for item in items]
+    first_D = [index - item.datum % size for index, (item, size) in enumerate(zip(items, sizes, strict=True))]
+    return place([_datum(jobs, item) for item in items], first_D)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The targets that the head is asked for, in the order of their rows, and which of the M targets they are."""
+
+    targets: Targets
+    index_A: Tensor | None
+    """None: all, in their order."""
+    num_targets: int
+
+    def spread(self, logprobs_A: Tensor) -> Tensor:
+        """Of all M targets; 0 for those that are not asked for."""
+        if self.index_A is None:
+            return logprobs_A
+        return logprobs_A.new_zeros(self.num_targets).index_copy_(0, self.index_A, logprobs_A)
+
+    def gathered(self, gradient_M: Tensor) -> Tensor:
+        """Of those that are asked for."""
+        return gradient_M if self.index_A is None else gradient_M[self.index_A]
+
+
+def _asked(jobs: Sequence[_Job], items: Sequence[_Item], placed: Placed, device: torch.device) -> _Asked:
+    rows, tokens, wanted = [], [], []
+    for item, rows_T in zip(items, placed.rows_D, strict=True):
+        inputs = _datum(jobs, item).loss_fn_inputs
+        targets = inputs["target_tokens"]
         per_position = 1 if targets.ndim == 1 else targets.shape[1]
-        rows.append(np.repeat(np.arange(start, start + length), per_position))
+        rows.append(np.repeat(rows_T, per_position))
         tokens.append(targets.reshape(-1).astype(np.int64))
-        start += length
-    return Targets(torch.from_numpy(np.concatenate(rows)), upload(np.concatenate(tokens), device))
+        # Of groups nothing is returned but weighted sums.
+        is_summed = LOSSES[jobs[item.request].request.loss_fn].group_datums > 1
+        wanted.append(inputs["weights"] != 0 if is_summed else np.ones(targets.size, dtype=bool))
+    rows_M, tokens_M, is_wanted_M = np.concatenate(rows), np.concatenate(tokens), np.concatenate(wanted)
+    if is_wanted_M.all() and not placed.is_shared:
+        return _Asked(Targets(torch.from_numpy(rows_M), upload(tokens_M, device)), None, len(rows_M))
+    index_A = np.flatnonzero(is_wanted_M)
+    index_A = index_A[np.argsort(rows_M[index_A], kind="stable")]
+    asked = Targets(torch.from_numpy(rows_M[index_A]), upload(tokens_M[index_A], device))
+    return _Asked(asked, upload(index_A, device), len(rows_M))

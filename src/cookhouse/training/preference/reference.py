@@ -6,55 +6,81 @@ Legend: T tokens of a sequence, P pairs.
 import asyncio
 import hashlib
 import json
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import tinker
 from numpy.typing import NDArray
 
-from cookhouse.data import Example, shifted_datum
+from cookhouse.data import Example
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.training.clients.client import TrainingClient
+from cookhouse.training.clients.client import PairLossOffer, TrainingClient
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.files import append_line, whole_lines
-from cookhouse.training.preference.dataset import Pair
+from cookhouse.training.preference.calls import answer_sums, whole_pairs
+from cookhouse.training.preference.dataset import Pair, interleaved
 from cookhouse.training.rollouts.assembler import ComputeLogprobs
 
-AnswerLogprobs = Callable[[Sequence[Example]], Awaitable[Sequence[NDArray[Any]]]]
-"""Logprobs of several sequences: of each token but the first, given those before it; NaN where there is none."""
+_SUMMING = "simpo"
+"""A loss over pairs that needs no reference. Of what it computes only the sums are read."""
+
+AnswerSums = Callable[[Sequence[Pair]], Awaitable[NDArray[np.float64]]]
+"""Σ w·logprob of each answer, of shape (P, 2): chosen, rejected. NaN where a logprob is missing."""
 
 
-def logprobs_by_forward(client: TrainingClient) -> AnswerLogprobs:
-    """One `forward` for all: what a training client of the same weights computes, to the bit where it computes the same
-    sequences together.
+def sums_by_forward(client: TrainingClient, offer: PairLossOffer | None = None) -> AnswerSums:
+    """One `forward` for all: what a training client of the same weights computes for the same pairs, to the bit. Where
+    a service computes losses over pairs, that is how they are then trained on, and it is asked for the sums alone.
     """
 
-    async def ask(examples: Sequence[Example]) -> Sequence[NDArray[Any]]:
-        data_D = [shifted_datum(each.tokens_T, each.weights_T, "none") for each in examples]
-        output = await client.forward(data_D, "cross_entropy")
-        return [fields["logprobs"].to_numpy() for fields in output.loss_fn_outputs]
+    async def of_tokens(pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        output = await client.forward(interleaved(pairs), "cross_entropy")
+        logprobs_D = [fields["logprobs"].to_numpy() for fields in output.loss_fn_outputs]
+        return _sums(pairs, logprobs_D)
 
-    return ask
+    async def of_pairs(pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        assert offer is not None
+        name = cast("tinker.types.LossFnType", _SUMMING)
+        outputs = [await call for call in [client.forward(d, name) for d in whole_pairs(interleaved(pairs), offer)]]
+        return np.array([answer_sums(output) for output in outputs]).reshape(-1, 2)
+
+    return of_tokens if offer is None or _SUMMING not in offer.names else of_pairs
 
 
-def logprobs_by_sampler(compute: ComputeLogprobs) -> AnswerLogprobs:
-    """A request for each sequence, for weights that can only be sampled from."""
+def sums_by_sampler(compute: ComputeLogprobs) -> AnswerSums:
+    """A request for each answer, for weights that can only be sampled from."""
 
     async def one(example: Example) -> NDArray[Any]:
         logprobs = await compute(tinker.ModelInput.from_ints(example.tokens_T.tolist()))
         return np.array(logprobs[1:], dtype=np.float64)
 
-    async def ask(examples: Sequence[Example]) -> Sequence[NDArray[Any]]:
+    async def ask(pairs: Sequence[Pair]) -> NDArray[np.float64]:
         try:
             async with asyncio.TaskGroup() as tasks:
-                asking = [tasks.create_task(one(each)) for each in examples]
+                asking = [tasks.create_task(one(each)) for pair in pairs for each in pair.examples]
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
-        return [task.result() for task in asking]
+        return _sums(pairs, [task.result() for task in asking])
 
     return ask
+
+
+def _sums(pairs: Sequence[Pair], logprobs_D: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    examples = [each for pair in pairs for each in pair.examples]
+    return np.array([_sum(*each) for each in zip(examples, logprobs_D, strict=True)]).reshape(-1, 2)
+
+
+def _sum(example: Example, logprobs_T: NDArray[Any]) -> float:
+    """Over the targets: every token but the first, which nothing precedes."""
+    # Where no weight is, a logprob may be of anything, also minus infinity.
+    weights_T = example.weights_T[1:].astype(np.float64)
+    is_trained_T = weights_T != 0
+    if logprobs_T.shape != is_trained_T.shape:
+        return float("nan")
+    return float(np.sum(weights_T[is_trained_T] * logprobs_T[is_trained_T].astype(np.float64)))
 
 
 class Reference(Protocol):
@@ -76,7 +102,7 @@ class ServiceReference:
     file a resumed run too, has the same numbers.
     """
 
-    def __init__(self, ask: AnswerLogprobs, cache: Path | None = None) -> None:
+    def __init__(self, ask: AnswerSums, cache: Path | None = None) -> None:
         self._ask = ask
         self._cache = cache
         self._known: dict[str, float] = {} if cache is None else _read(cache)
@@ -88,30 +114,28 @@ class ServiceReference:
             InputError: the service refused an answer, or the file cannot be written.
             ServiceError: it failed, or gave no logprobs.
         """
-        by_key = {_key(each): each for pair in pairs for each in pair.examples}
-        missing = {key: each for key, each in by_key.items() if key not in self._known}
+        missing = [pair for pair in pairs if any(_key(each) not in self._known for each in pair.examples)]
         if missing:
             with service_errors("computing logprobs of the reference"):
-                logprobs = await self._ask([*missing.values()])
-            sums = [_sum(*each) for each in zip(missing.values(), logprobs, strict=True)]
-            found = dict(zip(missing, sums, strict=True))
+                sums_P2 = await self._ask(missing)
+            found = {
+                _key(each): _finite(each, float(total))
+                for pair, sums in zip(missing, sums_P2, strict=True)
+                for each, total in zip(pair.examples, sums, strict=True)
+            }
             if self._cache is not None:
                 await asyncio.to_thread(append_line, self._cache, json.dumps(found))
             self._known |= found
         return np.array([[self._known[_key(each)] for each in pair.examples] for pair in pairs])
 
 
-def _sum(example: Example, logprobs_T: NDArray[Any]) -> float:
-    """Σ w·logprob over the targets: every token but the first, which nothing precedes."""
-    # Where no weight is, a logprob may be of anything, also minus infinity.
-    weights_T = example.weights_T[1:].astype(np.float64)
-    is_trained_T = weights_T != 0
-    if logprobs_T.shape != is_trained_T.shape or not np.isfinite(logprobs_T[is_trained_T]).all():
+def _finite(example: Example, total: float) -> float:
+    if not math.isfinite(total):
         raise ServiceError(
             f"the reference gave no logprob for some token of {example.source}; see that reference_model can give "
             "logprobs of a prompt"
         )
-    return float(np.sum(weights_T[is_trained_T] * logprobs_T[is_trained_T].astype(np.float64)))
+    return total
 
 
 def _key(example: Example) -> str:

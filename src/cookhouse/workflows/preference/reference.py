@@ -11,16 +11,17 @@ from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import (
-    AnswerLogprobs,
+    AnswerSums,
     NoReference,
     PairLoss,
+    PairLossOffer,
     Reference,
     ServiceReference,
     TrainingSession,
-    logprobs_by_forward,
-    logprobs_by_sampler,
     names_weights,
     service_errors,
+    sums_by_forward,
+    sums_by_sampler,
     weights_path,
 )
 from cookhouse.training.files import file_errors, write_whole
@@ -36,8 +37,9 @@ async def open_reference(
     session: TrainingSession,
     folder: RunFolder,
     registry: ModelRegistry | None,
+    offer: PairLossOffer | None = None,
 ) -> Reference:
-    """The reference that a loss needs, at the service.
+    """The reference that a loss needs, at the service; `offer` where that computes the loss.
 
     That is `reference_model`, or what the run began with: the base model or, where it began with other weights, a copy
     of them that is the run's own, so that it does not matter what becomes of the original. A resumed run goes on with
@@ -59,21 +61,22 @@ async def open_reference(
         write_whole(record, json.dumps(dict(place)) + "\n")
     else:
         place = _recorded(record)
-    ask = await _asked(config, session, place)
+    ask = await _asked(config, session, place, offer)
     return ServiceReference(ask, cache if config.cache_reference else None)
 
 
-async def _asked(config: PreferenceSettings, session: TrainingSession, place: Mapping[str, str]) -> AnswerLogprobs:
+async def _asked(
+    config: PreferenceSettings, session: TrainingSession, place: Mapping[str, str], offer: PairLossOffer | None
+) -> AnswerSums:
     service, path = session.service, place.get("model_path", "")
     with service_errors(f"opening the reference {' '.join(place.values())}"):
         if place.get("base_model") == config.model_name:
             # A fresh adapter changes nothing of the base model's output, and none is smaller than this one.
-            return logprobs_by_forward(
-                await service.create_lora_training_client(config.model_name, rank=1, seed=config.seed)
-            )
+            client = await service.create_lora_training_client(config.model_name, rank=1, seed=config.seed)
+            return sums_by_forward(client, offer)
         if config.lora_rank and _STATE in path:
-            return logprobs_by_forward(await service.create_training_client_from_state(path))
-    return logprobs_by_sampler((await sampler_at(service, place)).compute_logprobs)
+            return sums_by_forward(await service.create_training_client_from_state(path), offer)
+    return sums_by_sampler((await sampler_at(service, place)).compute_logprobs)
 
 
 async def _settle(

@@ -174,8 +174,12 @@ async def init_session(state: PreferenceState) -> None:
     _refuse_longer(state)
     adapters = state.context.adapters
     with service_errors("asking which losses the service has"):
-        state.objective = pair_objective(state.config, await state.session.service.pair_losses())
-    state.reference = await open_reference(state.config, state.loss, state.session, state.folder, adapters.registry)
+        offered = await state.session.service.pair_losses()
+    offer = offered if state.config.loss_fn in offered.names else None
+    state.objective = pair_objective(state.config, offer)
+    state.reference = await open_reference(
+        state.config, state.loss, state.session, state.folder, adapters.registry, offer
+    )
     state.evaluations += _held_out(state) + named_evaluations(
         state.config, state.renderer, state.telemetry, state.folder.evaluations, adapters.evaluators
     )

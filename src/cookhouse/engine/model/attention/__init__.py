@@ -1,8 +1,8 @@
 """Causal attention over packed sequences: the interface that a model's layers call, and the layout of training."""
 
 from cookhouse.engine.model.attention.interface import NAME, AttentionLayout
-from cookhouse.engine.model.attention.packed import PackedLayout
+from cookhouse.engine.model.attention.packed import PackedLayout, SharedLayout
 from cookhouse.engine.model.attention.products import softmax
 from cookhouse.engine.model.attention.shapes import AttentionShapes
 
-__all__ = ["NAME", "AttentionLayout", "AttentionShapes", "PackedLayout", "softmax"]
+__all__ = ["NAME", "AttentionLayout", "AttentionShapes", "PackedLayout", "SharedLayout", "softmax"]

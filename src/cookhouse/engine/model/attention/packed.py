@@ -1,6 +1,7 @@
 """The layout of training: sequences packed one after the other, without a cache.
 
-Legend: N packed positions, S sequences, H query heads, K key-value heads, D features per head.
+Legend: N packed positions, F positions of all sequences (a shared one counted for each), S sequences, H query heads,
+K key-value heads, D features per head.
 """
 
 import itertools
@@ -9,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.kernels.choice import kernels_for
@@ -62,3 +64,30 @@ class PackedLayout:
     @cached_property
     def _groups(self) -> list[Group]:
         return group_sequences(self._lengths, self._device)
+
+
+class SharedLayout(PackedLayout):
+    """Sequences of which some begin with positions of another: `rows_F` is the packed position of each position of each
+    sequence. Attention sees every sequence whole; all else is computed once for a position.
+    """
+
+    def __init__(self, lengths: Sequence[int], rows_F: NDArray[np.int64], device: torch.device) -> None:
+        super().__init__(lengths, device)
+        self._rows_F = upload(rows_F, device)
+        self._places_N = upload(np.unique(rows_F, return_index=True)[1], device)
+
+    def attend(
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        *,
+        scaling: float,
+        window: int | None,
+        sinks_H: Tensor | None = None,
+    ) -> Tensor:
+        """See `AttentionLayout`. Sinks get no gradient."""
+        q_FHD, k_FKD, v_FKD = (each.index_select(0, self._rows_F) for each in (q_NHD, k_NKD, v_NKD))
+        out_FHD = super().attend(layer, q_FHD, k_FKD, v_FKD, scaling=scaling, window=window, sinks_H=sinks_H)
+        return out_FHD.index_select(0, self._places_N)
