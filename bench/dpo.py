@@ -41,11 +41,12 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Pairs and seconds of the timed steps, and the loss of each step, a mean over its pairs."""
+    """Pairs and seconds of the timed steps, and the loss and the margin of each step, means over its pairs."""
 
     seconds: float
     num_pairs: int
     losses: list[float]
+    margins: list[float]
     peak_bytes: int
 
     @property
@@ -68,11 +69,13 @@ class Clock:
         if self._num_done == self._case.num_warmup:
             self._start = self._end
 
-    def measurement(self, losses: list[float], peak: int) -> Measurement:
+    def measurement(self, losses: list[float], margins: list[float], peak: int) -> Measurement:
         """What the timed steps came to."""
         case = self._case
         num_pairs = sum(len(case.dataset.get_batch(index)) for index in range(case.num_warmup, case.num_steps))
-        return Measurement(seconds=self._end - self._start, num_pairs=num_pairs, losses=losses, peak_bytes=peak)
+        return Measurement(
+            seconds=self._end - self._start, num_pairs=num_pairs, losses=losses, margins=margins, peak_bytes=peak
+        )
 
 
 def make_case(options: argparse.Namespace, folder: Path) -> Case:
@@ -116,11 +119,13 @@ def run_custom(case: Case, precision: str) -> Measurement:
 def _measured(case: Case, precision: str, *, is_fused: bool) -> Measurement:
     os.environ["TINKER_TELEMETRY"] = "0"
     with serving(case.device, "--base-model", case.model, "--precision", precision) as server:
-        clock, losses = asyncio.run(_train_over_the_wire(case, server.url, server.api_key, is_fused=is_fused))
-        return clock.measurement(losses, server.stop())
+        clock, losses, margins = asyncio.run(_train_over_the_wire(case, server.url, server.api_key, is_fused=is_fused))
+        return clock.measurement(losses, margins, server.stop())
 
 
-async def _train_over_the_wire(case: Case, url: str, key: str, *, is_fused: bool) -> tuple[Clock, list[float]]:
+async def _train_over_the_wire(
+    case: Case, url: str, key: str, *, is_fused: bool
+) -> tuple[Clock, list[float], list[float]]:
     from cookhouse.settings import OptimizerSettings, PairLossSettings
     from cookhouse.telemetry import Telemetry, keys
     from cookhouse.training import (
@@ -146,10 +151,13 @@ async def _train_over_the_wire(case: Case, url: str, key: str, *, is_fused: bool
     client = await service.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=case.rank == 0)
     reference = await service.create_lora_training_client(case.model, rank=1, seed=0)
     settings = OptimizerSettings(learning_rate=case.learning_rate, lr_schedule="constant")
-    clock, losses = Clock(case, "cpu"), []  # of a step that has been answered: all of it is done
+    clock = Clock(case, "cpu")  # of a step that has been answered: all of it is done
+    losses: list[float] = []
+    margins: list[float] = []
 
     def log(step: FinishedStep) -> None:
         losses.append(step.metrics[keys.PAIR_LOSS])
+        margins.append(step.metrics[keys.PAIR_MARGIN])
         clock.step_done()
 
     telemetry = Telemetry([])
@@ -172,7 +180,7 @@ async def _train_over_the_wire(case: Case, url: str, key: str, *, is_fused: bool
             interrupt=Interrupt(),
         )
         await loop.run()
-    return clock, losses
+    return clock, losses, margins
 
 
 def run_trl(case: Case, precision: str) -> Measurement:
@@ -229,6 +237,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
                 remove_unused_columns=False,
                 save_strategy="no",
                 report_to=[],
+                logging_steps=1,
                 disable_tqdm=True,
                 dataloader_pin_memory=False,
             ),
@@ -238,7 +247,8 @@ def run_trl(case: Case, precision: str) -> Measurement:
             callbacks=[StepClock()],
         )
         trainer.train()
-    return clock.measurement(losses, peak_bytes(case.device))
+    margins = [float(row["rewards/margins"]) for row in trainer.state.log_history if "rewards/margins" in row]
+    return clock.measurement(losses, margins, peak_bytes(case.device))
 
 
 def _row(pair: Pair) -> dict[str, list[int]]:

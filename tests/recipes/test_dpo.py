@@ -1,5 +1,6 @@
 """The recipe dpo from config to result, over the fake service."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import tinker
 from tests.recipes.events import Events
+from tests.telemetry.test_trace import events_in
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import BadRowsError, InputError, ServiceError
@@ -187,6 +189,31 @@ async def test_the_reference_is_asked_once_a_batch_and_equals_the_weights_it_is(
     assert "compute_logprobs" not in kinds
     assert (kinds.count("forward"), kinds.count("forward_backward_custom")) == (3, 3)
     assert trained(result.summary.folder)[0]["train/margin"] == 0.0
+
+
+async def test_the_trace_shows_the_reference_of_a_batch_beside_the_training_of_the_one_before(
+    make_config: MakeConfig,
+) -> None:
+    # Catches a reference that waits for training, or the other way round: then this run would stand still.
+    second_reference = asyncio.Event()
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("forward", 1):
+            second_reference.set()
+        if (kind, number) == ("forward_backward_custom", 0):
+            await second_reference.wait()
+
+    result = await run(make_config(test_path=None, num_epochs=1), FakeService(gate=gate))
+    events = events_in(result.summary.folder / "trace.json")
+
+    def spans(name: str) -> list[list[float]]:
+        """Begin and end of each, in the order in which they ended."""
+        ids = [event["id"] for event in events if event["name"] == name and event["ph"] == "e"]
+        return [[event["ts"] for event in events if event["id"] == each] for each in ids]
+
+    references, training = spans("compute_reference_logprobs"), spans("dpo_forward_backward")
+    assert len(references) == len(training) == 3
+    assert training[0][0] < references[1][1] <= training[0][1]
 
 
 @pytest.mark.parametrize("loss_fn", ["simpo", "orpo"])
