@@ -42,7 +42,7 @@ def _case(model: str, pairs_file: Path) -> Case:
 def test_ten_steps_move_the_margin_as_with_trl(smollm2: Path, shared: Path) -> None:
     # Catches what only shows at real weights and text: a chat format with weight on the prompt, a reference in another
     # precision, a beginning that both answers share and only one of them sees.
-    case = _case(str(smollm2), shared / "preference" / "dpo_en_demo.jsonl")
+    case = _case(str(smollm2), shared / "data" / "preference" / "dpo_en_demo.jsonl")
     assert len(case.dataset) == NUM_STEPS
     ours, peer = (isolated(run, case, "float32") for run in (run_cookhouse, run_trl))
     assert len(ours.margins) == len(peer.margins) == NUM_STEPS

@@ -241,6 +241,24 @@ async def test_comparisons_are_read_and_ties_are_refused_or_left_out(make_config
     assert "1 row cannot be used and is left out" in result.state.notes
 
 
+async def test_kto_learns_from_single_answers_and_others_do_not(make_config: MakeConfig, tmp_path: Path) -> None:
+    said = ("no, not {}", "{} is said")
+    rows = [{"prompt": f"say {n}", "completion": said[n % 3 > 0].format(n), "label": n % 3 > 0} for n in range(12)]
+    path = write(tmp_path / "kto.jsonl", rows)
+    with pytest.raises(
+        InputError, match=r"kto\.jsonl:2 with .*kto\.jsonl:1: .* dpo compares two answers .*loss_fn=kto"
+    ):
+        await run(make_config(dataset_path=path, test_path=path), FakeService())
+    config = make_config(dataset_path=path, test_path=None, eval_fraction=0.25, loss_fn="kto")
+    result = await run(config, FakeService())
+    assert result.summary.after("test/margin") > result.summary.before("test/margin")
+    state = result.state
+    asked = {prompt[0]["content"] for row in state.data.test for prompt in row.prompts}
+    kept = {prompt[0]["content"] for row in state.data.train for prompt in row.prompts}
+    assert asked
+    assert asked.isdisjoint(kept)
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [

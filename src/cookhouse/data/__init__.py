@@ -18,7 +18,14 @@ from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.config import ConversationsConfig, build_renderer, parse_train_on_what
 from cookhouse.data.fingerprint import Fingerprint, fingerprint_of
 from cookhouse.data.parsing import BadRows, OnBadRow, parse_each
-from cookhouse.data.rows.comparisons import preferred, read_pairs, swapped, without_ties
+from cookhouse.data.rows.comparisons import (
+    in_both_orders,
+    last_turn_differs,
+    preferred,
+    read_pairs,
+    swapped,
+    without_ties,
+)
 from cookhouse.data.rows.conversations import (
     conversation_of,
     conversations_from_rows,
@@ -26,6 +33,7 @@ from cookhouse.data.rows.conversations import (
     iter_rows,
     read_conversations,
 )
+from cookhouse.data.rows.labeled import LabeledRow, labeled_from_row, matched
 from cookhouse.data.rows.pairs import (
     ComparisonRow,
     PreferenceRow,
@@ -77,6 +85,7 @@ __all__ = [
     "HubSplit",
     "JoinedRows",
     "KnownSet",
+    "LabeledRow",
     "ListRows",
     "MixedDataset",
     "NamedSource",
@@ -109,7 +118,11 @@ __all__ = [
     "fingerprint_of",
     "from_store",
     "held_out_source",
+    "in_both_orders",
     "iter_rows",
+    "labeled_from_row",
+    "last_turn_differs",
+    "matched",
     "num_rows",
     "parse_each",
     "parse_train_on_what",

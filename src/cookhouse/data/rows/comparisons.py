@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
+from cookhouse.data.rows.labeled import LabeledRow, is_labeled, labeled_from_row, matched
 from cookhouse.data.rows.pairs import (
     ComparisonRow,
     Label,
@@ -20,7 +21,8 @@ _SWAPPED: dict[Label, Label] = {"A": "B", "B": "A", "Tie": "Tie"}
 
 
 def read_pairs(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None) -> list[PreferenceRow]:
-    """The preferences of a source whose rows are preferences, or comparisons without ties.
+    """The preferences of a source whose rows are preferences, comparisons without ties, or single answers with a label
+    of true or false: these make pairs of answers to different prompts (see `matched`), behind all others.
 
     Raises:
         InputError: it cannot be read or holds no row that can be used.
@@ -30,10 +32,14 @@ def read_pairs(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | Non
     read = parse_each(iter_rows(source), lambda row: _pair(row.value(), row.place), bad)
     if not read:
         raise InputError(f"{source} holds no preferences; it needs at least one pair")
-    return read
+    pairs = [row for row in read if isinstance(row, PreferenceRow)]
+    labeled = [row for row in read if isinstance(row, LabeledRow)]
+    return [*pairs, *matched(labeled)] if labeled else pairs
 
 
-def _pair(row: object, source: str) -> PreferenceRow:
+def _pair(row: object, source: str) -> PreferenceRow | LabeledRow:
+    if is_labeled(row):
+        return labeled_from_row(row, source)
     if isinstance(row, Mapping) and ("comparison" in row or "label" in row):
         return preferred(comparison_from_row(row, source))
     return preference_from_row(row, source)
@@ -67,3 +73,15 @@ def preferred(row: ComparisonRow) -> PreferenceRow:
 def without_ties(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
     """Those in which one answer is better."""
     return [row for row in rows if row.label != "Tie"]
+
+
+def last_turn_differs(row: PreferenceRow) -> bool:
+    """Whether the answers are one turn each, so that they differ in their last turn alone."""
+    return row.rejected_prompt is None and len(row.chosen) == len(row.rejected) == 1
+
+
+def in_both_orders(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
+    """Each comparison and, behind it, the same one with the answers in the other order: a judge that learns from them
+    learns nothing of the order.
+    """
+    return [each for row in rows for each in (row, swapped(row))]

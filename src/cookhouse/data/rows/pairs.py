@@ -37,6 +37,13 @@ class PreferenceRow:
     rejected: list[Message]
     source: str
     extra: Mapping[str, Any] = field(default_factory=dict)
+    rejected_prompt: list[Message] | None = None
+    """What `rejected` answers, where answers were judged one by one, each to a prompt of its own."""
+
+    @property
+    def prompts(self) -> tuple[list[Message], ...]:
+        """What is asked: one prompt, or that of each answer."""
+        return (self.prompt,) if self.rejected_prompt is None else (self.prompt, self.rejected_prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +90,8 @@ def preference_from_row(row: object, source: str) -> PreferenceRow:
         for name in ("chosen", "rejected"):
             if is_empty(fields.get(name)):
                 raise InputError(f"a preference needs chosen and rejected; this row has {_names(fields)}")
-        chosen, rejected = (_said(fields[name], "assistant", name) for name in ("chosen", "rejected"))
-        asked = _asked(fields)
+        chosen, rejected = (said_in(fields[name], "assistant", name) for name in ("chosen", "rejected"))
+        asked = asked_in(fields)
         if not asked:
             shared = _num_shared(chosen, rejected)
             asked, chosen, rejected = chosen[:shared], chosen[shared:], rejected[shared:]
@@ -100,7 +107,7 @@ def preference_from_row(row: object, source: str) -> PreferenceRow:
         extra = _extra(fields, {*_PROMPTS, *_SYSTEM, "chosen", "rejected"})
         return PreferenceRow(prompt=asked, chosen=chosen, rejected=rejected, source=source, extra=extra)
 
-    return _named(row, source, parse)
+    return named_row(row, source, parse)
 
 
 def comparison_from_row(row: object, source: str) -> ComparisonRow:
@@ -125,10 +132,10 @@ def comparison_from_row(row: object, source: str) -> ComparisonRow:
         label = _LABELS.get(str(fields.get("label")).lower())
         if label is None:
             raise InputError(f"label must be A, B or Tie, not {fields.get('label')!r}")
-        asked = _asked(within)
+        asked = asked_in(within)
         if not asked:
             raise InputError(f"a comparison needs a prompt; this row has {_names(within)}")
-        first, second = (_said(within[name], "assistant", name) for name in ("completion_a", "completion_b"))
+        first, second = (said_in(within[name], "assistant", name) for name in ("completion_a", "completion_b"))
         used = {
             *_PROMPTS,
             *_SYSTEM,
@@ -148,7 +155,7 @@ def comparison_from_row(row: object, source: str) -> ComparisonRow:
             extra=_extra(fields, used),
         )
 
-    return _named(row, source, parse)
+    return named_row(row, source, parse)
 
 
 def prompt_from_row(row: object, source: str) -> PromptRow:
@@ -160,7 +167,7 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
 
     def parse(fields: Mapping[str, Any]) -> PromptRow:
         messages = fields.get("messages")
-        asked = parse_messages(from_sharegpt(messages)) if not is_empty(messages) else _asked(fields)
+        asked = parse_messages(from_sharegpt(messages)) if not is_empty(messages) else asked_in(fields)
         if not asked:
             raise InputError(f"a prompt needs {', '.join(_PROMPTS)} or messages; this row has {_names(fields)}")
         if asked[-1]["role"] == "assistant":
@@ -175,7 +182,7 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
             extra=_extra(fields, {*_PROMPTS, *_SYSTEM, "messages", "answer"}),
         )
 
-    return _named(row, source, parse)
+    return named_row(row, source, parse)
 
 
 def _read(
@@ -188,7 +195,7 @@ def _read(
     return read
 
 
-def _named(row: object, source: str, parse: Callable[[Mapping[str, Any]], T]) -> T:
+def named_row(row: object, source: str, parse: Callable[[Mapping[str, Any]], T]) -> T:
     try:
         if not isinstance(row, Mapping):
             raise InputError(f"a row must be an object, not {type(row).__name__}")
@@ -200,21 +207,21 @@ def _named(row: object, source: str, parse: Callable[[Mapping[str, Any]], T]) ->
         raise InputError(f"{source}: {error}") from error
 
 
-def _asked(fields: Mapping[str, Any]) -> list[Message]:
+def asked_in(fields: Mapping[str, Any]) -> list[Message]:
     """The prompt, after the row's system message; empty where the row has none."""
     given = [name for name in _PROMPTS if not is_empty(fields.get(name))]
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} both say what is asked; keep one")
     if not given:
         return []
-    messages = _said(fields[given[0]], "user", given[0])
+    messages = said_in(fields[given[0]], "user", given[0])
     system = next((fields[name] for name in _SYSTEM if not is_empty(fields.get(name))), None)
     if system is None or messages[0]["role"] == "system":
         return messages
-    return [*_said(system, "system", "system"), *messages]
+    return [*said_in(system, "system", "system"), *messages]
 
 
-def _said(value: object, role: str, name: str) -> list[Message]:
+def said_in(value: object, role: str, name: str) -> list[Message]:
     """Text as one message of a role, or as turns where it begins with one; or messages."""
     if isinstance(value, str):
         return parse_messages(from_dialog(value) or [{"role": role, "content": value}])

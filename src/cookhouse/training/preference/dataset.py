@@ -15,7 +15,9 @@ from cookhouse.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two answers to one prompt, the first of which is preferred. Only tokens of the answers have weight."""
+    """Two answers, to one prompt or each to its own, the first of which is preferred. Only tokens of the answers have
+    weight.
+    """
 
     chosen: Example
     rejected: Example
@@ -63,12 +65,16 @@ def render_pairs(
 def _pair(row: PreferenceRow, renderer: Renderer, max_length: int) -> Pair:
     try:
         chosen, rejected = (
-            _rendered(name, row.prompt, said, renderer)
-            for name, said in (("chosen", row.chosen), ("rejected", row.rejected))
+            _rendered(name, prompt, said, renderer)
+            for name, prompt, said in (
+                ("chosen", row.prompt, row.chosen),
+                ("rejected", row.prompts[-1], row.rejected),
+            )
         )
         if chosen[0] == rejected[0]:
             raise InputError("chosen and rejected are the same; nothing could be learned from them")
-        _check_prompt(chosen, rejected)
+        if row.rejected_prompt is None:
+            _check_prompt(chosen, rejected)
     except InputError as error:
         raise InputError(f"{row.source}: {error}") from error
     return Pair(

@@ -44,8 +44,13 @@ def read_data(config: PreferenceSettings, sources: Mapping[str, DataSource]) -> 
         }
         test = [row for index, row in enumerate(train) if index in held_out]
         train = [row for index, row in enumerate(train) if index not in held_out]
-    asked = {_key(row.prompt) for row in test}
-    kept = [row for row in train if _key(row.prompt) not in asked]
+    if config.loss_fn in _OF_ONE_PROMPT and (single := next((r for r in train + test if r.rejected_prompt), None)):
+        raise InputError(
+            f"{single.source}: these rows judge single answers as good or bad, and {config.loss_fn} compares two "
+            "answers to one prompt; set loss_fn=kto"
+        )
+    asked = {_key(prompt) for row in test for prompt in row.prompts}
+    kept = [row for row in train if asked.isdisjoint(map(_key, row.prompts))]
     count = min(config.num_eval, len(test))
     test = [test[index * len(test) // count] for index in range(count)]
     notes = [*bad.notes]
@@ -54,6 +59,10 @@ def read_data(config: PreferenceSettings, sources: Mapping[str, DataSource]) -> 
     if not kept:
         raise InputError("every pair has a held-out pair's prompt; nothing is left to train on")
     return PreferenceData(train=kept, test=test, notes=notes)
+
+
+_OF_ONE_PROMPT = ("dpo", "dpo_norm", "ipo", "orpo", "simpo")
+"""Losses that compare the two answers of a pair with one another."""
 
 
 def _read(source: DataSource, bad: BadRows) -> list[PreferenceRow]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cookhouse.chat import Renderer, text_of
-from cookhouse.data import Conversation, PreferenceRow
+from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
 from cookhouse.evals import Answer, ExactMatchEvaluator, is_exact_match, mean
 from cookhouse.evals import Metrics as MaybeMetrics
 from cookhouse.report import RecordedAnswer
@@ -64,13 +64,11 @@ class HeldOutAnswers:
 
 
 def askable(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
-    """Those whose answers are one text each."""
+    """Those whose answers are one text each, to one prompt."""
     return [
         row
         for row in rows
-        if len(row.chosen) == len(row.rejected) == 1
-        and text_of(row.chosen[-1]).strip()
-        and not row.chosen[-1].get("tool_calls")
+        if last_turn_differs(row) and text_of(row.chosen[-1]).strip() and not row.chosen[-1].get("tool_calls")
     ]
 
 
