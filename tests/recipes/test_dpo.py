@@ -100,6 +100,13 @@ async def test_a_run_learns_the_preference_and_tells_what_practitioners_look_at(
     assert (folder / "report.html").exists()
     before, after = (read_metrics(folder / "metrics.jsonl")[index] for index in (0, -1))
     assert (before["test/answered_rejected"], after["test/answered_rejected"]) == (1.0, 0.0)
+    assert (before["test/answer_win_rate"], after["test/answer_win_rate"]) == (0.0, 1.0)
+    assert after["test/answer_win_rate_low"] == after["test/accuracy_low"] == pytest.approx(0.510109, abs=1e-6)
+    assert after["test/answer_win_rate_high"] == after["test/accuracy_high"] == 1.0
+    page = (folder / "report.html").read_text()
+    # Side by side on the page, and as JSON beside it.
+    assert page.count("no, not 20") >= 1 <= page.count("20 is said")
+    assert all(name in page for name in ("train/chosen_reward", "train/rejected_reward", "test/answer_characters"))
 
 
 async def test_ctrl_c_and_a_resume_give_the_run_that_was_not_disturbed(make_config: MakeConfig, tmp_path: Path) -> None:

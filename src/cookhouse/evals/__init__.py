@@ -21,6 +21,7 @@ from cookhouse.evals.scores import (
     is_exact_match,
     mean,
     standard_error,
+    wilson_interval,
 )
 from cookhouse.sampling_client import SampleClient
 
@@ -49,4 +50,5 @@ __all__ = [
     "preview_plain",
     "preview_rich",
     "standard_error",
+    "wilson_interval",
 ]

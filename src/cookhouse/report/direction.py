@@ -7,7 +7,16 @@ from cookhouse.telemetry import COMPANIONS
 
 Direction = Literal["less", "more"]
 _LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected"}
-_MORE_IS_BETTER = {"exact_match", "reward", "correct", "format", "accuracy", "margin", "answered_chosen"}
+_MORE_IS_BETTER = {
+    "exact_match",
+    "reward",
+    "correct",
+    "format",
+    "accuracy",
+    "margin",
+    "answered_chosen",
+    "answer_win_rate",
+}
 """Parts of a metric's name."""
 
 

@@ -20,7 +20,7 @@ _FIRST = (
     keys.POLICY_LOSS,
 )
 """The first one that a run has tells most of it; another one that is held out goes before what is trained on."""
-COMPANIONS = ("_stderr", "_n")
+COMPANIONS = ("_stderr", "_n", "_low", "_high")
 """Ends of the names of figures about another metric."""
 _LABELS = {
     keys.TEST_NLL: "held-out loss",
@@ -31,7 +31,16 @@ _LABELS = {
     keys.PAIR_ACCURACY: "accuracy in training",
     keys.POLICY_LOSS: "policy loss",
 }
-_SHARES = {"exact_match", "accuracy", "correct", "format", "malformed", "answered_chosen", "answered_rejected"}
+_SHARES = {
+    "exact_match",
+    "accuracy",
+    "correct",
+    "format",
+    "malformed",
+    "answered_chosen",
+    "answered_rejected",
+    "answer_win_rate",
+}
 """Parts of the names of metrics that are shares, in [0, 1], and read in percent."""
 
 

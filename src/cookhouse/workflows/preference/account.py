@@ -18,6 +18,7 @@ _HELD_OUT = (
     (keys.TEST_PAIR_LOSS, "held-out loss of a pair", False),
     (keys.TEST_ANSWERED_CHOSEN, "answers that are the chosen one", True),
     (keys.TEST_ANSWERED_REJECTED, "answers that are the rejected one", True),
+    (keys.TEST_ANSWER_WIN_RATE, "answers' win rate against the rejected ones", True),
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cookhouse.chat import Renderer, text_of
 from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
-from cookhouse.evals import Answer, ExactMatchEvaluator, is_exact_match, mean
+from cookhouse.evals import Answer, ExactMatchEvaluator, is_exact_match, mean, wilson_interval
 from cookhouse.evals import Metrics as MaybeMetrics
 from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
@@ -44,15 +44,22 @@ class HeldOutAnswers:
 
     async def __call__(self, client: SamplingClient) -> tuple[MaybeMetrics, list[RecordedAnswer]]:
         """`answered_chosen`, its `_stderr` and `_n`, and `answered_rejected`: shares of answers that are exactly one of
-        the two; `malformed`; `answer_characters`, a mean; and the answers.
+        the two; `answer_win_rate`, in which any other answer is half a win, with Wilson's 95 % interval as `_low` and
+        `_high`; `malformed`; `answer_characters`, a mean; and the answers.
         """
         found = await self._evaluator(client)
         answers = self._evaluator.answers
+        rejected = [self._is_rejected(answer) for answer in answers]
+        won = [0.5 * (1.0 + answer.is_correct - lost) for answer, lost in zip(answers, rejected, strict=True)]
+        low, high = wilson_interval(sum(won), len(won))
         metrics: MaybeMetrics = {
             "answered_chosen": found["exact_match"],
             "answered_chosen_stderr": found["exact_match_stderr"],
             "answered_chosen_n": found["exact_match_n"],
-            "answered_rejected": mean([float(self._is_rejected(answer)) for answer in answers]),
+            "answered_rejected": mean([float(lost) for lost in rejected]),
+            "answer_win_rate": mean(won),
+            "answer_win_rate_low": low,
+            "answer_win_rate_high": high,
             "answer_characters": mean([float(len(answer.answer)) for answer in answers]),
             "malformed": found["malformed"],
         }
@@ -94,7 +101,9 @@ class PairEvaluation:
         read: Callable[[], Awaitable[Mapping[str, float]]],
         snapshot: Awaitable[SamplingClient] | None,
     ) -> Mapping[str, float | str]:
-        found: MaybeMetrics = {**await read(), "accuracy_n": float(len(self.pairs))}
+        measured, count = await read(), len(self.pairs)
+        low, high = wilson_interval(measured["accuracy"] * count, count)
+        found: MaybeMetrics = {**measured, "accuracy_n": float(count), "accuracy_low": low, "accuracy_high": high}
         if self.answers is not None and snapshot is not None:
             metrics, answers = await self.answers(await snapshot)
             found = {**found, **metrics}
