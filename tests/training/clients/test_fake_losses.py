@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from cookhouse.engine.train.losses import LOSSES, LossInputs
+from cookhouse.engine.train.loss import LossInputs
+from cookhouse.engine.train.losses import LOSSES
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.training.clients.fake_losses import token_losses
 
