@@ -15,15 +15,15 @@ from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import PairDataset, render_pairs
 
 NUM_STEPS = 10
-BATCH_SIZE = 2
-MAX_LENGTH = 128
+BATCH_SIZE = 1
+MAX_LENGTH = 96
 
 
 def _case(model: str, pairs_file: Path) -> Case:
     renderer = get_renderer(default_renderer(model), get_tokenizer(model))
     pairs = render_pairs(read_pairs(pairs_file), renderer, max_length=MAX_LENGTH)
     # Answers end where the cut is, on both sides alike; prompts leave them some room.
-    some = [p for p in pairs if p.lost_answer is None and int(p.chosen.weights_T.argmax()) <= MAX_LENGTH // 2]
+    some = [p for p in pairs if p.lost_answer is None and int(p.chosen.weights_T.argmax()) <= MAX_LENGTH - 32]
     return Case(
         model=model,
         device="cpu",
@@ -46,7 +46,8 @@ def test_ten_steps_move_the_margin_as_with_trl(smollm2: Path, shared: Path) -> N
     assert len(case.dataset) == NUM_STEPS
     ours, peer = (isolated(run, case, "float32") for run in (run_cookhouse, run_trl))
     assert len(ours.margins) == len(peer.margins) == NUM_STEPS
-    assert ours.margins[0] == pytest.approx(0.0, abs=1e-9)  # the reference is the trainer, to the bit
+    # All weights are trained, by a model of their own: it is apart from that of the reference by rounding.
+    assert ours.margins[0] == pytest.approx(0.0, abs=1e-4)
     assert max(map(abs, ours.margins)) > 0.05
     # A logprob of 135 M weights is off by some 1e-5 (fp32), a margin is β of the sum of a few hundred of them; Adam's
     # first steps, which know but the sign of a gradient, make more of it.
