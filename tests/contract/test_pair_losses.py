@@ -83,7 +83,7 @@ async def test_the_service_computes_what_the_client_would(service: TinkerService
     reference: NoReference | ServiceReference = NoReference()
     if settings.loss_fn not in ("orpo", "simpo"):
         base = await service.create_lora_training_client(BASE_MODEL, rank=1, seed=0)
-        reference = ServiceReference(sums_by_forward(base))
+        reference = ServiceReference(sums_by_forward(base, offer))
     found = []
     for each in (offer, PairLossOffer()):
         client = await service.create_lora_training_client(BASE_MODEL, rank=8, seed=1)

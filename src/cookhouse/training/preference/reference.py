@@ -45,7 +45,7 @@ def sums_by_forward(client: TrainingClient, offer: PairLossOffer | None = None) 
         assert offer is not None
         name = cast("tinker.types.LossFnType", _SUMMING)
         outputs = [await call for call in [client.forward(d, name) for d in whole_pairs(interleaved(pairs), offer)]]
-        return np.array([answer_sums(output) for output in outputs]).reshape(-1, 2)
+        return np.array([total for output in outputs for total in answer_sums(output)]).reshape(-1, 2)
 
     return of_tokens if offer is None or _SUMMING not in offer.names else of_pairs
 
