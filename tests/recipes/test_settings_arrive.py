@@ -80,7 +80,10 @@ async def test_the_adapter_is_the_one_that_the_config_says(
     monkeypatch.setattr(FakeService, "create_lora_training_client", spy)
     config = make(recipe, lora_rank=5, seed=9, **ADAPTED)
     await run_async(recipe, config, adapters=Adapters(service=FakeService(answer=word).connect))
-    assert asked == [{"base_model": "cookhouse/tiny", "rank": 5, "seed": 9, **ADAPTED}]
+    trained, *references = asked
+    assert trained == {"base_model": "cookhouse/tiny", "rank": 5, "seed": 9, **ADAPTED}
+    # A fresh adapter of the least rank is the base model itself.
+    assert references in ([], [{"base_model": "cookhouse/tiny", "rank": 1, "seed": 9}])
 
 
 @pytest.mark.parametrize("recipe", sorted(RECIPES.names()))
