@@ -1,5 +1,6 @@
 """Messages and renderers: conversations to tokens, and tokens back to messages."""
 
+from cookhouse.chat.comparisons import LABELS, Comparison, ComparisonRenderer, Label, in_other_order
 from cookhouse.chat.encoding import Encoder, Piece, Special, Tokenizer
 from cookhouse.chat.messages import (
     MEDIA_KEYS,
@@ -33,14 +34,18 @@ from cookhouse.chat.streaming import Delta, ResponseStream
 from cookhouse.chat.training_targets import TrainOnWhat, trained_messages
 
 __all__ = [
+    "LABELS",
     "MEDIA_KEYS",
     "REASONING_KEYS",
     "RENDERERS",
     "ROLES",
+    "Comparison",
+    "ComparisonRenderer",
     "Delta",
     "Encoder",
     "FunctionCall",
     "ImagePart",
+    "Label",
     "Message",
     "MessageLayout",
     "Part",
@@ -59,6 +64,7 @@ __all__ = [
     "TrainOnWhat",
     "UnparsedToolCall",
     "get_renderer",
+    "in_other_order",
     "is_built_in",
     "is_empty",
     "parse_messages",

@@ -2,6 +2,7 @@
 supervised run trains on.
 """
 
+from cookhouse.data.batches.comparisons import Ties, render_comparisons, usable_comparisons
 from cookhouse.data.batches.datum import PlacedImage, Reduction, datum_from_example, shifted_datum
 from cookhouse.data.batches.examples import (
     Example,
@@ -103,6 +104,7 @@ __all__ = [
     "StreamedBatch",
     "StreamedDataset",
     "SupervisedDataset",
+    "Ties",
     "build_renderer",
     "check_columns",
     "comparison_from_row",
@@ -135,10 +137,12 @@ __all__ = [
     "read_pairs",
     "read_preferences",
     "read_prompts",
+    "render_comparisons",
     "render_examples",
     "sampled",
     "shares",
     "shifted_datum",
     "swapped",
+    "usable_comparisons",
     "without_ties",
 ]

@@ -12,6 +12,13 @@ from cookhouse.evals.evaluator import (
 from cookhouse.evals.exact_match import Answer, ExactMatchEvaluator
 from cookhouse.evals.nll import NLLEvaluator
 from cookhouse.evals.noop import NoopEvaluator, noop_evaluator
+from cookhouse.evals.preference import (
+    JudgedComparison,
+    comparison_metrics,
+    judge_comparisons,
+    note_comparisons,
+    wilson_interval,
+)
 from cookhouse.evals.preview import preview_example, preview_pieces, preview_plain, preview_rich
 from cookhouse.evals.scores import (
     Averaging,
@@ -34,6 +41,7 @@ __all__ = [
     "EvaluatorBuilder",
     "ExactMatchEvaluator",
     "ForwardClient",
+    "JudgedComparison",
     "Metrics",
     "NLLEvaluator",
     "NoopEvaluator",
@@ -42,9 +50,12 @@ __all__ = [
     "TrainingClientEvaluator",
     "accuracy",
     "classification",
+    "comparison_metrics",
     "is_exact_match",
+    "judge_comparisons",
     "mean",
     "noop_evaluator",
+    "note_comparisons",
     "preview_example",
     "preview_pieces",
     "preview_plain",

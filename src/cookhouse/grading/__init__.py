@@ -1,4 +1,4 @@
-"""Grading of answers: by name, mathematics, and code by running its tests in a sandbox."""
+"""Grading of answers: by name, mathematics, code by running its tests in a sandbox, and by preference models."""
 
 from cookhouse.grading.code import (
     AssertTest,
@@ -14,16 +14,28 @@ from cookhouse.grading.code import (
 )
 from cookhouse.grading.graders import GRADERS, Grader, NamedGrader, by_value
 from cookhouse.grading.math import extract_math_answer, grade_math
+from cookhouse.grading.preference_model import (
+    EQUAL,
+    CompleterPreferenceModel,
+    GenerativePreferenceModel,
+    Judgment,
+    PreferenceModel,
+)
 from cookhouse.grading.sandbox import default_sandbox
 
 __all__ = [
+    "EQUAL",
     "GRADERS",
     "AssertTest",
     "CodeGrade",
     "CodeTest",
+    "CompleterPreferenceModel",
     "FunctionTest",
+    "GenerativePreferenceModel",
     "Grader",
+    "Judgment",
     "NamedGrader",
+    "PreferenceModel",
     "StdinTest",
     "TestResult",
     "Verdict",

@@ -65,6 +65,7 @@ _MODULES = {
     "chat_sl": ("chat_sl",),
     "sl_loop": ("sl_loop",),
     "dpo": ("dpo", "preference"),
+    "preference_model": ("preference_model",),
     "rl": ("rl",),
     "rl_basic": ("rl_basic",),
     "rl_loop": ("rl_loop",),

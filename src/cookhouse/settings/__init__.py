@@ -16,6 +16,7 @@ from cookhouse.settings.defaults import (
     redefault,
 )
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings, ReferenceSettings
+from cookhouse.settings.preference_model import PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
     by_model,
     default_origin,
@@ -73,6 +74,7 @@ __all__ = [
     "ModelSettings",
     "OptimizerSettings",
     "PairLossSettings",
+    "PreferenceModelSettings",
     "PreferenceSettings",
     "ReferenceSettings",
     "RegistrationSettings",
@@ -87,6 +89,7 @@ __all__ = [
     "ShrinkSettings",
     "StepSettings",
     "SupervisedSettings",
+    "TournamentSettings",
     "TrainingSettings",
     "UpdateSettings",
     "above",

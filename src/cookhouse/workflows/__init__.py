@@ -4,6 +4,7 @@ from cookhouse.envs import OpenSampler
 from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
 from cookhouse.workflows.preference.workflow import PreferenceState, preference_workflow
+from cookhouse.workflows.preference_model.workflow import PreferenceModelState, preference_model_workflow
 from cookhouse.workflows.reinforcement.workflow import (
     Environments,
     ReinforcementState,
@@ -32,6 +33,7 @@ __all__ = [
     "OpenSampler",
     "PipelineRunState",
     "PipelineState",
+    "PreferenceModelState",
     "PreferenceState",
     "ReinforcementState",
     "RunContext",
@@ -46,6 +48,7 @@ __all__ = [
     "dry_run_workflow",
     "flat_workflow",
     "pipeline_workflow",
+    "preference_model_workflow",
     "preference_workflow",
     "reinforcement_workflow",
     "run_workflow",

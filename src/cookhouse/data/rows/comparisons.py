@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from cookhouse.chat import Label, in_other_order
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
 from cookhouse.data.rows.labeled import LabeledRow, is_labeled, labeled_from_row, matched
 from cookhouse.data.rows.pairs import (
     ComparisonRow,
-    Label,
     PreferenceRow,
     comparison_from_row,
     preference_from_row,
@@ -47,7 +47,7 @@ def _pair(row: object, source: str) -> PreferenceRow | LabeledRow:
 
 def swapped(row: ComparisonRow) -> ComparisonRow:
     """The same judgment with the answers in the other order."""
-    return replace(row, completion_a=row.completion_b, completion_b=row.completion_a, label=_SWAPPED[row.label])
+    return replace(in_other_order(row), label=_SWAPPED[row.label])
 
 
 def preferred(row: ComparisonRow) -> PreferenceRow:

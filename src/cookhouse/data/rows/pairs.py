@@ -10,9 +10,9 @@ under `comparison`.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from cookhouse.chat import Message, is_empty, parse_messages
+from cookhouse.chat import Comparison, Label, Message, is_empty, parse_messages
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
 from cookhouse.data.rows.shapes import REFUSED
@@ -22,7 +22,6 @@ from cookhouse.errors import InputError
 
 T = TypeVar("T")
 
-Label = Literal["A", "B", "Tie"]
 _LABELS: Mapping[str, Label] = {"a": "A", "b": "B", "tie": "Tie"}
 _PROMPTS = ("prompt", "prompt_conversation", "conversations", "question", "instruction", "problem")
 _SYSTEM = ("system", "system_prompt")
@@ -47,15 +46,17 @@ class PreferenceRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonRow:
+class ComparisonRow(Comparison):
     """A prompt, two continuations of it, and which is better."""
 
-    prompt: list[Message]
-    completion_a: list[Message]
-    completion_b: list[Message]
     label: Label
     source: str
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def prompts(self) -> tuple[list[Message], ...]:
+        """What is asked."""
+        return (self.prompt,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

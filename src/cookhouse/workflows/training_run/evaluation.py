@@ -122,17 +122,18 @@ def named_evaluations(
     return [
         ScheduledEvaluation(
             name=name,
-            evaluation=EvaluatorRun(make(config, renderer), telemetry, partial(_keep_noted, folder, number, name)),
+            evaluation=EvaluatorRun(make(config, renderer), telemetry, partial(keep_noted, folder, str(number), name)),
             cadence=cadence,
         )
         for number, (name, make, cadence) in enumerate(chosen)
     ]
 
 
-def _keep_noted(folder: Path, number: int, name: str, step: int, entries: Sequence[Entry]) -> None:
+def keep_noted(folder: Path, mark: str, name: str, step: int, entries: Sequence[Entry]) -> None:
+    """Keep what an evaluator noted, as a page and as JSON; `mark` tells its files from those of others."""
     with file_errors(folder):
         folder.mkdir(exist_ok=True)
-    path = folder / f"{step:06d}-{number}.html"
+    path = folder / f"{step:06d}-{mark}.html"
     write_whole(path, noted_page(entries, title=f"{name} after {step} steps"))
     record = {"evaluator": name, "step": step, "entries": entries_to_json(entries)}
     write_whole(path.with_suffix(".json"), json.dumps(record) + "\n")

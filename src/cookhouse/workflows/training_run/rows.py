@@ -1,14 +1,81 @@
 """What workflows over rows of the user's share: where rows come from, and how long an example may be."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from cookhouse.assets import data_file
-from cookhouse.data import DataSource, FileSource, data_source, data_sources, held_out_source
+from cookhouse.chat import Message
+from cookhouse.data import (
+    DataSource,
+    FileSource,
+    HeldOut,
+    NamedSource,
+    data_source,
+    data_sources,
+    held_out_source,
+)
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
 
 BUNDLED = "bundled"
 """Names the bundled data of a recipe, also for models whose default is another set."""
+
+
+class Prompted(Protocol):
+    """A row about answers to a prompt, or to one each."""
+
+    @property
+    def prompts(self) -> tuple[list[Message], ...]: ...
+
+
+R = TypeVar("R", bound=Prompted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitRows(Generic[R]):
+    """What a run trains on, and what it is measured by."""
+
+    train: Sequence[R]
+    test: Sequence[R]
+    """At most `num_eval`, evenly spaced; empty: nothing is evaluated."""
+    notes: Sequence[str]
+
+
+def check_preferences(source: DataSource) -> None:
+    """Raises `InputError` for a known data set of another kind."""
+    known = source.known if isinstance(source, NamedSource) else None
+    if known is not None and known.kind != "preferences":
+        raise InputError(f"{source} holds {known.kind}, and this run needs preferences; give a set such as hh")
+
+
+def split_rows(config: RowSettings, rows: Mapping[str, Sequence[R]], *, seed: int, num_eval: int) -> SplitRows[R]:
+    """Rows by the names of `sources_of`, apart: those to train on have no held-out row's prompt.
+
+    Raises:
+        InputError: nothing is left to train on.
+    """
+    train = [row for name, some in rows.items() if name.startswith("train") for row in some]
+    test = [row for name, some in rows.items() if name.startswith("test") for row in some]
+    if config.eval_fraction is not None:
+        held_out = {int(index) for index in HeldOut(fraction=config.eval_fraction, seed=seed).indices(len(train))}
+        test = [row for index, row in enumerate(train) if index in held_out]
+        train = [row for index, row in enumerate(train) if index not in held_out]
+    asked = {_key(prompt) for row in test for prompt in row.prompts}
+    kept = [row for row in train if asked.isdisjoint(map(_key, row.prompts))]
+    count = min(num_eval, len(test))
+    test = [test[index * len(test) // count] for index in range(count)]
+    notes = []
+    if len(kept) < len(train):
+        notes.append(f"{len(train) - len(kept):,} pairs have a held-out pair's prompt, and are not trained on")
+    if not kept:
+        raise InputError("every pair has a held-out pair's prompt; nothing is left to train on")
+    return SplitRows(train=kept, test=test, notes=notes)
+
+
+def _key(prompt: list[Message]) -> str:
+    return json.dumps(prompt, sort_keys=True)
 
 
 def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:

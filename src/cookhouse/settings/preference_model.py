@@ -1,0 +1,76 @@
+"""Settings of preference models, and of reinforcement learning by one."""
+
+from typing import Literal
+
+import chz
+
+from cookhouse.errors import InputError
+from cookhouse.settings.checks import at_least
+from cookhouse.settings.defaults import redefault
+from cookhouse.settings.reinforcement import EnvironmentSettings
+from cookhouse.settings.rows import RowSettings
+from cookhouse.settings.training import TrainingSettings
+
+
+@chz.chz
+class PreferenceModelSettings(TrainingSettings, RowSettings):
+    """What a run is told that trains a model to say which of two answers is better."""
+
+    batch_size: int = chz.field(default=256, doc="Examples per step.", validator=at_least(1))
+    swap: bool = chz.field(
+        default=True, doc="Train on each comparison in both orders of its answers; else in one, drawn by the seed."
+    )
+    ties: Literal["label", "skip", "refuse"] = chz.field(
+        default="label",
+        doc="Comparisons without a better answer: label: Tie is learned; skip: they are left out; refuse: they are bad "
+        "rows.",
+    )
+    max_length: int = redefault(RowSettings, "max_length", 16384)
+
+
+@chz.chz
+class TournamentSettings(EnvironmentSettings):
+    """How the answers of a group are compared with each other."""
+
+    dataset_path: str | None = chz.field(
+        default=None,
+        doc="Preferences, comparisons or prompts to answer: a file, a hub id, or a data set by name; default: the "
+        "bundled preferences.",
+    )
+    test_path: str | None = chz.field(
+        default=None,
+        doc="Held-out preferences, whose two answers the model's are compared with; default: those that the data holds "
+        "out.",
+    )
+    preference_model: str | None = chz.field(
+        default=None,
+        doc="Who compares: a run folder, a tinker:// path, a registered model, a base model, or whoever the run's "
+        "completer opens by that name.",
+    )
+    preference_base_model: str | None = chz.field(
+        default=None, doc="Base model of the preference model; default: the same as of the one that is trained."
+    )
+    preference_renderer: str | None = chz.field(
+        default=None, doc="Its chat format; default: that of the model that is trained, or the other base model's own."
+    )
+    tournament: Literal["all_pairs", "rounds"] = chz.field(
+        default="all_pairs",
+        doc="all_pairs: every answer of a group meets every other; rounds: as many rounds as num_rounds, each with a "
+        "drawn opponent.",
+    )
+    num_rounds: int = chz.field(
+        default=1, doc="Opponents that each answer meets, with tournament=rounds.", validator=at_least(1)
+    )
+    max_concurrent_comparisons: int = chz.field(
+        default=64, doc="Comparisons of a run that are asked at a time.", validator=at_least(1)
+    )
+    rule: str | None = chz.field(
+        default=None,
+        doc="Grader of held-out answers beside the preference model, which is not trained on: polite, exact, math, or "
+        "your own as module:name or file.py:name; default: none.",
+    )
+
+    @chz.validate
+    def _rounds_are_asked_for(self) -> None:
+        if self.num_rounds != 1 and self.tournament != "rounds":
+            raise InputError(f"num_rounds={self.num_rounds} is for tournament=rounds; set that, or leave it out")
