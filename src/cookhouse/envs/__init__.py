@@ -19,17 +19,21 @@ from cookhouse.envs.problems.brought import MessageEnvironments, message_environ
 from cookhouse.envs.problems.code import CodeEnv, CodeGrading, CodeProblem
 from cookhouse.envs.problems.deepcoder import DeepCoderConfig
 from cookhouse.envs.problems.math import MathConfig, MathEnv, MathProblem
+from cookhouse.envs.problems.preference import TournamentConfig, preference_format
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.problems.python_functions import PythonFunctionsConfig
+from cookhouse.envs.problems.tournament import AnswerEnv, AskedPrompt, TournamentGroupBuilder, meetings
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.rows import read_problems
 from cookhouse.envs.second_model import OpenSampler, SecondModels, TwoModelBuilder
 
 __all__ = [
     "ENVIRONMENTS",
+    "AnswerEnv",
     "ArithmeticConfig",
     "ArithmeticEnv",
     "ArithmeticProblem",
+    "AskedPrompt",
     "CodeEnv",
     "CodeGrading",
     "CodeProblem",
@@ -58,12 +62,16 @@ __all__ = [
     "SelfPlayConfig",
     "TextArenaConfig",
     "TextArenaGroupBuilder",
+    "TournamentConfig",
+    "TournamentGroupBuilder",
     "TwentyQuestionsConfig",
     "TwentyQuestionsEnv",
     "TwoModelBuilder",
     "VerifiersConfig",
     "evenly_spaced",
+    "meetings",
     "message_environments",
     "parse_environments",
+    "preference_format",
     "read_problems",
 ]

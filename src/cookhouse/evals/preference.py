@@ -1,4 +1,4 @@
-"""Held-out comparisons, judged by a preference model: how often it is right, and whether it matters which comes first."""
+"""Held-out comparisons, judged by a preference model: how often it is right, and whether their order matters to it."""
 
 import asyncio
 import math

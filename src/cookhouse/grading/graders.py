@@ -34,7 +34,11 @@ def _check(thing: Any) -> Grader | None:
 GRADERS: OpenSet[Grader] = OpenSet(
     kind="grader",
     group="cookhouse.graders",
-    builtin={"math": f"{__name__}:by_value", "exact": f"{__name__}:exact"},
+    builtin={
+        "math": f"{__name__}:by_value",
+        "exact": f"{__name__}:exact",
+        "polite": "cookhouse.grading.polite:polite",
+    },
     check=_check,
     wants="a grader is an async function of an answer and the expected one that returns a number from 0 to 1",
 )

@@ -66,6 +66,8 @@ _MODULES = {
     "sl_loop": ("sl_loop",),
     "dpo": ("dpo", "preference"),
     "preference_model": ("preference_model",),
+    "preference_rl": ("preference_rl",),
+    "rlhf": ("rlhf", "rlhf_pipeline"),
     "rl": ("rl",),
     "rl_basic": ("rl_basic",),
     "rl_loop": ("rl_loop",),

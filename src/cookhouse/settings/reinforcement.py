@@ -113,12 +113,15 @@ class AdvantageSettings:
     gae_lambda: float = chz.field(default=0.95, doc="Weight of longer estimates, for gae.", validator=between(0, 1))
     remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
     kl_coef: float = chz.field(default=0.0, doc="Penalty for leaving the reference; 0: none.", validator=at_least(0))
+    compute_kl: bool = chz.field(
+        default=False, doc="Report the divergence from the reference also where kl_coef is 0; costs a pass over a batch."
+    )
     kl_gamma: float = chz.field(
         default=0.0, doc="Discount of later tokens' penalties; 0: each token has its own.", validator=between(0, 1)
     )
     kl_reference: str | None = chz.field(
         default=None,
-        doc="Reference of the penalty: a base model, or weights as in load_checkpoint_path; default: the base model.",
+        doc="What the divergence is from: a base model, or weights as in load_checkpoint_path; default: the base model.",
     )
 
 
@@ -219,5 +222,8 @@ class ReinforcementSettings(
             raise InputError(f"dro_beta is for dro, not for {self.loss_fn}")
         if self.clip_low is not None and self.clip_high is not None and self.clip_low >= self.clip_high:
             raise InputError(f"clip_low={self.clip_low} must be below clip_high={self.clip_high}")
-        if not self.kl_coef and (self.kl_reference is not None or self.kl_gamma):
-            raise InputError("kl_reference and kl_gamma are for the KL penalty, which kl_coef=0 turns off; set kl_coef")
+        if not self.kl_coef and (self.kl_gamma or (self.kl_reference is not None and not self.compute_kl)):
+            raise InputError(
+                "kl_reference and kl_gamma are for the KL penalty, which kl_coef=0 turns off; set kl_coef, or "
+                "compute_kl=true to see the divergence from kl_reference alone"
+            )

@@ -211,7 +211,14 @@ class TrainingSettings(
     )
 
 
-WEIGHTS_FIELDS = ("load_checkpoint_path", "kl_reference", "reference_model", "answerer_model", "opponent_model")
+WEIGHTS_FIELDS = (
+    "load_checkpoint_path",
+    "kl_reference",
+    "reference_model",
+    "answerer_model",
+    "opponent_model",
+    "preference_model",
+)
 """Settings that may name weights."""
 
 FREE_ON_RESUME = frozenset(

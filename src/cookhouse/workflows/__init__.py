@@ -5,6 +5,7 @@ from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
 from cookhouse.workflows.preference.workflow import PreferenceState, preference_workflow
 from cookhouse.workflows.preference_model.workflow import PreferenceModelState, preference_model_workflow
+from cookhouse.workflows.reinforcement.preference_model import check_preference_model
 from cookhouse.workflows.reinforcement.workflow import (
     Environments,
     ReinforcementState,
@@ -45,6 +46,7 @@ __all__ = [
     "SupervisedState",
     "TrainingState",
     "Workflow",
+    "check_preference_model",
     "dry_run_workflow",
     "flat_workflow",
     "pipeline_workflow",

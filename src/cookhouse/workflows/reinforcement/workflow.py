@@ -172,7 +172,7 @@ async def init_session(state: ReinforcementState) -> None:
     state.policy = Policy(config)
     registry = state.context.adapters.registry
     state.reference = None
-    if config.kl_coef:
+    if config.kl_coef or config.compute_kl:
         reference_model = config.kl_reference or config.model_name
         state.reference = (await open_sampler(state.session.service, reference_model, registry)).compute_logprobs
     for model in state.second_models:

@@ -1,0 +1,210 @@
+"""Answers to one prompt that a preference model compares with each other: the reward of each is what it wins.
+
+    group of answers ──pairs──► preference model, in both orders ──► score of each pair ──mean over its pairs──► reward
+
+A pair's score is the probability that the first answer is better less that of the second, in [-1, 1], so that rewards
+are those of tinker-cookbook's tournaments: wins less losses by the number of pairs. A held-out prompt is answered once,
+and its answer compared with the two of its row. Each two texts are asked about once; a text draws with itself, and an
+empty one loses to any other.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import tinker
+
+from cookhouse.chat import Comparison, Message, Termination, text_of
+from cookhouse.envs.prompting import Prompting
+from cookhouse.grading import EQUAL, Grader, Judgment, PreferenceModel
+from cookhouse.rl import Env, Metrics, StepResult, StopCondition, Trajectory
+from cookhouse.telemetry import scope, table
+
+_LOSES = Judgment(a=0.0, b=1.0, tie=0.0, position_bias=0.0, is_order_dependent=False)
+_WINS = Judgment(a=1.0, b=0.0, tie=0.0, position_bias=0.0, is_order_dependent=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPrompt:
+    """A conversation to answer and, where it is held out, the answers that others gave: the better one first."""
+
+    messages: Sequence[Message]
+    references: tuple[str, ...] = ()
+
+
+class AnswerEnv:
+    """One answer to a conversation. Its reward is format_coef · (format − 1); `format` is 1 if it ended by itself."""
+
+    def __init__(self, prompt: AskedPrompt, prompting: Prompting, *, format_coef: float) -> None:
+        self.answer = ""
+        """What was answered, without thinking; empty until then."""
+        self._prompt = prompt
+        self._prompting = prompting
+        self._format_coef = format_coef
+
+    async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
+        renderer = self._prompting.renderer
+        return renderer.build_generation_prompt(self._prompt.messages), renderer.get_stop_sequences()
+
+    async def step(self, action: Sequence[int]) -> StepResult:
+        renderer = self._prompting.renderer
+        message, termination = renderer.parse_response(action)
+        self.answer = text_of(message).strip()
+        is_whole = float(termination != Termination.MALFORMED)
+        expected = self._prompt.references[:1]
+        return StepResult(
+            reward=self._format_coef * (is_whole - 1.0),
+            episode_done=True,
+            next_observation=tinker.ModelInput.empty(),
+            next_stop_condition=renderer.get_stop_sequences(),
+            metrics={"format": is_whole, "answer_characters": float(len(self.answer))},
+            logs={
+                "question": text_of(self._prompt.messages[-1]),
+                "answer": self.answer,
+                **{"expected": text for text in expected},
+            },
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TournamentGroupBuilder:
+    """A group that answers one prompt."""
+
+    prompt: AskedPrompt
+    prompting: Prompting
+    model: PreferenceModel
+    group_size: int
+    num_rounds: int | None = None
+    """Opponents that each answer meets at least; None: all others."""
+    seed: int = 0
+    """Of who meets whom."""
+    format_coef: float = 1.0
+    rule: Grader | None = None
+    """Grades held-out answers beside the preference model."""
+
+    async def make_envs(self) -> Sequence[Env]:
+        return [
+            AnswerEnv(self.prompt, self.prompting, format_coef=self.format_coef) for _ in range(self.group_size)
+        ]
+
+    async def compute_group_rewards(
+        self,
+        trajectories_G: Sequence[Trajectory],  # noqa: ARG002
+        envs_G: Sequence[Env],
+    ) -> Sequence[tuple[float, Metrics]]:
+        """Of each answer: its mean score. In a tournament `win_minus_loss`; of a held-out prompt also `win_share`,
+        which is (1 + score) / 2, `win_share_chosen` and `win_share_rejected`, `rule`, and `agreement`, which is 1 where
+        the answer's win share and what the rule says are on the same side of 1/2.
+
+        Raises:
+            Exception: of the preference model; a comparison that failed counts as none.
+        """
+        answers_G = [env.answer for env in envs_G if isinstance(env, AnswerEnv)]
+        assert len(answers_G) == len(envs_G)
+        if self.prompt.references:
+            return [await self._held_out(answer) for answer in answers_G]
+        return await self._tournament(answers_G)
+
+    def logging_tags(self) -> Sequence[str]:
+        return ["tournament"]
+
+    async def _tournament(self, answers_G: Sequence[str]) -> Sequence[tuple[float, Metrics]]:
+        pairs = meetings(len(answers_G), self.num_rounds, random.Random(f"{self.seed} {self.prompt.messages}"))
+        judged = await self._judge((answers_G[i], answers_G[j]) for i, j in pairs)
+        scores_G: list[list[float]] = [[] for _ in answers_G]
+        for i, j in pairs:
+            score = judged[answers_G[i], answers_G[j]].score
+            scores_G[i].append(score)
+            scores_G[j].append(-score)
+        shared = _orders(judged)
+        rewards_G = [sum(scores) / len(scores) if scores else 0.0 for scores in scores_G]
+        return [(reward, {"win_minus_loss": reward, **shared}) for reward in rewards_G]
+
+    async def _held_out(self, answer: str) -> tuple[float, Metrics]:
+        references = self.prompt.references
+        judged = await self._judge((answer, reference) for reference in references)
+        scores = [judged[answer, reference].score for reference in references]
+        score = sum(scores) / len(scores)
+        win_share = (1 + score) / 2
+        metrics = {
+            "win_minus_loss": score,
+            "win_share": win_share,
+            "win_share_chosen": (1 + scores[0]) / 2,
+            "win_share_rejected": (1 + scores[-1]) / 2,
+            **_orders(judged),
+        }
+        if self.rule is not None:
+            rule = await self.rule(answer, references[0])
+            metrics |= {"rule": rule, "agreement": float((win_share > 0.5) == (rule > 0.5))}
+        return score, metrics
+
+    async def _judge(self, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Judgment]:
+        """What the model says of each two texts, all asked at once; noted side by side for whoever reads the page."""
+        wanted = list(dict.fromkeys(pairs))
+        asked = [pair for pair in wanted if (pair[1], pair[0]) not in wanted[: wanted.index(pair)]]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                judging = {pair: tasks.create_task(self._compare(*pair)) for pair in asked}
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        judged = {pair: task.result() for pair, task in judging.items()}
+        _note(judged)
+        return judged | {(b, a): _turned(judged[a, b]) for a, b in judged if (b, a) in wanted}
+
+    async def _compare(self, first: str, second: str) -> Judgment:
+        if first == second:
+            return EQUAL
+        if not first or not second:
+            return _WINS if first else _LOSES
+        return await self.model(
+            Comparison(prompt=list(self.prompt.messages), completion_a=_said(first), completion_b=_said(second))
+        )
+
+
+def meetings(num_answers: int, num_rounds: int | None, rng: random.Random) -> list[tuple[int, int]]:
+    """Which answers of a group meet: all of them each other, or each at least `num_rounds` others, at drawn
+    distances around the circle of them. Each two meet once at most.
+    """
+    if num_rounds is None or num_rounds >= num_answers - 1:
+        return list(combinations(range(num_answers), 2))
+    distances = rng.sample(range(1, num_answers), num_rounds)
+    drawn = {tuple(sorted((i, (i + distance) % num_answers))) for distance in distances for i in range(num_answers)}
+    return sorted((pair[0], pair[1]) for pair in drawn)
+
+
+def _said(text: str) -> list[Message]:
+    return [{"role": "assistant", "content": text}]
+
+
+def _turned(judgment: Judgment) -> Judgment:
+    return Judgment(
+        a=judgment.b,
+        b=judgment.a,
+        tie=judgment.tie,
+        position_bias=judgment.position_bias,
+        is_order_dependent=judgment.is_order_dependent,
+    )
+
+
+def _orders(judged: Mapping[tuple[str, str], Judgment]) -> Metrics:
+    """Of the pairs that the model was asked about; nothing if there are none."""
+    asked = [judgment for (a, b), judgment in judged.items() if a != b and a and b]
+    if not asked:
+        return {}
+    return {
+        "order_disagreement": sum(judgment.is_order_dependent for judgment in asked) / len(asked),
+        "position_bias": sum(judgment.position_bias for judgment in asked) / len(asked),
+    }
+
+
+def _note(judged: Mapping[tuple[str, str], Judgment]) -> None:
+    rows = [
+        {"completion A": a, "completion B": b, "P(A)": f"{j.a:.3f}", "P(B)": f"{j.b:.3f}", "P(Tie)": f"{j.tie:.3f}"}
+        for (a, b), j in judged.items()
+        if a != b
+    ]
+    if rows:
+        with scope("compared by the preference model"):
+            table(rows)

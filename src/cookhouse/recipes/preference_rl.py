@@ -1,0 +1,83 @@
+"""Reinforcement learning by a preference model: answers to one prompt play a tournament."""
+
+from typing import TYPE_CHECKING, Any
+
+import chz
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.reinforcement import plain_renderer, rl_default
+from cookhouse.settings import (
+    Default,
+    ReinforcementSettings,
+    TournamentSettings,
+    by_model,
+    part_of,
+    redefault,
+)
+
+if TYPE_CHECKING:
+    from cookhouse.workflows import ReinforcementState, Workflow
+
+
+def _where_it_begins(config: Any) -> str | None:
+    """A tinker:// path to train on from is none to sample from."""
+    began: str | None = config.load_checkpoint_path
+    return None if began is None or began.startswith("tinker://") else began
+
+
+@chz.chz
+class Config(ReinforcementSettings, TournamentSettings):
+    """Settings of the recipe."""
+
+    dataset_path: str | None = redefault(TournamentSettings, "dataset_path", by_model(embedded=None, others="hh"))
+    rule: str | None = redefault(
+        TournamentSettings,
+        "rule",
+        Default(
+            lambda config: "polite" if config.model_name == TINY_MODEL and config.dataset_path is None else None,
+            f"polite for {TINY_MODEL} on the bundled data, else none",
+        ),
+    )
+    renderer_name: str = plain_renderer()
+    batch_size: int = rl_default("batch_size", embedded=16, others=256)
+    group_size: int = rl_default("group_size", embedded=8, others=4)
+    max_tokens: int = rl_default("max_tokens", embedded=32, others=1024)
+    lora_rank: int = rl_default("lora_rank", embedded=32, others=64)
+    learning_rate: float = rl_default("learning_rate", embedded=1e-3, others=1e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
+    eval_every: int = rl_default("eval_every", embedded=5, others=20)
+    format_coef: float = rl_default("format_coef", embedded=1.0, others=1.0)
+    compute_kl: bool = rl_default("compute_kl", embedded=True, others=True)
+    kl_reference: str | None = redefault(
+        ReinforcementSettings,
+        "kl_reference",
+        Default(_where_it_begins, "the run or the model in load_checkpoint_path, else the base model"),
+    )
+
+
+def workflow(config: Config) -> "Workflow[ReinforcementState]":
+    """The stages of a run."""
+    from cookhouse.data import data_source
+    from cookhouse.envs import TournamentConfig, TwoModelBuilder
+    from cookhouse.workflows import check_preference_model, reinforcement_workflow
+
+    files = {"train": config.dataset_path, "test": config.test_path}
+    flow = reinforcement_workflow(
+        config,
+        lambda open_sampler: TwoModelBuilder(config=part_of(TournamentConfig, config), open_sampler=open_sampler),
+        data_files={name: data_source(path) for name, path in files.items() if path is not None},
+    )
+    return flow.inserted(check_preference_model, before="build_env_group")
+
+
+RECIPE = Recipe(
+    name="preference_rl",
+    description="Reinforcement learning by a preference model, which compares the answers to a prompt with each other.",
+    config_class=Config,
+    workflow=workflow,
+)
+
+if __name__ == "__main__":
+    become_command(RECIPE)
