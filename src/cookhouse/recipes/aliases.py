@@ -38,6 +38,8 @@ ALIASES = (
     Alias(name="beta", means=("dpo_beta",), doc="TRL"),
     Alias(name="loss_type", means=("loss_fn", "dpo_beta"), convert=lambda name: {"loss_fn": name}, doc="TRL, of pairs"),
     Alias(name="clip_epsilon", means=("clip_low", "clip_high"), convert=_clip_range, doc="1 - ε to 1 + ε"),
+    Alias(name="rm_learning_rate", means=("preference_learning_rate",), doc="tinker-cookbook: of the reward model"),
+    Alias(name="base_model", means=("model_name",), doc="tinker-cookbook"),
     Alias(name="model", means=("model_name",)),
     Alias(name="dataset", means=("dataset_path",)),
     Alias(name="epochs", means=("num_epochs",)),

@@ -17,7 +17,12 @@ C = TypeVar("C", bound=RunSettings)
 
 
 def pipeline_recipe(
-    *, name: str, description: str, config_class: type[C], runs: "Callable[[C], Sequence[ChildRun]]"
+    *,
+    name: str,
+    description: str,
+    config_class: type[C],
+    runs: "Callable[[C], Sequence[ChildRun]]",
+    aliases: tuple[str, ...] = (),
 ) -> Recipe[C]:
     """A recipe of runs in order, each in a folder of its own below the pipeline's.
 
@@ -30,7 +35,7 @@ def pipeline_recipe(
 
         return pipeline_workflow(config, runs(config), _run_child)
 
-    return Recipe(name=name, description=description, config_class=config_class, workflow=workflow)
+    return Recipe(name=name, description=description, config_class=config_class, workflow=workflow, aliases=aliases)
 
 
 async def _run_child(context: "RunContext", recipe: str, folder: Path, settings: Mapping[str, Any]) -> "RunResult[Any]":

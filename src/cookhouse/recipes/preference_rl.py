@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import chz
 
-from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import plain_renderer, rl_default
@@ -31,25 +30,25 @@ def _where_it_begins(config: Any) -> str | None:
 class Config(ReinforcementSettings, TournamentSettings):
     """Settings of the recipe."""
 
-    dataset_path: str | None = redefault(TournamentSettings, "dataset_path", by_model(embedded=None, others="hh"))
+    dataset_path: str | None = redefault(TournamentSettings, "dataset_path", by_model(embedded=None, published="hh"))
     rule: str | None = redefault(
         TournamentSettings,
         "rule",
         Default(
-            lambda config: "polite" if config.model_name == TINY_MODEL and config.dataset_path is None else None,
-            f"polite for {TINY_MODEL} on the bundled data, else none",
+            lambda config: "polite" if config.dataset_path == "bundled" else None,
+            "polite for the bundled data, else none",
         ),
     )
     renderer_name: str = plain_renderer()
-    batch_size: int = rl_default("batch_size", embedded=16, others=256)
-    group_size: int = rl_default("group_size", embedded=8, others=4)
-    max_tokens: int = rl_default("max_tokens", embedded=32, others=1024)
-    lora_rank: int = rl_default("lora_rank", embedded=32, others=64)
-    learning_rate: float = rl_default("learning_rate", embedded=1e-3, others=1e-5)
-    max_steps: int | None = rl_default("max_steps", embedded=30, others=None)
-    eval_every: int = rl_default("eval_every", embedded=5, others=20)
-    format_coef: float = rl_default("format_coef", embedded=1.0, others=1.0)
-    compute_kl: bool = rl_default("compute_kl", embedded=True, others=True)
+    batch_size: int = rl_default("batch_size", embedded=16, published=256)
+    group_size: int = rl_default("group_size", embedded=8, published=4)
+    max_tokens: int = rl_default("max_tokens", embedded=32, published=1024)
+    lora_rank: int = rl_default("lora_rank", embedded=32, published=64)
+    learning_rate: float = rl_default("learning_rate", embedded=1e-3, published=1e-5)
+    max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
+    eval_every: int = rl_default("eval_every", embedded=5, published=20)
+    format_coef: float = rl_default("format_coef", embedded=1.0, published=1.0)
+    compute_kl: bool = rl_default("compute_kl", embedded=True, published=True)
     kl_reference: str | None = redefault(
         ReinforcementSettings,
         "kl_reference",
@@ -67,7 +66,7 @@ def workflow(config: Config) -> "Workflow[ReinforcementState]":
     flow = reinforcement_workflow(
         config,
         lambda open_sampler: TwoModelBuilder(config=part_of(TournamentConfig, config), open_sampler=open_sampler),
-        data_files={name: data_source(path) for name, path in files.items() if path is not None},
+        data_files={name: data_source(path) for name, path in files.items() if path not in (None, "bundled")},
     )
     return flow.inserted(check_preference_model, before="build_env_group")
 

@@ -34,8 +34,8 @@ class TournamentSettings(EnvironmentSettings):
 
     dataset_path: str | None = chz.field(
         default=None,
-        doc="Preferences, comparisons or prompts to answer: a file, a hub id, or a data set by name; default: the "
-        "bundled preferences.",
+        doc="Preferences, comparisons or prompts to answer: a file, a hub id, or a data set by name, "
+        "bundled among them.",
     )
     test_path: str | None = chz.field(
         default=None,

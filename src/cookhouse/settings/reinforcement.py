@@ -114,14 +114,15 @@ class AdvantageSettings:
     remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
     kl_coef: float = chz.field(default=0.0, doc="Penalty for leaving the reference; 0: none.", validator=at_least(0))
     compute_kl: bool = chz.field(
-        default=False, doc="Report the divergence from the reference also where kl_coef is 0; costs a pass over a batch."
+        default=False,
+        doc="Report the divergence from the reference also where kl_coef is 0; costs a pass over a batch.",
     )
     kl_gamma: float = chz.field(
         default=0.0, doc="Discount of later tokens' penalties; 0: each token has its own.", validator=between(0, 1)
     )
     kl_reference: str | None = chz.field(
         default=None,
-        doc="What the divergence is from: a base model, or weights as in load_checkpoint_path; default: the base model.",
+        doc="What divergence is from: a base model, or weights as in load_checkpoint_path; default: the base model.",
     )
 
 

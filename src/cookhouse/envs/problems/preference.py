@@ -34,7 +34,6 @@ from cookhouse.grading import (
 )
 from cookhouse.settings import TournamentSettings
 
-
 _MAX_REMEMBERED = 100_000
 """Judgments; one is some hundred bytes and its texts."""
 
@@ -75,7 +74,11 @@ class TournamentConfig(EnvConfig, TournamentSettings):
         """
         rule = None if self.rule is None else NamedGrader(self.rule)
         train_source, test_source = self._sources()
-        test = [] if test_source is None else parse_each(iter_rows(test_source), lambda row: _held_out(row.value(), row.place))
+        test = (
+            []
+            if test_source is None
+            else parse_each(iter_rows(test_source), lambda row: _held_out(row.value(), row.place))
+        )
         held_out = {_key(prompt) for prompt in test}
         read = parse_each(iter_rows(train_source), lambda row: _prompt(row.value(), row.place))
         train = [prompt for key, prompt in {_key(prompt): prompt for prompt in read}.items() if key not in held_out]
@@ -96,7 +99,7 @@ class TournamentConfig(EnvConfig, TournamentSettings):
         )
 
     def _sources(self) -> tuple[DataSource, DataSource | None]:
-        if self.dataset_path is None:
+        if self.dataset_path in (None, "bundled"):
             train: DataSource = FileSource(path=data_file("preferences/train.jsonl"))
             test: DataSource | None = FileSource(path=data_file("preferences/test.jsonl"))
         else:

@@ -53,7 +53,7 @@ class AnswerEnv:
         message, termination = renderer.parse_response(action)
         self.answer = text_of(message).strip()
         is_whole = float(termination != Termination.MALFORMED)
-        expected = self._prompt.references[:1]
+        better = self._prompt.references[:1]
         return StepResult(
             reward=self._format_coef * (is_whole - 1.0),
             episode_done=True,
@@ -63,7 +63,7 @@ class AnswerEnv:
             logs={
                 "question": text_of(self._prompt.messages[-1]),
                 "answer": self.answer,
-                **{"expected": text for text in expected},
+                **({"expected": better[0]} if better else {}),
             },
         )
 
@@ -85,9 +85,7 @@ class TournamentGroupBuilder:
     """Grades held-out answers beside the preference model."""
 
     async def make_envs(self) -> Sequence[Env]:
-        return [
-            AnswerEnv(self.prompt, self.prompting, format_coef=self.format_coef) for _ in range(self.group_size)
-        ]
+        return [AnswerEnv(self.prompt, self.prompting, format_coef=self.format_coef) for _ in range(self.group_size)]
 
     async def compute_group_rewards(
         self,
