@@ -6,16 +6,10 @@ from typing import Literal
 from cookhouse.telemetry import COMPANIONS
 
 Direction = Literal["less", "more"]
-_LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected"}
+_LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected", "order_disagreement"}
 _MORE_IS_BETTER = {
-    "exact_match",
-    "reward",
-    "correct",
-    "format",
-    "accuracy",
-    "margin",
-    "answered_chosen",
-    "answer_win_rate",
+    *("exact_match", "reward", "correct", "format", "accuracy", "margin", "answered_chosen", "answer_win_rate"),
+    *("win_share", "rule"),
 }
 """Parts of a metric's name."""
 

@@ -11,6 +11,7 @@ from cookhouse.report.charts import FIRST, Chart, grouped, in_numbers, is_charte
 from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
 from cookhouse.report.direction import direction
 from cookhouse.report.page import render
+from cookhouse.report.parting import parting_chart
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
 from cookhouse.telemetry import COMPANIONS, difference_text, metric_text
 
@@ -50,6 +51,7 @@ def run_page(record: RunRecord) -> str:
         facts=_facts(record, max(steps) if curves else "-").items(),
         gaps=record.gaps,
         held_out=_held_out(curves),
+        parting=parting_chart(record.metrics, (min(steps), max(steps))),
         chart_groups=list(grouped([_chart(curve, (min(steps), max(steps))) for curve in curves if _has_chart(curve)])),
         evaluations=[_evaluation(step, answers) for step, answers in answered.items()],
         questions=questions[:_MAX_ANSWERS],

@@ -25,7 +25,9 @@ class NoopTokenCompleter:
 
 
 class NoopMessageCompleter:
-    """Fits `cookhouse.rl.MessageCompleter`: yes or no, by the seed and what was said last; and that it is made up."""
+    """Fits `cookhouse.rl.MessageCompleter`: yes or no, or A or B where it is asked for that, by the seed and what was
+    said last; and that it is made up.
+    """
 
     synthetic = True
 
@@ -35,7 +37,8 @@ class NoopMessageCompleter:
     async def __call__(self, messages: Sequence[Message]) -> Message:
         """An answer of a few words."""
         last = text_of(messages[-1]) if messages else ""
-        word = ("Yes", "No")[_number(self._seed, last) % 2]
+        words = ("A", "B") if "A, B or Tie" in last else ("Yes", "No")
+        word = words[_number(self._seed, last) % 2]
         return {"role": "assistant", "content": f"{word}. (synthetic)"}
 
 

@@ -15,12 +15,15 @@ Row = Mapping[str, float]
 _FIGURES = (
     ("env/all/reward/total", "mean reward", False),
     ("env/all/correct", "answered correctly", True),
+    ("env/all/win_share", "win share, by the preference model", True),
+    ("env/all/rule", "share that the rule finds good", True),
+    ("env/all/agreement", "share on which both agree", True),
     ("env/all/ac_tokens_per_turn", "tokens sampled per turn", False),
 )
 
 
 def figures(first: Row, last: Row, after: Row) -> list[Figure]:
-    """Held-out reward, correctness and length, and the reward in training."""
+    """Held-out reward, correctness, win share and length, and reward and divergence in training."""
     held_out = [
         Figure(
             name=f"test/{name}",
@@ -37,7 +40,13 @@ def figures(first: Row, last: Row, after: Row) -> list[Figure]:
         before=first.get(keys.TRAIN_REWARD),
         after=last.get(keys.TRAIN_REWARD),
     )
-    return [*held_out, trained]
+    divergence = Figure(
+        name=keys.REFERENCE_KL,
+        label="divergence from the reference (nats per token), first and last",
+        before=first.get(keys.REFERENCE_KL),
+        after=last.get(keys.REFERENCE_KL),
+    )
+    return [*held_out, trained, divergence]
 
 
 def facts(state: "ReinforcementState") -> dict[str, str]:
