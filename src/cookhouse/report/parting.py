@@ -66,7 +66,8 @@ def parting_line(scores: Sequence[Scores]) -> str:
     if parted is None:
         said = (
             f"From step {first.step} to {last.step} the preference model's win share goes from {number(first.model)} "
-            f"to {number(last.model)} and the rule's from {number(first.rule)} to {number(last.rule)}: they do not part."
+            f"to {number(last.model)} and the rule's from {number(first.rule)} to {number(last.rule)}: they do not "
+            "part."
         )
     else:
         peak, later = parted
