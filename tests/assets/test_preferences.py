@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from scripts.write_preferences import NUM_TEST, NUM_TRAIN, rows
+from scripts.write_preferences import NUM_DEMONSTRATIONS, NUM_TEST, NUM_TRAIN, demonstrations, rows
 
 from cookhouse.assets import data_file
 
@@ -19,6 +19,16 @@ def test_files_are_what_the_generator_writes(name: str, count: int) -> None:
     """Catches data that was edited by hand, or a generator that depends on hash order, platform or library version."""
     assert data_file(f"preferences/{name}.jsonl").read_bytes() == rows(count, held_out=name == "test").encode()
     assert len(read(name)) == count
+
+
+@pytest.mark.parametrize(("name", "count"), NUM_DEMONSTRATIONS.items())
+def test_demonstrations_are_what_the_generator_writes_polite_as_often_as_not(name: str, count: int) -> None:
+    # Catches demonstrations that teach the preference, so that nothing would be left for the reward.
+    written = data_file(f"preferences/demonstrations_{name}.jsonl").read_bytes()
+    assert written == demonstrations(count, held_out=name == "test").encode()
+    answers = [row["messages"][-1]["content"] for row in read(f"demonstrations_{name}")]
+    assert len(answers) == count
+    assert 0.4 < sum(answer.startswith("Could you please ") for answer in answers) / count < 0.6
 
 
 def test_the_polite_answer_is_preferred_whichever_way_the_order_is_given() -> None:

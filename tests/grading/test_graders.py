@@ -50,6 +50,11 @@ def own(tmp_path: Path) -> str:
         ("math", "0.6", r"\frac12", 0.0),
         ("exact", " a b\n", "a b", 1.0),
         ("exact", "0.50", "0.5", 0.0),
+        ("polite", "could you please go on? ", "Could you please go on?", 1.0),
+        ("polite", "Could you please go away?", "Could you please go on?", 0.0),
+        ("polite", "Could you please go on? Could you please go on?", "Could you please go on?", 0.0),
+        ("polite", "Go on.", "Could you please go on?", 0.0),
+        ("polite", "Would you please go?", "Go on.", 1.0),
     ],
 )
 async def test_the_built_in_ones(name: str, answer: str, expected: str, grade: float) -> None:

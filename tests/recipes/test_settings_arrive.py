@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 UPDATE = {"weight_decay": 0.125, "grad_clip_norm": 0.5}
 ADAPTED = {"train_mlp": False, "train_attn": True, "train_unembed": False}
-RECIPES_RUN = ("supervised", "rl_basic", "rl_loop", "dpo")
+RECIPES_RUN = ("supervised", "rl_basic", "rl_loop", "dpo", "preference_model")
 """One of each kind: the settings of the others come from the same class."""
 
 
@@ -39,7 +39,7 @@ def make(tmp_path: Path) -> Callable[..., Any]:
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def config(recipe: str, **settings: Any) -> Any:
-        kind = recipe if recipe in ("supervised", "dpo") else "rl"
+        kind = {"supervised": "supervised", "dpo": "dpo", "preference_model": "dpo"}.get(recipe, "rl")
         known = chz.chz_fields(find_recipe(recipe).config_class)
         small = {"batch_size": 2, "group_size": 2, "num_eval": 0, "dataset_path": str(tmp_path / f"{kind}.jsonl")}
         every = {"max_steps": 2, "learning_rate": 0.1, "log_path": str(tmp_path / "run"), **small, **settings}

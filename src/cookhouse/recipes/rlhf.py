@@ -11,6 +11,7 @@ from cookhouse.recipes.pipeline import pipeline_recipe
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer
 from cookhouse.settings import (
+    AdamSettings,
     AdapterSettings,
     RunSettings,
     at_least,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _HANDED_DOWN = (
     *("model_name", "renderer_name", "force_renderer", "seed", "lora_rank", "train_mlp", "train_attn", "train_unembed"),
+    *("lr_schedule", "warmup_steps", "weight_decay", "grad_clip_norm"),
     *("base_url", "registry", "service_patience_seconds", "sinks", "wandb_project"),
     *("save_every", "eval_every", "num_eval"),
 )
@@ -37,7 +39,7 @@ def _count(embedded: int | None, published: int | None, doc: str) -> Any:
 
 
 @chz.chz
-class Config(RunSettings, AdapterSettings):
+class Config(RunSettings, AdapterSettings, AdamSettings):
     """Settings of the recipe. `sft`, `preference` and `rl` begin the names of those that one of its runs has."""
 
     model_name: str = published_model("Qwen/Qwen3.5-9B-Base")

@@ -44,6 +44,7 @@ from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.training import (
     FREE_ON_RESUME,
     WEIGHTS_FIELDS,
+    AdamSettings,
     AdapterSettings,
     EvaluationSettings,
     FolderSettings,
@@ -62,6 +63,7 @@ __all__ = [
     "ROWS_FIELDS",
     "SERVICE_LOSSES",
     "WEIGHTS_FIELDS",
+    "AdamSettings",
     "AdapterSettings",
     "AdvantageSettings",
     "Default",

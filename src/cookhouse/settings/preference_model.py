@@ -1,6 +1,6 @@
 """Settings of preference models, and of reinforcement learning by one."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import chz
 
@@ -10,6 +10,12 @@ from cookhouse.settings.defaults import redefault
 from cookhouse.settings.reinforcement import EnvironmentSettings
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
+
+
+def _is_of_rounds(config: Any, field: str) -> None:
+    rounds = getattr(config, field)
+    if rounds != 1 and config.tournament != "rounds":
+        raise InputError(f"num_rounds={rounds} is for tournament=rounds; set that, or leave it out")
 
 
 @chz.chz
@@ -59,7 +65,9 @@ class TournamentSettings(EnvironmentSettings):
         "drawn opponent.",
     )
     num_rounds: int = chz.field(
-        default=1, doc="Opponents that each answer meets, with tournament=rounds.", validator=at_least(1)
+        default=1,
+        doc="Opponents that each answer meets, with tournament=rounds.",
+        validator=[at_least(1), _is_of_rounds],
     )
     max_concurrent_comparisons: int = chz.field(
         default=64, doc="Comparisons of a run that are asked at a time.", validator=at_least(1)
@@ -69,8 +77,3 @@ class TournamentSettings(EnvironmentSettings):
         doc="Grader of held-out answers beside the preference model, which is not trained on: polite, exact, math, or "
         "your own as module:name or file.py:name; default: none.",
     )
-
-    @chz.validate
-    def _rounds_are_asked_for(self) -> None:
-        if self.num_rounds != 1 and self.tournament != "rounds":
-            raise InputError(f"num_rounds={self.num_rounds} is for tournament=rounds; set that, or leave it out")

@@ -80,10 +80,9 @@ def rate(default: Default, doc: str) -> Any:
 
 
 @chz.chz
-class OptimizerSettings:
-    """Adam, and its learning rate over the steps of a run."""
+class AdamSettings:
+    """Adam, but for its peak learning rate."""
 
-    learning_rate: float = rate(always(2e-4), "Peak learning rate")
     lr_schedule: str = chz.field(
         default="linear",
         doc="constant, linear, cosine, warmup_linear or warmup_cosine, over all steps.",
@@ -98,6 +97,13 @@ class OptimizerSettings:
     grad_clip_norm: float = chz.field(
         default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.", validator=at_least(0)
     )
+
+
+@chz.chz
+class OptimizerSettings(AdamSettings):
+    """Adam, and its learning rate over the steps of a run."""
+
+    learning_rate: float = rate(always(2e-4), "Peak learning rate")
 
 
 @chz.chz
