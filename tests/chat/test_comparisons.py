@@ -58,7 +58,7 @@ def test_every_family_writes_comparisons_whose_labels_begin_with_tokens_of_their
     comparisons = ComparisonRenderer(renderer)
     assert len(set(comparisons.label_tokens)) == 3
     tokens = comparisons.build_prompt(COMPARISON)
-    text = str(renderer.encoder.tokenizer.decode(tokens))
+    text = str(renderer.encoder.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
     marks = [
         "How are you?",
         "==== Completion A ====",
@@ -69,7 +69,8 @@ def test_every_family_writes_comparisons_whose_labels_begin_with_tokens_of_their
     ]
     places = [text.index(mark) for mark in marks]
     assert places == sorted(places)
-    labels = [str(renderer.encoder.tokenizer.decode([token])).strip() for token in comparisons.label_tokens]
+    decode = renderer.encoder.tokenizer.decode
+    labels = [str(decode([token], clean_up_tokenization_spaces=False)).strip() for token in comparisons.label_tokens]
     assert labels[:2] == ["A", "B"]
     assert labels[2][0] == "T"
     role = comparisons._role

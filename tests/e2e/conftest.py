@@ -177,8 +177,8 @@ def exported_by(server: subprocess.Popen[str]) -> dict[str, str]:
     raise AssertionError("".join(printed))
 
 
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def wait_until(is_true: Callable[[], bool], patience: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + patience
     while not is_true():
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.02)

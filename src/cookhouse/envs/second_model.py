@@ -72,7 +72,7 @@ class SecondModelSpec:
 class TwoModelConfig(Protocol):
     """A config of environments that may need a second model."""
 
-    async def build(self, open_sampler: OpenSampler | None) -> tuple[RLDataset, RLDataset]:
+    async def build(self, open_sampler: OpenSampler | None) -> tuple[RLDataset, RLDataset | None]:
         """Data sets to train and to evaluate on."""
 
 
@@ -83,6 +83,6 @@ class TwoModelBuilder:
     config: TwoModelConfig
     open_sampler: OpenSampler
 
-    async def build(self) -> tuple[RLDataset, RLDataset]:
+    async def build(self) -> tuple[RLDataset, RLDataset | None]:
         """As the config's own."""
         return await self.config.build(self.open_sampler)

@@ -13,6 +13,7 @@ from cookhouse.settings import (
     TournamentSettings,
     by_model,
     part_of,
+    published_model,
     redefault,
 )
 
@@ -30,7 +31,10 @@ def _where_it_begins(config: Any) -> str | None:
 class Config(ReinforcementSettings, TournamentSettings):
     """Settings of the recipe."""
 
-    dataset_path: str | None = redefault(TournamentSettings, "dataset_path", by_model(embedded=None, published="hh"))
+    model_name: str = published_model("Qwen/Qwen3.5-9B-Base")
+    dataset_path: str | None = redefault(
+        TournamentSettings, "dataset_path", by_model(embedded="bundled", published="hh")
+    )
     rule: str | None = redefault(
         TournamentSettings,
         "rule",

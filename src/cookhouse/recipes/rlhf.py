@@ -77,7 +77,7 @@ class Config(RunSettings, AdapterSettings, AdamSettings):
     rl_learning_rate: float = rate(by_model(embedded=1e-3, published=1e-5), "Of reinforcement learning")
     rl_group_size: int = computed(by_model(embedded=8, published=4), int, "Answers to each prompt.", at_least(2))
     rl_max_tokens: int = _count(32, 1024, "Tokens of an answer.")
-    rl_max_steps: int | None = _count(24, None, "Steps by reward; default: all of an epoch.")
+    rl_max_steps: int | None = _count(16, None, "Steps by reward; default: all of an epoch.")
     kl_coef: float = chz.field(
         default=0.0, doc="Penalty for leaving what the demonstrations made; 0: none.", validator=at_least(0)
     )

@@ -209,6 +209,7 @@ async def test_an_answerer_that_thinks_has_room_to(
 
     config = configured(TwentyQuestionsConfig, renderer_name="human_ai", answerer_model=TINY, batch_size=1, **settings)
     _, test = await TwoModelBuilder(config=config, open_sampler=open_sampler).build()
+    assert test is not None
     [env] = await test.get_batch(0)[0].make_envs()
     await env.initial_observation()
     result = await answer_with(env, Prompting(model_name=TINY, renderer_name="human_ai"), "Does it fly?")
