@@ -45,14 +45,6 @@ def test_figures_are_exact() -> None:
     assert (found["accuracy_low"], found["accuracy_high"]) == wilson_interval(2.5, 4)
 
 
-def test_the_interval_is_wilsons() -> None:
-    # 8 of 10, from Brown, Cai and DasGupta (2001); and an end that is not 1 although all are right.
-    assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    low, high = wilson_interval(100, 100)
-    assert (low, high) == pytest.approx((0.9630, 1.0), abs=1e-4)
-    assert wilson_interval(0, 0) == (None, None)
-
-
 async def test_a_comparison_that_fails_fails_all_and_nothing_to_judge_is_refused() -> None:
     async def failing(comparison: Comparison) -> Judgment:
         if comparison.prompt[0]["content"] == "ask 2":

@@ -17,7 +17,6 @@ from cookhouse.evals.preference import (
     comparison_metrics,
     judge_comparisons,
     note_comparisons,
-    wilson_interval,
 )
 from cookhouse.evals.preview import preview_example, preview_pieces, preview_plain, preview_rich
 from cookhouse.evals.scores import (

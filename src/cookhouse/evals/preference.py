@@ -9,12 +9,10 @@ from cookhouse.chat import Message, text_of
 from cookhouse.data import ComparisonRow
 from cookhouse.errors import InputError
 from cookhouse.evals.evaluator import Metrics
-from cookhouse.evals.scores import mean, standard_error
+from cookhouse.evals.scores import mean, standard_error, wilson_interval
 from cookhouse.grading import Judgment, PreferenceModel
 from cookhouse.telemetry import scope, table
 
-_Z = 1.959963984540054
-"""Of a 95% interval."""
 _LEAST_PROBABILITY = 1e-12
 _MAX_SHOWN = 200
 
@@ -76,7 +74,7 @@ def comparison_metrics(judged: Sequence[JudgedComparison]) -> Metrics:
     `position_bias`, what standing first adds to a score, in [−1, 1].
     """
     correct = [each.correct for each in judged]
-    low, high = wilson_interval(sum(correct), len(correct))
+    low, high = wilson_interval(sum(correct), len(correct)) if correct else (None, None)
     return {
         "accuracy": mean(correct),
         "accuracy_stderr": standard_error(correct),
@@ -87,16 +85,6 @@ def comparison_metrics(judged: Sequence[JudgedComparison]) -> Metrics:
         "order_disagreement": mean([float(each.judgment.is_order_dependent) for each in judged]),
         "position_bias": mean([each.judgment.position_bias for each in judged]),
     }
-
-
-def wilson_interval(num_right: float, num_all: int) -> tuple[float | None, float | None]:
-    """The 95% interval of a share (https://doi.org/10.1080/01621459.1927.10502953); None of nothing."""
-    if not num_all:
-        return None, None
-    share, square = num_right / num_all, _Z * _Z / num_all
-    middle = (share + square / 2) / (1 + square)
-    half = _Z / (1 + square) * math.sqrt(share * (1 - share) / num_all + square / (4 * num_all))
-    return middle - half, middle + half
 
 
 def note_comparisons(judged: Sequence[JudgedComparison]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cookhouse.report.charts import Chart
-from cookhouse.report.curves import Curve, Series, curves_of, number, overlaid_svg, series_style
-from cookhouse.telemetry import keys
+from cookhouse.report.curves import Curve, Series, curves_of, overlaid_svg, series_style
+from cookhouse.telemetry import keys, number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
