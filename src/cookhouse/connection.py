@@ -50,9 +50,10 @@ class Connection(Protocol):
 async def open_connection(
     address: ServiceAddress | None,
     *,
-    model_name: str,
+    base_models: Sequence[str],
     state_dir: Path,
     read_state_dirs: Sequence[Path] = (),
+    peft_folders: Sequence[Path] = (),
     patience_seconds: float,
     interrupt: "Interrupt",
     telemetry: "Telemetry",
@@ -60,14 +61,17 @@ async def open_connection(
 ) -> AsyncIterator[Connection]:
     """The connection of a run to `address`, or to an embedded service with its state in `state_dir` if that is None.
 
-    `read_state_dirs` are folders of other embedded services, whose checkpoints it may load. `is_chosen`: the embedded
-    one was asked for, and is not only what is left where nothing is configured.
+    The embedded one offers `base_models`, and may load the checkpoints of other embedded services, in
+    `read_state_dirs`, and adapters, in `peft_folders`. `is_chosen`: it was asked for, and is not only what is left
+    where nothing is configured.
     """
     if address is not None:
         yield _Configured(address, patience_seconds=patience_seconds, interrupt=interrupt, telemetry=telemetry)
         return
     service = EmbeddedService(
-        lambda: local_server(state_dir, base_models=[model_name], read_state_dirs=read_state_dirs)
+        lambda: local_server(
+            state_dir, base_models=base_models, read_state_dirs=read_state_dirs, peft_folders=peft_folders
+        )
     )
     async with service:
         yield _Embedded(service, telemetry, is_chosen=is_chosen)

@@ -177,13 +177,15 @@ async def local_server(
     port: int = 0,
     api_keys: Sequence[str] = (),
     read_state_dirs: Sequence[Path] = (),
+    peft_folders: Sequence[Path] = (),
     command: Sequence[str] = SERVER_COMMAND,
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
 
     Each of `base_models` is an embedded name, a hub id or a folder, or NAME=FOLDER to offer one by that name. A hub id
     is looked up in `cookhouse.hub.current_hub()`, which says what it downloads.
-    It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`.
+    It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`, and
+    the adapters in `peft_folders`.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
     from any HTTP proxy.
 
@@ -204,6 +206,7 @@ async def local_server(
         for base_model in models:
             arguments += ["--base-model", base_model]
         others = [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
+        others += [word for folder in peft_folders for word in ("--peft-folder", str(folder))]
         process = await asyncio.create_subprocess_exec(
             *command,
             *arguments,

@@ -32,7 +32,7 @@ def test_presets_by_name() -> None:
 
 
 def test_what_makes_things_up_is_known_by_port() -> None:
-    assert Adapters.noop().synthetic == ("blobs", "completer", "datasets", "evaluators", "hub", "registry", "service")
+    assert Adapters.noop().synthetic == tuple(sorted(set(PORTS) - {"sinks"}))
     assert Adapters.local().synthetic == ()
     assert Adapters(service=FakeService().connect).synthetic == ("service",)
     mixed = Adapters.local(evaluators={"real": lambda *_: None, "noop": noop_evaluator()})

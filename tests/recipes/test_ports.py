@@ -22,7 +22,7 @@ from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 from cookhouse.workflows import stage, supervised_workflow
 
-ALL = ["blobs", "completer", "datasets", "evaluators", "hub", "registry", "service"]
+ALL = ["blobs", "completer", "datasets", "evaluators", "hub", "registry", "service", "teacher"]
 SMALL = {"max_steps": 2, "batch_size": 2, "group_size": 2, "num_eval": 2, "num_epochs": 1}
 
 

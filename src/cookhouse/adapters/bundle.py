@@ -28,6 +28,10 @@ class Adapters:
 
     service: Service = None
     """Trains and samples."""
+    teacher: "Connect | None" = None
+    """Opens a connection to the service that a teacher's weights are asked at; None: where `teacher_base_url` says,
+    else the run's own.
+    """
     completer: "OpenCompleter | None" = None
     """Opens completers of the models that answer or play in environments; None: the service samples from them."""
     hub: "HubClient | None" = None

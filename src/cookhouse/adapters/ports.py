@@ -44,6 +44,13 @@ PORTS: Mapping[str, Port] = {
         wants="a function that opens a connection",
         is_adapter=lambda thing: callable(thing) or isinstance(thing, ServiceAddress | EmbeddedEngine),
     ),
+    "teacher": Port(
+        doc="samples from teachers, and says how likely they find a text, where that is not the run's own service",
+        protocol="cookhouse.training:ServiceClient",
+        suites=("SamplingClientContract",),
+        wants="a function that opens a connection",
+        is_adapter=callable,
+    ),
     "completer": Port(
         doc="opens completers of other models, by name: those that answer or play in environments",
         protocol="cookhouse.rl:MessageCompleter",

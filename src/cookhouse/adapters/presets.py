@@ -28,8 +28,10 @@ def noop(*, seed: int = 0, **ports: Any) -> Adapters:
     from cookhouse.rl import noop_completer
     from cookhouse.training import NoopService
 
+    service = NoopService(seed)
     made_up = Adapters(
-        service=NoopService(seed),
+        service=service,
+        teacher=service,
         completer=noop_completer(seed),
         hub=NoopHub(),
         blobs=NoopBlobStore(),

@@ -1,4 +1,4 @@
-"""The embedded model and data sets: what a run uses when it is given nothing else."""
+"""The embedded model, adapters of it, and data sets: what a run uses when it is given nothing else."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from cookhouse.model_names import plain_name
 
 TINY_MODEL = "cookhouse/tiny"
 _MODEL_FOLDERS = {TINY_MODEL: "tiny"}
+_ADAPTER_FOLDERS = {"cookhouse/tiny-arithmetic": "adapters/arithmetic", "cookhouse/tiny-chat": "adapters/chat"}
 _ROOT = Path(__file__).parent
 
 
@@ -22,6 +23,12 @@ def resolve_model(name: str) -> str:
     if name.startswith("cookhouse/"):
         raise UnknownNameError("embedded model", name, _MODEL_FOLDERS)
     return name
+
+
+def adapter_folder(name: str) -> Path | None:
+    """The PEFT folder of an embedded adapter; None: there is none of that name."""
+    folder = _ADAPTER_FOLDERS.get(name)
+    return None if folder is None else _ROOT / folder
 
 
 def data_file(name: str) -> Path:

@@ -29,6 +29,7 @@ from cookhouse.settings import (
     has_default,
     is_left_open,
     published_model_of,
+    with_weights,
 )
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def _weights(key: str, value: Any) -> Any:
     """A value in which the name of a run, where weights are asked for, is its folder."""
     if key not in WEIGHTS_FIELDS or not isinstance(value, str):
         return value
-    return weights_named(value, may_be_model=key != "load_checkpoint_path")
+    return with_weights(key, value, lambda name: weights_named(name, may_be_model=key != "load_checkpoint_path"))
 
 
 def _given_rows(key: str, value: Any) -> "GivenRows | None":

@@ -20,11 +20,12 @@ from cookhouse.blobs import open_blobs
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.hub import HuggingFaceHub, hub_in_use
 from cookhouse.local import kept_files, service_folder
+from cookhouse.peft_folders import peft_folder
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
 from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
-from cookhouse.settings import FREE_ON_RESUME, WEIGHTS_FIELDS, RunSettings, defaults_taken
+from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, weights_in, with_weights
 
 if TYPE_CHECKING:
     from cookhouse.connection import Connection
@@ -167,23 +168,25 @@ def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
 
 def _pinned(config: C, adapters: Adapters) -> C:
     """With registered models by their versions: what is in production may be another when the run is resumed."""
-    names = _registered_weights(config)
-    if not names:
+    registry, registered = adapters.registry, _registered_weights(config)
+    if not registered:
         return config
-    assert adapters.registry is not None
-    pinned: C = chz.replace(config, **{field: adapters.registry.get(name).id for field, name in names.items()})
+    assert registry is not None
+    by_name = {name: registry.get(name).id for names in registered.values() for name in names}
+    changes = {
+        field: with_weights(field, getattr(config, field), lambda name: by_name.get(name, name)) for field in registered
+    }
+    pinned: C = chz.replace(config, **changes)
     return pinned
 
 
-def _registered_weights(config: RunSettings) -> dict[str, str]:
-    """The settings that name a registered model, unless there is a file of that name."""
-    settings = chz.asdict(config)
-    named = {field: settings.get(field) for field in WEIGHTS_FIELDS}
-    return {
-        field: name
-        for field, name in named.items()
-        if name is not None and names_registered_model(name) and not Path(name).exists()
+def _registered_weights(config: RunSettings) -> dict[str, list[str]]:
+    """The registered models that settings name, by setting, unless there is a file of that name."""
+    found = {
+        field: [name for name in names if names_registered_model(name) and not Path(name).exists()]
+        for field, names in weights_in(chz.asdict(config)).items()
     }
+    return {field: names for field, names in found.items() if names}
 
 
 def _typed_name(recipe: Recipe[Any] | str) -> str:
@@ -256,9 +259,10 @@ def _connection(
     folder = _folder(config)
     return open_connection(
         address,
-        model_name=config.model_name,
+        base_models=_base_models(config, adapters),
         state_dir=service_folder(folder),
         read_state_dirs=() if address is not None else _other_state_dirs(config, folder, adapters.registry),
+        peft_folders=[found for name in _all_weights(config) if (found := peft_folder(name)) is not None],
         patience_seconds=config.service_patience_seconds,
         interrupt=interrupt,
         telemetry=telemetry,
@@ -266,12 +270,29 @@ def _connection(
     )
 
 
+def _all_weights(config: RunSettings) -> list[str]:
+    return [name for names in weights_in(chz.asdict(config)).values() for name in names]
+
+
+def _base_models(config: RunSettings, adapters: Adapters) -> list[str]:
+    """The model that is trained, and the others that settings name and the run's own service is to compute."""
+    from cookhouse.training import names_weights
+
+    settings = chz.asdict(config)
+    elsewhere = {"load_checkpoint_path"}
+    if adapters.completer is not None:
+        elsewhere |= {"answerer_model", "opponent_model"}
+    if settings.get("teacher_base_url") is not None or adapters.teacher is not None:
+        elsewhere.add("teacher_model")
+    others = [name for field, names in weights_in(settings).items() if field not in elsewhere for name in names]
+    return list(dict.fromkeys([config.model_name, *(name for name in others if not names_weights(name))]))
+
+
 def _other_state_dirs(config: RunSettings, folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:
     """Where the embedded services keep the weights that a config names, if other runs on this machine saved them."""
     from cookhouse.training import run_that_saved
 
-    settings = chz.asdict(config)
-    named = [name for field in WEIGHTS_FIELDS if (name := settings.get(field)) is not None]
+    named = _all_weights(config)
     runs = [run_that_saved(name, among=(folder.parent, RUNS_FOLDER), registry=registry) for name in named]
     kept = dict.fromkeys(service_folder(run) for run in runs if run is not None and run != folder)
     return [state_dir for state_dir in kept if state_dir.is_dir()]

@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             max_cache_bytes=options.max_cache_bytes,
             max_snapshot_file_bytes=options.max_snapshot_file_bytes,
             read_state_dirs=options.read_state_dir,
+            peft_folders=options.peft_folder,
             watch_stdin=options.watch_stdin,
             on_ready=lambda url: _announce(url, new_key, options),
         )
@@ -84,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="state folder of another server, whose checkpoints may be loaded too; repeatable",
+    )
+    parser.add_argument(
+        "--peft-folder",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder of a PEFT adapter, which may be loaded too; repeatable",
     )
     parser.add_argument("--base-model", action="append", help="name, hub id or folder, or NAME=FOLDER; repeatable")
     parser.add_argument(

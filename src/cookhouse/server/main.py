@@ -44,14 +44,15 @@ def run_server(
     make_engine: "Callable[[], Engine] | None" = None,
     settings: "Settings | None" = None,
     read_state_dirs: Sequence[Path] = (),
+    peft_folders: Sequence[Path] = (),
     watch_stdin: bool = False,
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin; `on_ready` is given the URL.
 
     `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of other servers,
-    whose checkpoints this one may load. Connections made before the engine is ready wait for it. Call it in the main
-    thread.
+    whose checkpoints this one may load, as it may the adapters in `peft_folders`. Connections made before the engine is
+    ready wait for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the device, the precision or a base model cannot be used.
@@ -70,7 +71,13 @@ def run_server(
         settings = settings or Settings()
         if max_snapshot_file_bytes is not None:
             settings = replace(settings, max_snapshot_file_bytes=max_snapshot_file_bytes)
-        service = Service(api_keys=api_keys, state_dir=state_dir, settings=settings, read_state_dirs=read_state_dirs)
+        service = Service(
+            api_keys=api_keys,
+            state_dir=state_dir,
+            settings=settings,
+            read_state_dirs=read_state_dirs,
+            peft_folders=peft_folders,
+        )
         try:
             make_torch_engine = partial(
                 _torch_engine,

@@ -43,7 +43,13 @@ class Service:
     """
 
     def __init__(
-        self, *, api_keys: Sequence[str], state_dir: Path, settings: Settings, read_state_dirs: Sequence[Path] = ()
+        self,
+        *,
+        api_keys: Sequence[str],
+        state_dir: Path,
+        settings: Settings,
+        read_state_dirs: Sequence[Path] = (),
+        peft_folders: Sequence[Path] = (),
     ) -> None:
         """Open the state folder, which the caller has locked.
 
@@ -53,7 +59,8 @@ class Service:
         self.settings = settings
         self.keys = KeyRing(api_keys)
         self.store = Store(state_dir / "server.db")
-        self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, Elsewhere(read_state_dirs))
+        elsewhere = Elsewhere(read_state_dirs, peft_folders, imported=state_dir / "peft")
+        self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, elsewhere)
         self.external_weights = ExternalWeights(self.checkpoints)
         self.copying = Copying(self.checkpoints, self.store)
         self.sessions = Sessions()

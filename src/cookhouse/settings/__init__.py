@@ -15,6 +15,13 @@ from cookhouse.settings.defaults import (
     part_of,
     redefault,
 )
+from cookhouse.settings.distillation import (
+    OffPolicyDistillationSettings,
+    OnPolicyDistillationSettings,
+    TeacherLossSettings,
+    TeacherSamplingSettings,
+    TeacherSettings,
+)
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings, ReferenceSettings
 from cookhouse.settings.preference_model import PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
@@ -56,6 +63,8 @@ from cookhouse.settings.training import (
     StepSettings,
     TrainingSettings,
     rate,
+    weights_in,
+    with_weights,
 )
 
 __all__ = [
@@ -74,6 +83,8 @@ __all__ = [
     "GroupSettings",
     "LossSettings",
     "ModelSettings",
+    "OffPolicyDistillationSettings",
+    "OnPolicyDistillationSettings",
     "OptimizerSettings",
     "PairLossSettings",
     "PreferenceModelSettings",
@@ -91,6 +102,9 @@ __all__ = [
     "ShrinkSettings",
     "StepSettings",
     "SupervisedSettings",
+    "TeacherLossSettings",
+    "TeacherSamplingSettings",
+    "TeacherSettings",
     "TournamentSettings",
     "TrainingSettings",
     "UpdateSettings",
@@ -113,5 +127,7 @@ __all__ = [
     "published_model_of",
     "rate",
     "redefault",
+    "weights_in",
+    "with_weights",
     "within",
 ]

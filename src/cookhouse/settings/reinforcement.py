@@ -107,7 +107,8 @@ class AdvantageSettings:
 
     advantage: str = chz.field(
         default="group_centered",
-        doc="group_centered, normalized, leave_one_out, gae, or your own as module:name or file.py:name.",
+        doc="group_centered, normalized, leave_one_out, gae, none (rewards teach nothing), or your own as module:name "
+        "or file.py:name.",
     )
     gamma: float = chz.field(default=0.99, doc="Discount of later rewards, for gae.", validator=between(0, 1))
     gae_lambda: float = chz.field(default=0.95, doc="Weight of longer estimates, for gae.", validator=between(0, 1))

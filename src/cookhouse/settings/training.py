@@ -1,5 +1,6 @@
 """Settings of every run that trains: of the model, the adapter, the optimizer, and the run itself."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import chz
@@ -8,6 +9,7 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.catalog import default_renderer
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import get_lr
+from cookhouse.naming import names_in
 from cookhouse.registry import check_name
 from cookhouse.schedules import SCHEDULES
 from cookhouse.settings.checks import above, at_least, one_of
@@ -224,8 +226,25 @@ WEIGHTS_FIELDS = (
     "answerer_model",
     "opponent_model",
     "preference_model",
+    "teacher_model",
 )
-"""Settings that may name weights."""
+"""Settings that may name weights; of `teacher_model` there may be several, separated by commas."""
+
+
+def weights_in(settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What settings name as weights or as another model, by setting."""
+    given = {field: settings.get(field) for field in WEIGHTS_FIELDS}
+    return {
+        field: list(names_in(value)) if field == "teacher_model" else [value]
+        for field, value in given.items()
+        if isinstance(value, str)
+    }
+
+
+def with_weights(field: str, value: str, rename: Callable[[str], str]) -> str:
+    """The value of one of `WEIGHTS_FIELDS` in which every name is another."""
+    return ",".join(rename(name) for name in weights_in({field: value})[field])
+
 
 FREE_ON_RESUME = frozenset(
     {
@@ -243,6 +262,7 @@ FREE_ON_RESUME = frozenset(
         "save_every",
         "service_patience_seconds",
         "sinks",
+        "teacher_base_url",
         "ttl_seconds",
         "wandb_name",
         "wandb_project",

@@ -3,6 +3,7 @@
 tinker://...     the path itself, of whichever run
 runs/first       the folder of a run, meaning its last checkpoint
 sums@production  a registered model, by its version or its stage
+./adapter        a PEFT folder, which the embedded engine takes; or an embedded adapter, cookhouse/tiny-arithmetic
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from cookhouse.errors import InputError
+from cookhouse.peft_folders import peft_folder, peft_path
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
 from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
 
@@ -19,7 +21,9 @@ _RECORD = "checkpoints.jsonl"
 
 def names_weights(name: str) -> bool:
     """Whether a text names weights, rather than a base model."""
-    return name.startswith(_TINKER) or _is_run(Path(name)) or names_registered_model(name)
+    return (
+        name.startswith(_TINKER) or _is_run(Path(name)) or peft_folder(name) is not None or names_registered_model(name)
+    )
 
 
 def weights_path(name: str, *, purpose: Literal["training", "sampling"], registry: ModelRegistry | None = None) -> str:
@@ -33,11 +37,13 @@ def weights_path(name: str, *, purpose: Literal["training", "sampling"], registr
         return name
     folder = Path(name)
     if not _is_run(folder):
+        if (adapter := peft_folder(name)) is not None:
+            return peft_path(adapter)
         if registry is not None and names_registered_model(name):
             return _registered_path(registry.get(name), purpose)
         raise InputError(
-            f"{name!r} names no weights; give a {_TINKER} path, the folder of a run that has saved some, or a "
-            "registered model as NAME@VERSION or NAME@STAGE"
+            f"{name!r} names no weights; give a {_TINKER} path, the folder of a run that has saved some, a PEFT "
+            "folder, or a registered model as NAME@VERSION or NAME@STAGE"
         )
     for saved in reversed(_saved(folder)):
         state_path = saved.state_path if purpose == "training" else None

@@ -9,7 +9,7 @@ from cookhouse.errors import InputError
 from cookhouse.runs.listing.find import FoundRun, has_record
 from cookhouse.runs.lock import hold, is_held, is_locked
 from cookhouse.runs.names import CHECKPOINTS_FILE
-from cookhouse.settings import WEIGHTS_FIELDS
+from cookhouse.settings import weights_in
 from cookhouse.training import CheckpointFile
 
 _SERVICE_LOCKS = {"lock", "server.lock"}
@@ -62,11 +62,10 @@ def runs_that_name(paths: set[str], folder: Path | None, runs: Iterable[FoundRun
 
 def _names_any(run: FoundRun, paths: set[str], folder: Path | None) -> bool:
     settings = run.record.get("config", {})
-    named = [settings.get(field) for field in WEIGHTS_FIELDS]
+    named = [name for names in weights_in(settings).values() for name in names]
     # Relative to where the run was started.
     start = Path(run.history.sittings[-1].folder or ".")
-    given = [name for name in named if isinstance(name, str) and name]
-    return any(name in paths or (folder is not None and _is_in(start / name, folder)) for name in given)
+    return any(name in paths or (folder is not None and _is_in(start / name, folder)) for name in named if name)
 
 
 def _is_in(path: Path, folder: Path) -> bool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cookhouse.assets import adapter_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.history.sittings import MAX_FILE_BYTES, History, read_history, read_sittings
 from cookhouse.runs.names import (
@@ -106,7 +107,7 @@ def weights_named(name: str, *, may_be_model: bool, place: Path = RUNS_FOLDER) -
     Raises:
         InputError: as `find_run`, of what can be nothing but a run.
     """
-    if "://" in name or "@" in name or is_folder(name):
+    if "://" in name or "@" in name or is_folder(name) or adapter_folder(name) is not None:
         return name
     if may_be_model and not any(name in (run.name, run.number, f"#{run.number}") for run in find_runs(place)):
         return name

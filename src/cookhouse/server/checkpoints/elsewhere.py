@@ -1,34 +1,75 @@
-"""Checkpoints in the state folders of other servers of the same user: to be loaded, and never changed.
+"""Weights that lie elsewhere, to be loaded and never changed: checkpoints in the state folders of other servers of the
+same user, and adapters in PEFT folders.
 
 So stages chain without a shared server: a run's own server loads what the server of an earlier run wrote.
 """
 
 import os
+import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from cookhouse.errors import InputError
+from cookhouse.peft_folders import peft_path
 from cookhouse.server.checkpoints.checkpoints import KeptCheckpoint
+from cookhouse.server.checkpoints.checksums import checksums
 from cookhouse.server.checkpoints.offline import kept_checkpoints
+from cookhouse.server.store.store import CheckpointRow
 
 
 class Elsewhere:
     """What lay in those folders when this server started. Whoever has a key of this server may load it."""
 
-    def __init__(self, state_dirs: Sequence[Path] = ()) -> None:
-        """Look into the folders.
+    def __init__(
+        self, state_dirs: Sequence[Path] = (), peft_folders: Sequence[Path] = (), *, imported: Path | None = None
+    ) -> None:
+        """Look into the folders. PEFT folders are written as checkpoints below `imported`, where they are kept.
 
         Raises:
-            InputError: one is no state folder, or belongs to another user of the machine.
+            InputError: one is no state folder, or belongs to another user of the machine; or is no PEFT folder that the
+                engine computes.
         """
         self._by_path: dict[str, KeptCheckpoint] = {}
         for state_dir in state_dirs:
             _check_owner(state_dir)
             self._by_path |= {kept.row.path: kept for kept in kept_checkpoints(state_dir)}
+        for folder in peft_folders:
+            assert imported is not None
+            kept = _imported(folder, imported)
+            self._by_path[kept.row.path] = kept
 
     def find(self, path: str) -> KeptCheckpoint | None:
         """The checkpoint at a `tinker://` path."""
         return self._by_path.get(path)
+
+
+def _imported(folder: Path, into: Path) -> KeptCheckpoint:
+    """The adapter of a PEFT folder as a checkpoint, written unless an earlier start of this server has."""
+    from cookhouse.engine.export import import_peft
+    from cookhouse.engine.files.checkpoint import read_spec
+
+    model_id, _, name = peft_path(folder).removeprefix("tinker://").split("/")
+    files = into / model_id.split(":")[0]
+    if not files.is_dir():
+        into.mkdir(parents=True, exist_ok=True)
+        import_peft(folder, files)
+    base_model, lora = read_spec(files)
+    row = CheckpointRow(
+        checkpoint_id=files.name,
+        model_id=model_id,
+        kind="weights",
+        name=name,
+        owner="",
+        base_model=base_model,
+        lora=asdict(lora),
+        has_optimizer=False,
+        size_bytes=sum(file.stat().st_size for file in files.rglob("*")),
+        created_at=time.time(),
+        expires_at=None,
+        sha256=checksums(files),
+    )
+    return KeptCheckpoint(row=row, folder=files)
 
 
 def _check_owner(state_dir: Path) -> None:

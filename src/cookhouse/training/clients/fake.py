@@ -6,6 +6,7 @@ bucket, log p(token) = log σ(θ[token mod 512] - 2), and every metric it return
 """
 
 import copy
+import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from cookhouse.training.clients.client import LossFunction, PairLossOffer
 from cookhouse.training.clients.fake_losses import token_losses
 
 _NUM_BUCKETS = 512
+_PEFT = "tinker://peft-"
 _T = TypeVar("_T")
 
 Answer = Callable[[NDArray[np.float64], Sequence[int], np.random.Generator], Sequence[int]]
@@ -135,7 +137,10 @@ class FakeService:
         return self.request("close", None)
 
     def state(self, path: str) -> FakeState:
-        """What was saved. Raises `InputError` if nothing was."""
+        """What was saved, or is made up for a PEFT folder. Raises `InputError` if there is nothing."""
+        if path not in self.states and path.startswith(_PEFT):
+            theta = np.random.default_rng(zlib.crc32(path.encode())).normal(scale=0.1, size=_NUM_BUCKETS)
+            return FakeState(theta=theta)
         if path not in self.states:
             raise InputError(
                 f"there is no checkpoint {path} in this made-up service, which keeps them in memory only; begin the "

@@ -1,0 +1,37 @@
+"""PEFT folders as weights: how one is known, and under which path a server that is given it offers it.
+
+Both halves read this: what a client asks for is what the server that it started has made of the folder.
+"""
+
+import hashlib
+from pathlib import Path
+
+from cookhouse.assets import adapter_folder
+from cookhouse.errors import InputError
+
+_FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+def peft_folder(name: str) -> Path | None:
+    """The folder of the adapter that a text names: an embedded one, or the folder itself; None: it names none."""
+    folder = adapter_folder(name) or Path(name)
+    try:
+        return folder if (folder / _FILES[0]).is_file() else None
+    except (OSError, ValueError):  # what is no path at all
+        return None
+
+
+def peft_path(folder: Path) -> str:
+    """The `tinker://` path of a PEFT folder's adapter, which hangs on what its files hold and on nothing else.
+
+    Raises:
+        InputError: a file is missing or cannot be read.
+    """
+    digest = hashlib.sha256()
+    for name in _FILES:
+        try:
+            with (folder / name).open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        except OSError as error:
+            raise InputError(f"{folder} is no PEFT folder with its weights in safetensors: {error}") from error
+    return f"tinker://peft-{digest.hexdigest()[:32]}:train:0/weights/adapter"

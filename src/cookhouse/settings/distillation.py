@@ -1,0 +1,102 @@
+"""Settings of runs that learn from a teacher."""
+
+from typing import Literal
+
+import chz
+
+from cookhouse.errors import InputError
+from cookhouse.naming import names_in
+from cookhouse.settings.checks import above, at_least, between
+from cookhouse.settings.defaults import redefault
+from cookhouse.settings.reinforcement import ReinforcementSettings
+from cookhouse.settings.rows import RowSettings
+from cookhouse.settings.training import TrainingSettings
+
+
+@chz.chz
+class TeacherSettings:
+    """Who teaches, and where it is asked."""
+
+    teacher_model: str | None = chz.field(
+        default=None,
+        doc="Teacher: a base model, or weights as in load_checkpoint_path; several separated by commas, one for each "
+        "environment or data set; default: the weights that the run begins with.",
+    )
+    teacher_base_url: str | None = chz.field(
+        default=None,
+        doc="Address of the service that has the teacher, its key in TEACHER_API_KEY or TINKER_API_KEY; default: the "
+        "run's own.",
+    )
+
+
+@chz.chz
+class TeacherLossSettings:
+    """How a teacher's logprobs become advantages."""
+
+    teacher_coefs: str = chz.field(
+        default="", doc="How much each teacher counts, separated by commas; default: 1 each."
+    )
+    teacher_kl_coef: float = chz.field(
+        default=1.0, doc="How much the divergence from the teacher counts.", validator=above(0, "1")
+    )
+    teacher_kl_gamma: float = chz.field(
+        default=0.0, doc="Discount of later tokens' divergence; 0: each token has its own.", validator=between(0, 1)
+    )
+
+
+@chz.chz
+class OnPolicyDistillationSettings(ReinforcementSettings, TeacherSettings, TeacherLossSettings):
+    """What a run is told whose student samples and whose teachers say how likely that was."""
+
+    advantage: str = redefault(ReinforcementSettings, "advantage", "none")
+    eval_teacher: bool = chz.field(default=True, doc="Let the teacher answer the held-out problems, too.")
+
+
+@chz.chz
+class TeacherSamplingSettings:
+    """How a teacher's answers are drawn, and which of them are trained on."""
+
+    teacher_prompt: str | None = chz.field(
+        default=None,
+        doc="What the teacher is told and the student is not: a text, or @FILE; with {text} it takes the place of the "
+        "last question, which stands there; else it is the system message.",
+    )
+    teacher_renderer: str | None = chz.field(
+        default=None, doc="The teacher's chat format where that may be another; default: the student's."
+    )
+    teacher_samples: Literal["cached", "fresh"] = chz.field(
+        default="cached",
+        doc="cached: what the teacher said is kept in the run folder and used in every epoch; fresh: it is asked anew.",
+    )
+    samples_per_prompt: int = chz.field(
+        default=1, doc="Answers of the teacher to each prompt, in one step.", validator=at_least(1)
+    )
+    max_tokens: int = chz.field(default=256, doc="Tokens of a teacher's answer.", validator=at_least(1))
+    temperature: float = chz.field(default=1.0, doc="Of the teacher's sampling; 0 is greedy.", validator=at_least(0))
+    answer_pattern: str | None = chz.field(
+        default=None,
+        doc="Regular expression whose first group, or whole, is the part of an answer to train on; answers without it "
+        "are dropped; default: all of an answer.",
+    )
+    teacher_top_k: int = chz.field(
+        default=0,
+        doc="Learn the teacher's most likely tokens at each position, so many, and not the sampled one alone; 0: off.",
+        validator=at_least(0),
+    )
+
+
+@chz.chz
+class OffPolicyDistillationSettings(TrainingSettings, RowSettings, TeacherSettings, TeacherSamplingSettings):
+    """What a run is told that learns from what its teacher says."""
+
+    batch_size: int = chz.field(default=128, doc="Prompts per step.", validator=at_least(1))
+
+    @chz.validate
+    def _targets_can_be_asked_for(self) -> None:
+        if self.teacher_top_k and (self.teacher_prompt is not None or self.answer_pattern is not None):
+            raise InputError(
+                f"teacher_top_k={self.teacher_top_k} learns what the teacher finds likely after the student's prompt; "
+                "leave out teacher_prompt and answer_pattern, or teacher_top_k"
+            )
+        if len(names_in(self.teacher_model or "")) > 1:
+            raise InputError(f"teacher_model={self.teacher_model} names several teachers; this run has one")

@@ -1,0 +1,49 @@
+"""Adapters in PEFT folders, as checkpoints that a server may load."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cookhouse.assets import adapter_folder
+from cookhouse.errors import InputError
+from cookhouse.peft_folders import peft_folder, peft_path
+from cookhouse.server.checkpoints.elsewhere import Elsewhere
+
+
+def arithmetic() -> Path:
+    folder = adapter_folder("cookhouse/tiny-arithmetic")
+    assert folder is not None
+    return folder
+
+
+def test_an_adapter_is_found_under_the_path_that_its_files_give(tmp_path: Path) -> None:
+    # Catches a path that a client and its server make differently, and a folder that is imported at every start.
+    path = peft_path(arithmetic())
+    copied = shutil.copytree(arithmetic(), tmp_path / "copy")
+    assert peft_path(copied) == path, "what it is called does not matter"
+    found = Elsewhere((), [copied], imported=tmp_path / "peft").find(path)
+    assert found is not None
+    assert (found.row.base_model, found.row.lora_spec.rank, found.row.path) == ("cookhouse/tiny", 4, path)
+    written = [file.stat().st_mtime_ns for file in found.folder.iterdir()]
+    again = Elsewhere((), [arithmetic()], imported=tmp_path / "peft").find(path)
+    assert again is not None
+    assert [file.stat().st_mtime_ns for file in again.folder.iterdir()] == written
+    assert again.row.sha256 == found.row.sha256
+
+
+def test_another_adapter_has_another_path(tmp_path: Path) -> None:
+    copied = shutil.copytree(arithmetic(), tmp_path / "copy")
+    config = json.loads((copied / "adapter_config.json").read_text())
+    (copied / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 16}))
+    assert peft_path(copied) != peft_path(arithmetic())
+
+
+def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert peft_folder(str(tmp_path)) == tmp_path
+    with pytest.raises(InputError, match="no PEFT folder with its weights in safetensors"):
+        Elsewhere((), [tmp_path], imported=tmp_path / "peft")
+    assert peft_folder("cookhouse/tiny") is None
+    assert peft_folder("no\0path") is None
