@@ -108,7 +108,7 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
 def _print_sample(console: Console, sample: AnswerSample) -> None:
     say(console, f"\nasked     {_one_line(sample.prompt)}")
     say(console, f"expected  {_one_line(sample.expected)}")
-    for label, answer in (("before", sample.before), ("after", sample.after)):
+    for label, answer in (("before", sample.before), ("after", sample.after), ("teacher", sample.teacher)):
         if answer is not None:
             is_right = answer.strip() == sample.expected.strip()
             style = "green" if is_right else "red"

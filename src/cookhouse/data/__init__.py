@@ -42,9 +42,11 @@ from cookhouse.data.rows.pairs import (
     comparison_from_row,
     preference_from_row,
     prompt_from_row,
+    question_from_row,
     read_comparisons,
     read_preferences,
     read_prompts,
+    read_questions,
 )
 from cookhouse.data.rows.shapes import Conversation, check_columns, conversation_from_row
 from cookhouse.data.sources.given import GivenRows
@@ -132,11 +134,13 @@ __all__ = [
     "preference_from_row",
     "preferred",
     "prompt_from_row",
+    "question_from_row",
     "read_comparisons",
     "read_conversations",
     "read_pairs",
     "read_preferences",
     "read_prompts",
+    "read_questions",
     "render_comparisons",
     "render_examples",
     "sampled",

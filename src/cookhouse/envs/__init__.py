@@ -7,6 +7,7 @@ from cookhouse.envs.environments import (
     EnvironmentBuilder,
     Environments,
     Mixed,
+    environment_tag,
     parse_environments,
 )
 from cookhouse.envs.games.race import RaceGame
@@ -21,6 +22,7 @@ from cookhouse.envs.problems.deepcoder import DeepCoderConfig
 from cookhouse.envs.problems.math import MathConfig, MathEnv, MathProblem
 from cookhouse.envs.problems.preference import TournamentConfig, preference_format
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
+from cookhouse.envs.problems.prompts import PromptEnv, PromptsConfig
 from cookhouse.envs.problems.python_functions import PythonFunctionsConfig
 from cookhouse.envs.problems.tournament import AnswerEnv, AskedPrompt, TournamentGroupBuilder, meetings
 from cookhouse.envs.prompting import Prompting
@@ -52,7 +54,9 @@ __all__ = [
     "OpenSampler",
     "ProblemEnv",
     "ProblemGroupBuilder",
+    "PromptEnv",
     "Prompting",
+    "PromptsConfig",
     "PythonFunctionsConfig",
     "RaceGame",
     "RaceGroupBuilder",
@@ -68,6 +72,7 @@ __all__ = [
     "TwentyQuestionsEnv",
     "TwoModelBuilder",
     "VerifiersConfig",
+    "environment_tag",
     "evenly_spaced",
     "meetings",
     "message_environments",

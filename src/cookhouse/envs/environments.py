@@ -64,6 +64,14 @@ def polaris(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatas
     return _math("polaris", settings, open_sampler)
 
 
+def tulu3(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
+    """The prompts of Tulu 3: nothing is graded but what is exactly the answer there."""
+    del open_sampler
+    from cookhouse.envs.problems.prompts import PromptsConfig
+
+    return part_of(PromptsConfig, settings, dataset_path="tulu3", test_path=None)
+
+
 def _math(dataset: str, settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
     del open_sampler
     from cookhouse.envs.problems.math import MathConfig
@@ -80,6 +88,8 @@ ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
         "math": f"{__name__}:math",
         "deepmath": f"{__name__}:deepmath",
         "polaris": f"{__name__}:polaris",
+        "prompts": "cookhouse.envs.problems.prompts:PromptsConfig",
+        "tulu3": f"{__name__}:tulu3",
         "python_functions": "cookhouse.envs.problems.python_functions:PythonFunctionsConfig",
         "deepcoder": "cookhouse.envs.problems.deepcoder:DeepCoderConfig",
         "twenty_questions": "cookhouse.envs.games.twenty_questions:TwentyQuestionsConfig",
@@ -174,7 +184,7 @@ class Mixed:
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
         return [
-            _Tagged(builder=builder, tag=_short(name))
+            _Tagged(builder=builder, tag=environment_tag(name))
             for part, name in zip(self.parts, self.names, strict=True)
             for builder in part.get_batch(index)
         ]
@@ -199,6 +209,8 @@ class _Tagged:
         return list(dict.fromkeys([self.tag, *self.builder.logging_tags()]))
 
 
-def _short(name: str) -> str:
-    """What metrics are called: the last part of a `module:NAME` or `file.py:NAME`."""
+def environment_tag(name: str) -> str:
+    """What the groups of an environment, and metrics, are called, where there are several: the last part of a
+    `module:NAME` or `file.py:NAME`. It is the first of a group's tags.
+    """
     return name.rpartition(":")[2].rpartition(".")[2]

@@ -68,6 +68,8 @@ _MODULES = {
     "preference_model": ("preference_model",),
     "preference_rl": ("preference_rl",),
     "rlhf": ("rlhf", "rlhf_pipeline"),
+    "on_policy_distillation": ("on_policy_distillation",),
+    "multi_teacher_distillation": ("multi_teacher_distillation", "on_policy_multi_teacher"),
     "rl": ("rl",),
     "rl_basic": ("rl_basic",),
     "rl_loop": ("rl_loop",),

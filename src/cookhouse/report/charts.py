@@ -14,6 +14,7 @@ FIRST = (
     keys.TEST_PAIR_ACCURACY,
     keys.TEST_ANSWERED_CHOSEN,
     keys.PAIR_MARGIN,
+    keys.TEACHER_KL,
     keys.TRAIN_REWARD,
     keys.TEST_REWARD,
     keys.PAIR_LOSS,

@@ -64,5 +64,7 @@ class RunRecord:
     """The command that goes on with it, of a run that came to no end."""
     parts: Sequence[RunPart] = ()
     """Of a run that consists of others, in their order."""
+    teacher: Sequence[RecordedAnswer] = ()
+    """What the run's teacher itself answered."""
     gaps: Sequence[str] = ()
     """What is missing, or cannot be read and why."""

@@ -37,7 +37,7 @@ def run_page(record: RunRecord) -> str:
     curves = curves_of(record.metrics)
     steps = [row["step"] for row in record.metrics] or [0]
     answered = {step: answers for step, answers in record.answers.items() if answers}
-    questions = _questions(answered)
+    questions = _questions(answered, record.teacher)
     return render(
         "run.html",
         title=f"{record.config.get('recipe', 'run')} of {settings.get('model_name', 'an unknown model')}"
@@ -53,7 +53,10 @@ def run_page(record: RunRecord) -> str:
         held_out=_held_out(curves),
         parting=parting_chart(record.metrics, (min(steps), max(steps))),
         chart_groups=list(grouped([_chart(curve, (min(steps), max(steps))) for curve in curves if _has_chart(curve)])),
-        evaluations=[_evaluation(step, answers) for step, answers in answered.items()],
+        evaluations=[
+            *(_evaluation(_when(step), answers) for step, answers in answered.items()),
+            *([_evaluation("the teacher", record.teacher)] if record.teacher else []),
+        ],
         questions=questions[:_MAX_ANSWERS],
         num_more_questions=max(0, len(questions) - _MAX_ANSWERS),
         max_characters=_MAX_CHARACTERS,
@@ -148,16 +151,17 @@ def _chart(curve: Curve, steps: tuple[int, int]) -> Chart:
     return Chart(name=curve.name, svg=curve_svg(curve, *steps), caption=" · ".join(facts))
 
 
-def _evaluation(step: int, answers: Sequence[RecordedAnswer]) -> str:
+def _evaluation(when: str, answers: Sequence[RecordedAnswer]) -> str:
     asked = _by_question(answers).values()
     right = sum(answer.is_correct is True for answer in asked)
-    return f"{_when(step)}: {right} of {len(asked)} correct"
+    return f"{when}: {right} of {len(asked)} correct"
 
 
-def _questions(answered: Mapping[int, Sequence[RecordedAnswer]]) -> list[_Asked]:
-    """What the last evaluation asked, with what each answered, matched by what was asked."""
+def _questions(answered: Mapping[int, Sequence[RecordedAnswer]], teacher: Sequence[RecordedAnswer]) -> list[_Asked]:
+    """What the last evaluation asked, with what each answered, matched by what was asked; and what a teacher did."""
     by_step = {_when(step): _by_question(answers) for step, answers in answered.items()}
     last = list(by_step.values())[-1] if by_step else {}
+    by_step["the teacher"] = _by_question(teacher)
     return [
         _Asked(
             prompt=prompt,

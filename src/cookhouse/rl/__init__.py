@@ -31,7 +31,14 @@ from cookhouse.rl.learning.assembly import (
     for_loss,
     trained_advantages,
 )
-from cookhouse.rl.learning.kl import clip_metrics, kl_metrics, kl_penalty, sampling_metrics
+from cookhouse.rl.learning.kl import (
+    clip_metrics,
+    divergence_by_position,
+    kl_metrics,
+    kl_penalty,
+    sampling_metrics,
+    teacher_advantages,
+)
 from cookhouse.rl.rollouts.failures import FAIL_FAST, GroupFailedError, minimum_viable, retry
 from cookhouse.rl.rollouts.group import NO_LIMITS, do_group_rollout
 from cookhouse.rl.rollouts.metrics import failure_metrics, group_metrics
@@ -92,6 +99,7 @@ __all__ = [
     "clip_metrics",
     "derive_seed",
     "discounted_future_sum",
+    "divergence_by_position",
     "do_group_rollout",
     "failure_metrics",
     "for_loss",
@@ -110,6 +118,7 @@ __all__ = [
     "remove_constant_reward_groups",
     "retry",
     "sampling_metrics",
+    "teacher_advantages",
     "tool",
     "trained_advantages",
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cookhouse.errors import InputError
-from cookhouse.report import RunPart, RunRecord
+from cookhouse.report import RecordedAnswer, RunPart, RunRecord
 from cookhouse.runs.answers import evaluated_steps, read_answers
 from cookhouse.runs.history.facts import facts_of, place_of
 from cookhouse.runs.history.sittings import History, RunStatus, read_history
@@ -21,6 +21,7 @@ from cookhouse.runs.names import (
     REPORT_FILE,
     ROLLOUTS_FOLDER,
     RUN_FILE,
+    TEACHER_FILE,
 )
 from cookhouse.telemetry import Headline, choose_headline, read_metrics
 from cookhouse.training import Checkpoint, CheckpointFile
@@ -74,6 +75,7 @@ def read_record(folder: Path) -> RunRecord:
         metrics=metrics,
         checkpoints=checkpoints,
         answers={step: read(path, read_answers, []) for step, path in dict([*samples[:1], *samples[-1:]]).items()},
+        teacher=read(folder / TEACHER_FILE, _read_teacher, []),
         rollouts=_pages(folder / ROLLOUTS_FOLDER),
         evaluations=_pages(folder / EVALUATIONS_FOLDER),
         facts=facts,
@@ -129,6 +131,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or not isinstance(config.get("config"), dict):
         raise InputError("it is not the config of a run")
     return config
+
+
+def _read_teacher(path: Path) -> list[RecordedAnswer]:
+    return [RecordedAnswer(**row) for row in json.loads(path.read_text(encoding="utf-8"))["answers"]]
 
 
 def _read_checkpoints(path: Path) -> list[Checkpoint]:

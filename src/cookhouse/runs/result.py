@@ -21,6 +21,8 @@ class AnswerSample:
     expected: str
     before: str | None
     after: str | None
+    teacher: str | None = None
+    """What its teacher answered, in distillation."""
 
 
 @dataclass(frozen=True, kw_only=True)

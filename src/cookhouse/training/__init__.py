@@ -17,6 +17,13 @@ from cookhouse.training.clients.noop import NoopService
 from cookhouse.training.clients.patience import Patience
 from cookhouse.training.clients.session import SessionSpec, SessionStatus, TrainingSession, open_session, service_errors
 from cookhouse.training.clients.watch import Watch
+from cookhouse.training.distillation.teachers import (
+    Teacher,
+    TeacherAdvantages,
+    Teachers,
+    divergence_metrics,
+    no_logprobs,
+)
 from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop.cadence import Cadence
 from cookhouse.training.loop.loop import (
@@ -136,6 +143,9 @@ __all__ = [
     "SlotNames",
     "Source",
     "StepLog",
+    "Teacher",
+    "TeacherAdvantages",
+    "Teachers",
     "TinkerServiceClient",
     "TrainingClient",
     "TrainingLoop",
@@ -144,12 +154,14 @@ __all__ = [
     "Work",
     "as_datums",
     "connect_to",
+    "divergence_metrics",
     "drop_rolling",
     "interleaved",
     "left_out",
     "likelihood_metrics",
     "measure_pairs",
     "names_weights",
+    "no_logprobs",
     "open_session",
     "pair_logprobs",
     "pair_metrics",

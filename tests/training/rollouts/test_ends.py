@@ -267,7 +267,7 @@ async def test_a_failing_reference_ends_with_its_cause_and_no_task(kind: str) ->
     sampler = PolicySampler(client, 0, max_tokens=8, temperature=1.0)
     builders = [GuessGroup(number=number, delay=jitter(0)) for number in range(4)]
     groups = [await do_group_rollout(builder, sampler, seed=0) for builder in builders]
-    asked = {"reference": compute} if kind == "reference" else {"observation_logprobs": compute}
+    asked: dict[str, Any] = {"reference": compute} if kind == "reference" else {"observation_logprobs": compute}
     assemble = RolloutAssembler(AdvantageSettings(kl_coef=0.1), Telemetry(), **asked)
     before = asyncio.all_tasks()
     with pytest.raises(ServiceError, match="out of memory"):

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from cookhouse.chat import Comparison, Label, Message, is_empty, parse_messages
+from cookhouse.chat import Comparison, Label, Message, is_empty, parse_messages, text_of
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
-from cookhouse.data.rows.shapes import REFUSED
+from cookhouse.data.rows.shapes import REFUSED, conversation_from_row, is_conversation
 from cookhouse.data.sources.source import DataSource, data_source
 from cookhouse.data.turns import from_dialog, from_sharegpt
 from cookhouse.errors import InputError
@@ -184,6 +184,30 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
         )
 
     return named_row(row, source, parse)
+
+
+def question_from_row(row: object, source: str) -> PromptRow:
+    """What is asked in a row, as `prompt_from_row` reads it; or a conversation, whose answer is what the assistant says
+    last.
+
+    Raises:
+        InputError: `source: reason`.
+    """
+    if not isinstance(row, Mapping) or not is_conversation(row):
+        return prompt_from_row(row, source)
+    conversation = conversation_from_row(row, source)
+    *asked, last = conversation.messages
+    answer = None if last["role"] != "assistant" else text_of(last)
+    if answer is None:
+        asked = conversation.messages
+    elif not asked:
+        raise InputError(f"{source}: the assistant speaks, and nobody has asked")
+    return PromptRow(prompt=asked, answer=answer, source=source, extra=conversation.extra)
+
+
+def read_questions(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None) -> list[PromptRow]:
+    """What is asked in the rows of a source. Raises as `read_conversations`."""
+    return _read(given, question_from_row, "prompts", bad)
 
 
 def _read(

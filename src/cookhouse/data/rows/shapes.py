@@ -86,6 +86,12 @@ def conversation_from_row(row: object, source: str) -> Conversation:
     return Conversation(messages=messages, source=source, extra=extra)
 
 
+def is_conversation(row: Mapping[str, Any]) -> bool:
+    """Whether a row has one of the shapes of a conversation: a list of messages, or a question and its answer."""
+    has_turns = any(not is_empty(row.get(name)) for name in _LISTS)
+    return has_turns or any(question in row and answer in row for question, answer in _QUESTION_ANSWER)
+
+
 def check_columns(columns: Sequence[str] | None, name: str) -> None:
     """Raises `InputError` once for a table whose columns make no conversations, in place of an error for each row."""
     if columns is None or any(field in columns for field in _LISTS):

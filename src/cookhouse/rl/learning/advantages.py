@@ -98,6 +98,12 @@ def gae_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[
     ]
 
 
+def no_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[Floats]:
+    """0 for every turn: what is learned comes from elsewhere, such as a teacher."""
+    del settings
+    return [np.zeros(len(trajectory.transitions)) for trajectory in group.trajectories_G]
+
+
 GROUP_CENTERED = of_total_rewards(group_centered)
 NORMALIZED = of_total_rewards(normalized)
 LEAVE_ONE_OUT = of_total_rewards(leave_one_out)
@@ -110,6 +116,7 @@ ADVANTAGES: OpenSet[Advantages] = OpenSet(
         "normalized": f"{__name__}:NORMALIZED",
         "leave_one_out": f"{__name__}:LEAVE_ONE_OUT",
         "gae": f"{__name__}:gae_advantages",
+        "none": f"{__name__}:no_advantages",
     },
     check=lambda thing: thing if callable(thing) else None,
     wants="an advantage is a function of a group of trajectories and the settings",

@@ -74,12 +74,18 @@ def trained_advantages(groups_P: Sequence[TrajectoryGroup], data_D: Sequence[tin
     ]
 
 
+_OURS = frozenset({"mask", "teacher_logprobs"})
+"""Parts of a datum that losses of the service do not know."""
+
+
 def for_loss(datum: tinker.Datum, loss_fn: str) -> tinker.Datum:
-    """The datum as a loss of the service takes it: without `mask`, which gspo gets as `sequence_ratio_mask`."""
-    if "mask" not in datum.loss_fn_inputs:
+    """The datum as a loss of the service takes it: without `mask`, which gspo gets as `sequence_ratio_mask`, and
+    without `teacher_logprobs`.
+    """
+    if _OURS.isdisjoint(datum.loss_fn_inputs):
         return datum
-    inputs = {name: values for name, values in datum.loss_fn_inputs.items() if name != "mask"}
-    if loss_fn == "gspo":
+    inputs = {name: values for name, values in datum.loss_fn_inputs.items() if name not in _OURS}
+    if loss_fn == "gspo" and "mask" in datum.loss_fn_inputs:
         inputs["sequence_ratio_mask"] = datum.loss_fn_inputs["mask"]
     return tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs)
 

@@ -94,6 +94,47 @@ def kl_penalty(
     return penalized, {"optim/kl_reference": mean}
 
 
+def teacher_advantages(
+    data_D: Sequence[tinker.Datum],
+    teacher_D_T: Sequence[ArrayLike],
+    coefs_D: Sequence[float],
+    *,
+    gamma: float = 0.0,
+) -> list[tinker.Datum]:
+    """Datums with −coef · mask · d added to their advantages, d against a teacher's logprobs, which stand beside them
+    as `teacher_logprobs` (https://thinkingmachines.ai/blog/on-policy-distillation). `gamma` as in `kl_penalty`.
+
+    Raises:
+        InputError: logprobs that do not match the datums.
+    """
+    _log_ratios(data_D, teacher_D_T)
+    taught = []
+    for datum, teacher, coef in zip(data_D, teacher_D_T, coefs_D, strict=True):
+        is_sampled_T, teacher_T = datum.loss_fn_inputs["mask"].to_numpy() > 0, np.asarray(teacher, dtype=np.float64)
+        d_T = datum.loss_fn_inputs["logprobs"].to_numpy().astype(np.float64) - teacher_T
+        term_T = np.where(is_sampled_T, -coef * d_T, 0.0)
+        if gamma > 0:
+            term_T = np.where(is_sampled_T, discounted_future_sum(term_T, gamma), 0.0)
+        advantages_T = datum.loss_fn_inputs["advantages"].to_numpy() + term_T
+        inputs = {
+            **datum.loss_fn_inputs,
+            "advantages": tinker.TensorData.from_numpy(advantages_T.astype(np.float32)),
+            "teacher_logprobs": tinker.TensorData.from_numpy(np.where(is_sampled_T, teacher_T, 0.0).astype(np.float32)),
+        }
+        taught.append(tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs))
+    return taught
+
+
+def divergence_by_position(data_D: Sequence[tinker.Datum]) -> list[NDArray[np.float64]]:
+    """Of datums with `teacher_logprobs`, each: d of its sampled tokens, in their order."""
+    return [
+        (datum.loss_fn_inputs["logprobs"].to_numpy() - datum.loss_fn_inputs["teacher_logprobs"].to_numpy())[
+            datum.loss_fn_inputs["mask"].to_numpy() > 0
+        ].astype(np.float64)
+        for datum in data_D
+    ]
+
+
 def _log_ratios(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[ArrayLike]) -> NDArray[np.float64]:
     q_M = _sampled(data_D, [datum.loss_fn_inputs["logprobs"].to_numpy() for datum in data_D])
     return q_M - _sampled(data_D, logprobs_D_T)

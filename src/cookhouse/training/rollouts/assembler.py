@@ -1,7 +1,7 @@
 """Groups of rollouts to the datums that train on them: advantages, assembly, and what a reference adds to them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,12 @@ ComputeLogprobs = Callable[[tinker.ModelInput], Awaitable[Sequence[float | None]
 """Logprob of each token of a sequence given those before it; None for the first."""
 
 
+Adjust = Callable[
+    [Sequence[tinker.Datum], Sequence[TrajectoryGroup]], Awaitable[tuple[Sequence[tinker.Datum], Mapping[str, float]]]
+]
+"""Of datums and, for each, the group that it was made of: the same datums with other advantages, and figures."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RolloutPayload:
     """What the groups of a piece of work are trained with."""
@@ -44,15 +50,20 @@ class RolloutAssembler:
         *,
         reference: ComputeLogprobs | None = None,
         observation_logprobs: ComputeLogprobs | None = None,
+        adjust: Adjust | None = None,
+        span: str = "assemble_rl_batch",
     ) -> None:
         """`reference` gives the logprobs that the KL penalty is against. `observation_logprobs` gives those that stand
-        at tokens which were not sampled, for a loss that looks at all of them (dro); without it they are 0.
+        at tokens which were not sampled, for a loss that looks at all of them (dro); without it they are 0. `adjust`
+        comes between the two. `span` is what the work is called.
         """
         self._settings = settings
         self._advantages = ADVANTAGES.find(settings.advantage)
         self._telemetry = telemetry
         self._reference = reference
         self._observation_logprobs = observation_logprobs
+        self._adjust = adjust
+        self._span = span
 
     async def __call__(self, groups_P: Sequence[TrajectoryGroup]) -> Assembled[RolloutPayload]:
         """Datums of all trajectories, in the order of their groups.
@@ -65,30 +76,36 @@ class RolloutAssembler:
         kept = remove_constant_reward_groups(groups_P) if settings.remove_constant_reward_groups else groups_P
         with self._telemetry.span("compute_advantages"):
             advantages_P = [self._advantages(group, settings) for group in kept]
-        with self._telemetry.span("assemble_rl_batch"):
-            data_D = [
-                datum
+        with self._telemetry.span(self._span):
+            made = [
+                (datum, group)
                 for group, advantages_G in zip(kept, advantages_P, strict=True)
                 for datum in assemble_group(group, advantages_G)
             ]
+            data_D = [datum for datum, _ in made]
             metrics: dict[str, float] = {}
             if self._reference is not None:
-                logprobs_D_T = await _target_logprobs(self._reference, data_D)
+                logprobs_D_T = await target_logprobs(self._reference, data_D)
                 data_D, metrics = kl_penalty(data_D, logprobs_D_T, coef=settings.kl_coef, gamma=settings.kl_gamma)
+            if self._adjust is not None:
+                adjusted_D, found = await self._adjust(data_D, [group for _, group in made])
+                data_D, metrics = list(adjusted_D), {**metrics, **found}
             if self._observation_logprobs is not None:
-                data_D = _fill(data_D, await _target_logprobs(self._observation_logprobs, data_D))
+                data_D = _fill(data_D, await target_logprobs(self._observation_logprobs, data_D))
         by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D), strict=True))
         payload = RolloutPayload(advantages_P=[by_group.get(id(group)) for group in groups_P])
         return Assembled(data_D=data_D, payload=payload, metrics=metrics)
 
 
-async def _target_logprobs(compute: ComputeLogprobs, data_D: Sequence[tinker.Datum]) -> list[NDArray[np.float32]]:
+async def target_logprobs(
+    compute: ComputeLogprobs, data_D: Sequence[tinker.Datum], doing: str = "computing logprobs of rollouts"
+) -> list[NDArray[np.float32]]:
     """Logprob of each target of each datum. The first that fails ends the others."""
 
     async def of(datum: tinker.Datum) -> NDArray[np.float32]:
         targets_T = datum.loss_fn_inputs["target_tokens"].to_numpy()
         sequence = tinker.ModelInput.from_ints([*datum.model_input.to_ints(), int(targets_T[-1])])
-        with service_errors("computing logprobs of rollouts"):
+        with service_errors(doing):
             return np.asarray((await compute(sequence))[1:], dtype=np.float32)
 
     try:

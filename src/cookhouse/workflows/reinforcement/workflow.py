@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, TypeVar
 
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
@@ -86,6 +87,9 @@ class ReinforcementState(TrainingState):
     policy: Policy = field(init=False)
     reference: ComputeLogprobs | None = field(init=False)
     keeper: RolloutKeeper = field(init=False)
+
+
+R = TypeVar("R", bound=ReinforcementState)
 
 
 @stage(reads=("config",), writes=("renderer",))
@@ -215,7 +219,8 @@ def _keep_evaluation(state: ReinforcementState, step: int, groups: Sequence[Traj
     state.folder.write_answers(step, state.keeper.answers(groups))
 
 
-def _source(state: ReinforcementState) -> RolloutSource:
+def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None = None) -> RolloutSource:
+    """The groups of a run as work; default: with the advantages that their rewards give."""
     config = state.config
     pool = RolloutPool(
         dataset=state.train,
@@ -227,18 +232,10 @@ def _source(state: ReinforcementState) -> RolloutSource:
         settings=config,
         first_step=state.cursor.step,
     )
-    # dro looks at every token: at those that were not sampled its ratio is to be 1, whatever the weights.
-    needs_observations = config.loss_fn == "dro"
-    assemble = RolloutAssembler(
-        config,
-        state.telemetry,
-        reference=state.reference,
-        observation_logprobs=state.policy.compute_logprobs if needs_observations else None,
-    )
     return RolloutSource(
         pool=pool,
         policy=state.policy,
-        assemble=assemble,
+        assemble=assemble or rollout_assembler(state),
         measure=partial(state.keeper, pool),
         settings=config,
         batches_per_epoch=len(state.train),
@@ -250,6 +247,34 @@ def _source(state: ReinforcementState) -> RolloutSource:
 def _log(state: ReinforcementState) -> Callable[[FinishedStep], None]:
     log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.RL_STEP)
     return with_estimate(log, state.telemetry, state.total_steps)
+
+
+def rollout_assembler(state: ReinforcementState, **more: Any) -> RolloutAssembler:
+    """The assembler of a run's groups; `more` as it takes them."""
+    # dro looks at every token: at those that were not sampled its ratio is to be 1, whatever the weights.
+    needs_observations = state.config.loss_fn == "dro"
+    return RolloutAssembler(
+        state.config,
+        state.telemetry,
+        reference=state.reference,
+        observation_logprobs=state.policy.compute_logprobs if needs_observations else None,
+        **more,
+    )
+
+
+def post_kl_slot() -> SlotStage[R]:
+    """The divergence after each step, where it is asked for."""
+    return SlotStage(
+        name="post_kl",
+        make=lambda state: post_step_divergence if state.config.compute_post_kl else None,
+        reads=("config",),
+        is_optional=True,
+    )
+
+
+def publish_slot() -> SlotStage[R]:
+    """New weights to sample from."""
+    return SlotStage(name="publish_weights", make=lambda state: state.policy.publish, reads=("policy",))
 
 
 def reinforcement_workflow(
@@ -265,7 +290,7 @@ def reinforcement_workflow(
         body=Loop(
             get_work=SlotStage(
                 name="do_rollout",
-                make=_source,
+                make=rollout_source,
                 reads=("train", "context_tokens", "session", "policy", "reference", "keeper", "total_steps", "cursor"),
                 parts=("compute_advantages", "assemble_rl_batch"),
             ),
@@ -274,13 +299,8 @@ def reinforcement_workflow(
             log=SlotStage(name="log_rl_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),
-            look_back=SlotStage(
-                name="post_kl",
-                make=lambda state: post_step_divergence if state.config.compute_post_kl else None,
-                reads=("config",),
-                is_optional=True,
-            ),
-            publish=SlotStage(name="publish_weights", make=lambda state: state.policy.publish, reads=("policy",)),
+            look_back=post_kl_slot(),
+            publish=publish_slot(),
             save_every=save_every,
         ),
         final=(save_final, evaluate, register_model(Descent.RL_TRAINED_FROM)),

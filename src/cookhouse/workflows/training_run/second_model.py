@@ -52,8 +52,10 @@ def sampler_place(name: str, registry: ModelRegistry | None) -> Mapping[str, str
     return {"base_model": name}
 
 
-async def sampler_at(service: ServiceClient, place: Mapping[str, str]) -> SamplingClient:
-    """A sampling client of a `model_path` or of a `base_model`. Raises as `SecondModel.open`."""
+async def sampler_at(service: ServiceClient, place: Mapping[str, str], *, in_thread: bool = False) -> SamplingClient:
+    """A sampling client of a `model_path` or of a `base_model`; the request is made in a thread of its own where the
+    service may block. Raises as `SecondModel.open`.
+    """
     with service_errors(f"opening a sampler of {' '.join(place.values())}"):
         create: Callable[..., Awaitable[SamplingClient]] = service.create_sampling_client
-        return await create(**place)
+        return await (await asyncio.to_thread(create, **place) if in_thread else create(**place))

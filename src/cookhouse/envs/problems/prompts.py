@@ -1,0 +1,129 @@
+"""Prompts of any data set: to be answered, and graded only where the row has an answer, by being exactly that."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import chz
+import tinker
+
+from cookhouse.assets import data_file
+from cookhouse.chat import Message, text_of
+from cookhouse.data import PromptRow, data_source, iter_rows, parse_each, question_from_row
+from cookhouse.envs.dataset import EnvConfig, GroupDataset
+from cookhouse.envs.problems.problem import ProblemEnv, ProblemGroupBuilder
+from cookhouse.envs.prompting import Prompting
+from cookhouse.errors import InputError
+from cookhouse.rl import StepResult, StopCondition
+from cookhouse.settings import at_least
+
+_BUNDLED = "conversations"
+_log = logging.getLogger(__name__)
+
+
+class PromptEnv(ProblemEnv):
+    """The messages of a row up to its answer. The reward is 1 for exactly that answer and else 0; of a row without one
+    it is 0, and nothing is reported of it.
+    """
+
+    def __init__(self, row: PromptRow, prompting: Prompting) -> None:
+        super().__init__(prompting, format_coef=0.0)
+        self.row = row
+
+    def get_question(self) -> str:
+        return text_of(self.row.prompt[-1])
+
+    def get_expected(self) -> str:
+        return self.row.answer or ""
+
+    def check_format(self, answer: str) -> bool:
+        return bool(answer.strip())
+
+    async def check_answer(self, answer: str) -> float:
+        return float(self.row.answer is not None and answer.strip() == self.row.answer.strip())
+
+    async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
+        renderer = self.prompting.renderer
+        return renderer.build_generation_prompt(_asked(self.row, self.prompting)), renderer.get_stop_sequences()
+
+    async def step(self, action: Sequence[int]) -> StepResult:
+        result = await super().step(action)
+        return result if self.row.answer is not None else _ungraded(result)
+
+
+def _asked(row: PromptRow, prompting: Prompting) -> list[Message]:
+    told = prompting.system_prompt
+    if not told or row.prompt[0]["role"] == "system":
+        return row.prompt
+    return [{"role": "system", "content": told}, *row.prompt]
+
+
+def _ungraded(result: StepResult) -> StepResult:
+    return StepResult(
+        reward=0.0,
+        episode_done=result.episode_done,
+        next_observation=result.next_observation,
+        next_stop_condition=result.next_stop_condition,
+        logs=result.logs,
+    )
+
+
+@chz.chz
+class PromptsConfig(EnvConfig):
+    """Prompts, or conversations up to their last answer: bundled ones, or those of any data set."""
+
+    dataset_path: str | None = chz.field(default=None, doc="Rows to train on; default: the bundled conversations.")
+    test_path: str | None = chz.field(
+        default=None, doc="Rows to evaluate on; default: those of the bundled conversations, else none."
+    )
+    max_prompt_tokens: int | None = chz.field(
+        default=1024, doc="Longer prompts are left out; none: all are taken.", validator=at_least(1)
+    )
+
+    async def build(self) -> tuple[GroupDataset[PromptRow], GroupDataset[PromptRow] | None]:
+        """Read both. Raises `InputError` for a bad row, by file and line, or where no prompt is short enough."""
+        test_path = self.test_path
+        if self.dataset_path is None:
+            test_path = test_path or str(data_file(f"{_BUNDLED}/test.jsonl"))
+        rows = self._read(self.dataset_path or str(data_file(f"{_BUNDLED}/train.jsonl")), self.n_train_samples)
+        train = self.train_set(rows, partial(self._group, self.group_size))
+        if test_path is None:
+            return train, None
+        return train, self.test_set(self._read(test_path, None), partial(self._group, 1))
+
+    def _read(self, path: str, limit: int | None) -> list[PromptRow]:
+        read = parse_each(
+            islice(iter_rows(data_source(path)), limit), lambda row: question_from_row(row.value(), row.place)
+        )
+        kept = [row for row in read if self._fits(row)]
+        if not kept:
+            raise InputError(f"{path} holds no prompt of at most max_prompt_tokens={self.max_prompt_tokens} tokens")
+        if len(kept) < len(read):
+            _log.warning(
+                "%s: %d of %d prompts are longer than %d tokens and left out",
+                path,
+                len(read) - len(kept),
+                len(read),
+                self.max_prompt_tokens,
+            )
+        return kept
+
+    def _fits(self, row: PromptRow) -> bool:
+        if self.max_prompt_tokens is None:
+            return True
+        prompting = self.prompting
+        return bool(prompting.renderer.build_generation_prompt(_asked(row, prompting)).length <= self.max_prompt_tokens)
+
+    def _group(self, group_size: int, row: PromptRow) -> ProblemGroupBuilder:
+        tags = _tags(row.extra)
+        return ProblemGroupBuilder(
+            make_env=partial(PromptEnv, row, self.prompting), group_size=group_size, tags=("prompts", *tags)
+        )
+
+
+def _tags(extra: Mapping[str, Any]) -> Sequence[str]:
+    """What metrics are reported by, if the row says."""
+    skill = extra.get("skill")
+    return (skill,) if isinstance(skill, str) and skill != "prompts" else ()

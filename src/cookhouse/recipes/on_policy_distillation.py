@@ -1,0 +1,103 @@
+"""On-policy distillation: the student answers, and a teacher says of each token how likely it finds it."""
+
+from typing import TYPE_CHECKING
+
+import chz
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.naming import names_in
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.reinforcement import plain_renderer, rl_default
+from cookhouse.settings import (
+    Default,
+    GradingSettings,
+    OnPolicyDistillationSettings,
+    by_model,
+    computed,
+    redefault,
+)
+
+if TYPE_CHECKING:
+    from cookhouse.rl import RLDatasetBuilder
+    from cookhouse.workflows import OnPolicyState, OpenSampler, Workflow
+
+_BASE = "-Base"
+
+
+def _teacher(config: "Config") -> str | None:
+    """The embedded adapter; of a base model, the one that was trained further."""
+    name = config.model_name
+    if name == TINY_MODEL:
+        return "cookhouse/tiny-arithmetic"
+    return name.removesuffix(_BASE) if name.endswith(_BASE) else None
+
+
+@chz.chz
+class Config(OnPolicyDistillationSettings, GradingSettings):
+    """Settings of the recipe."""
+
+    teacher_model: str | None = redefault(
+        OnPolicyDistillationSettings,
+        "teacher_model",
+        Default(_teacher, f"cookhouse/tiny-arithmetic for {TINY_MODEL}; of a base model, the one without -Base"),
+    )
+    env: str = computed(
+        by_model(embedded="arithmetic", others="deepmath"),
+        str,
+        "Where prompts come from: an environment by name, module:NAME or file.py:NAME; several separated by commas.",
+    )
+    env_weights: str = chz.field(
+        default="", doc="Share of each environment in a batch, separated by commas; default: equal."
+    )
+    env_args: str = chz.field(default="{}", doc="Settings of the environment's own, a JSON object.")
+    dataset_path: str | None = chz.field(
+        default=None, doc="Problems or prompts to train on, for environments that read them; default: their own."
+    )
+    test_path: str | None = chz.field(
+        default=None, doc="Held-out problems, for environments that read them; default: their own."
+    )
+    renderer_name: str = plain_renderer()
+    lora_rank: int = redefault(OnPolicyDistillationSettings, "lora_rank", by_model(embedded=32, others=128))
+    batch_size: int = rl_default("batch_size", embedded=32, others=1024)
+    group_size: int = rl_default("group_size", embedded=4, others=4)
+    max_tokens: int = rl_default("max_tokens", embedded=8, others=4096)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=1e-4)
+    lr_schedule: str = redefault(
+        OnPolicyDistillationSettings, "lr_schedule", by_model(embedded="linear", others="constant")
+    )
+    max_steps: int | None = rl_default("max_steps", embedded=40, others=None)
+
+
+def environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
+    """Those of the settings, by name."""
+    from cookhouse.envs import parse_environments
+    from cookhouse.grading import GRADERS
+
+    GRADERS.find(config.grader)  # a name that is wrong is wrong also where no environment asks for it
+    return parse_environments(config.env, config.env_weights, config.env_args, config, open_sampler)
+
+
+def workflow(config: Config) -> "Workflow[OnPolicyState]":
+    """The stages of a run."""
+    from cookhouse.data import data_source
+    from cookhouse.workflows import on_policy_workflow
+
+    files = {"train": config.dataset_path, "test": config.test_path}
+    return on_policy_workflow(
+        config,
+        lambda open_sampler: environments(config, open_sampler),
+        environment_names=names_in(config.env),
+        data_files={name: data_source(path) for name, path in files.items() if path is not None},
+    )
+
+
+RECIPE = Recipe(
+    name="on_policy_distillation",
+    description="Learn from a teacher's logprobs of what the student itself answers.",
+    config_class=Config,
+    workflow=workflow,
+)
+
+if __name__ == "__main__":
+    become_command(RECIPE)

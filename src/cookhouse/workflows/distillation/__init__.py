@@ -1,0 +1,1 @@
+"""The distillation workflows: teachers in, an adapter that says what they say out."""

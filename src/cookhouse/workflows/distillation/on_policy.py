@@ -1,0 +1,248 @@
+"""On-policy distillation: the student attempts problems, and teachers say of each token how likely they find it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from cookhouse.data import DataSource, parse_weights
+from cookhouse.envs import environment_tag
+from cookhouse.errors import InputError
+from cookhouse.naming import names_in
+from cookhouse.registry import Descent
+from cookhouse.rl import GroupSampler, TrajectoryGroup, group_metrics
+from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE
+from cookhouse.settings import OnPolicyDistillationSettings
+from cookhouse.telemetry import events
+from cookhouse.training import (
+    PolicySampler,
+    RolloutSource,
+    StepLog,
+    Teacher,
+    TeacherAdvantages,
+    Teachers,
+)
+from cookhouse.workflows.distillation.account import distillation_result, on_policy_facts, on_policy_figures
+from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
+from cookhouse.workflows.distillation.teacher import (
+    Student,
+    TeacherService,
+    check_logprobs,
+    check_teacher,
+    connect_elsewhere,
+    origin_of,
+)
+from cookhouse.workflows.reinforcement.workflow import (
+    Environments,
+    ReinforcementState,
+    build_env_group,
+    init_session,
+    init_tokenizer,
+    post_kl_slot,
+    publish_slot,
+    rollout_assembler,
+    rollout_of,
+    rollout_source,
+)
+from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.stages.stage import SlotStage, stage
+from cookhouse.workflows.stages.workflow import Workflow
+from cookhouse.workflows.training_run.run import (
+    checkpoint_slot,
+    cleanup,
+    evaluate,
+    evaluate_slot,
+    optim_step_slot,
+    register_model,
+    save_every,
+    save_final,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTeacher:
+    """A teacher of the settings, before it is opened."""
+
+    name: str
+    coef: float
+    tag: str | None
+    """Of the groups that it teaches; None: of all."""
+
+
+@dataclass(kw_only=True)
+class OnPolicyState(ReinforcementState):
+    """What the stages of on-policy distillation hand to one another."""
+
+    config: OnPolicyDistillationSettings
+    environment_names: Sequence[str]
+    named: list[NamedTeacher] = field(init=False)
+    teacher_service: TeacherService = field(init=False)
+    teachers: Teachers = field(init=False)
+    teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
+    """What the teachers themselves answer to the held-out problems."""
+    distillation_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `teacher_kl`, also by data set and by position."""
+
+
+build_distillation_dataset = replace(build_env_group, name="build_distillation_dataset")
+
+
+@stage(reads=("config", "environment_names"), writes=("named",), uses=("registry",))
+async def check_teachers(state: OnPolicyState) -> None:
+    """See that every teacher is there, one for each environment or one for all, and goes with the student."""
+    state.named = named_teachers(state.config, state.environment_names)
+    for teacher in state.named:
+        await asyncio.to_thread(_check, state, teacher.name)
+
+
+def _check(state: OnPolicyState, name: str) -> None:
+    among = (state.context.folder.path.parent, RUNS_FOLDER)
+    check_teacher(name, origin_of(name, state.context.adapters.registry, among), student_of(state.config))
+
+
+def student_of(config: OnPolicyDistillationSettings) -> Student:
+    """What teachers have to go with."""
+    return Student(
+        model_name=config.model_name, renderer_name=config.renderer_name, force_renderer=config.force_renderer
+    )
+
+
+def named_teachers(config: OnPolicyDistillationSettings, environments: Sequence[str]) -> list[NamedTeacher]:
+    """The teachers of the settings: one, or as many as there are environments.
+
+    Raises:
+        InputError: there is none, or another number of them; or environments that groups cannot be told apart by.
+    """
+    names = names_in(config.teacher_model or "")
+    if not names:
+        raise InputError("teacher_model names no teacher; give a base model, a run, or a tinker:// path")
+    coefs = parse_weights(config.teacher_coefs, names, "teacher_coefs") or [1.0] * len(names)
+    if len(names) == 1:
+        return [NamedTeacher(name=names[0], coef=coefs[0], tag=None)]
+    if len(names) != len(environments):
+        raise InputError(
+            f"teacher_model names {len(names)} teachers, and env {len(environments)} environments; give one for each, "
+            "or one for all"
+        )
+    tags = [environment_tag(each) for each in environments]
+    if len(set(tags)) < len(tags):
+        raise InputError(f"two of the environments are both called {', '.join(tags)}; call them differently")
+    return [NamedTeacher(name=name, coef=coef, tag=tag) for name, coef, tag in zip(names, coefs, tags, strict=True)]
+
+
+@stage(
+    reads=("config", "named", "renderer", "session", "test", "keeper", "folder"),
+    writes=("teacher_service", "teachers", "teacher_results"),
+    needs=("service",),
+    uses=("teacher",),
+)
+async def init_teacher(state: OnPolicyState) -> None:
+    """Open the teachers, see that they give logprobs, and have them answer the held-out problems, once in a run."""
+    adapters, config = state.context.adapters, state.config
+    elsewhere = connect_elsewhere(adapters.teacher, config.teacher_base_url)
+    state.teacher_service = TeacherService(state.session.service, elsewhere)
+    state.closing.push_async_callback(state.teacher_service.aclose)
+    opened: dict[str | None, Teacher] = {}
+    probe = state.renderer.build_generation_prompt([{"role": "user", "content": "Hello"}])
+    for each in state.named:
+        client = await state.teacher_service.open(each.name, student_of(config), adapters.registry)
+        await check_logprobs(each.name, client, probe)
+        opened[each.tag] = Teacher(name=each.name, client=client, coef=each.coef)
+    default = opened.pop(None, None)
+    state.teachers = Teachers(by_tag={tag: one for tag, one in opened.items() if tag is not None}, default=default)
+    if state.test and config.eval_teacher:
+        state.teacher_results = await _teacher_results(state, state.folder.path / TEACHER_FILE)
+
+
+async def _teacher_results(state: OnPolicyState, path: Path) -> TeacherRecord:
+    if state.folder.resume is not None and (kept := read_teacher_record(path)) is not None:
+        return kept
+    slots = asyncio.Semaphore(state.config.max_concurrent_groups)
+    rollout = rollout_of(state)
+
+    async def play(seed: int) -> TrajectoryGroup:
+        builder = state.test[seed]
+        async with slots:
+            return await rollout(builder, _sampler(state, builder.logging_tags()), seed)
+
+    with state.telemetry.span("evaluate_teacher"):
+        groups = await asyncio.gather(*(play(seed) for seed in range(len(state.test))))
+    metrics = {f"teacher/{name}": value for name, value in group_metrics(groups).items()}
+    record = TeacherRecord(metrics=metrics, answers=state.keeper.answers(groups))
+    write_teacher_record(path, record)
+    return record
+
+
+def _sampler(state: OnPolicyState, tags: Sequence[str]) -> GroupSampler:
+    config, teacher = state.config, state.teachers.of(tags)
+    return PolicySampler(teacher.client, 0, max_tokens=config.max_tokens, temperature=config.eval_temperature)
+
+
+@stage()
+async def cleanup_teacher(state: OnPolicyState) -> None:
+    """Free what the teachers hold: clients, and the session with another service."""
+    state.teachers = Teachers(by_tag={})
+    await state.teacher_service.aclose()
+
+
+def _source(state: OnPolicyState) -> RolloutSource:
+    teach = TeacherAdvantages(state.teachers, state.config, state.telemetry)
+    return rollout_source(state, rollout_assembler(state, adjust=teach, span="build_distill_datums"))
+
+
+def on_policy_workflow(
+    config: OnPolicyDistillationSettings,
+    environments: Environments,
+    *,
+    environment_names: Sequence[str] = (),
+    data_files: Mapping[str, DataSource] | None = None,
+) -> Workflow[OnPolicyState]:
+    """The stages of on-policy distillation in environments, of whose rewards nothing is learned unless `advantage` says
+    so. Where each of several environments has a teacher, `environment_names` are theirs, in the teachers' order.
+    """
+    return Workflow(
+        name="on_policy_distillation",
+        state_class=OnPolicyState,
+        start=lambda context: OnPolicyState(
+            context=context, config=config, environments=environments, environment_names=environment_names
+        ),
+        # What can be wrong with the caller's input is found before the folder is made and the session opened.
+        setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_session, init_teacher),
+        body=Loop(
+            get_work=SlotStage(
+                name="get_distillation_batch",
+                make=_source,
+                reads=(
+                    *("train", "context_tokens", "session", "policy", "reference", "keeper", "teachers"),
+                    *("total_steps", "cursor"),
+                ),
+                parts=("compute_advantages", "build_distill_datums", "teacher_inference"),
+            ),
+            forward_backward=SlotStage(
+                name="distillation_forward_backward", make=lambda state: state.objective, reads=("objective",)
+            ),
+            optim_step=optim_step_slot(),
+            log=SlotStage(
+                name="log_distillation_metrics",
+                make=lambda state: StepLog(
+                    state.telemetry,
+                    state.total_steps,
+                    steps_per_epoch=len(state.train),
+                    event=events.DISTILLATION_STEP,
+                ),
+                reads=("total_steps", "train"),
+            ),
+            checkpoint=checkpoint_slot(),
+            evaluate=evaluate_slot(),
+            look_back=post_kl_slot(),
+            publish=publish_slot(),
+            save_every=save_every,
+        ),
+        final=(save_final, evaluate, register_model(Descent.DISTILLED_FROM), cleanup_teacher),
+        cleanup=cleanup,
+        result=partial(distillation_result, on_policy_figures),
+        facts=on_policy_facts,
+        notes=lambda state: state.notes,
+        data_files=data_files or {},
+    )

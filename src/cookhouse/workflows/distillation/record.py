@@ -1,0 +1,40 @@
+"""What a teacher itself answers to the held-out problems, kept in the run folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from cookhouse.errors import InputError
+from cookhouse.report import RecordedAnswer
+from cookhouse.training.files import write_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherRecord:
+    """Metrics and answers of teachers; empty where they were not asked."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    answers: Sequence[RecordedAnswer] = ()
+
+
+def write_teacher_record(path: Path, record: TeacherRecord) -> None:
+    """Keep it. Raises `InputError` where it cannot be written."""
+    row = {"metrics": dict(record.metrics), "answers": [asdict(answer) for answer in record.answers]}
+    write_whole(path, json.dumps(row, indent=1) + "\n")
+
+
+def read_teacher_record(path: Path) -> TeacherRecord | None:
+    """What was kept; None if nothing was.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    if not path.is_file():
+        return None
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        answers = [RecordedAnswer(**answer) for answer in row["answers"]]
+        return TeacherRecord(metrics={name: float(row["metrics"][name]) for name in row["metrics"]}, answers=answers)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} does not hold a teacher's answers ({error}); remove it") from error

@@ -1,0 +1,46 @@
+"""Distillation on the embedded engine."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, wait_until
+from tests.e2e.test_run import resume_command
+
+pytestmark = pytest.mark.slow
+
+COMMON = ("save_every=5", "num_eval=4", "num_samples=1", "lora_rank=4", "seed=7")
+SETTINGS = {
+    "on_policy_distillation": ("batch_size=4", "max_steps=12", "learning_rate=2e-3"),
+}
+
+
+def trained(run_folder: Path) -> dict[int, dict[str, Any]]:
+    """Metrics by step, but for times; a line still being written is left out."""
+    file = run_folder / "metrics.jsonl"
+    lines = file.read_text().splitlines(True) if file.exists() else []
+    rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    return {
+        row["step"]: {name: value for name, value in row.items() if not name.startswith("time/")}
+        for row in rows
+        if "optim/lr" in row
+    }
+
+
+@pytest.mark.parametrize("recipe", SETTINGS)
+def test_an_interrupted_run_continues_to_the_bit(cookhouse: Cookhouse, recipe: str) -> None:
+    settings = (*COMMON, *SETTINGS[recipe])
+    whole = cookhouse.run("run", recipe, *settings, "log_path=whole")
+    assert whole.returncode == 0, whole.stderr
+    expected = trained(cookhouse.folder / "whole")
+    process = cookhouse.start("run", recipe, *settings, "log_path=stopped")
+    wait_until(lambda: len(trained(cookhouse.folder / "stopped")) >= 4 or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert "interrupted and saved after" in output, output
+    assert 4 <= len(trained(cookhouse.folder / "stopped")) < 12
+    done = cookhouse.run(*resume_command(output))
+    assert done.returncode == 0, done.stderr
+    assert trained(cookhouse.folder / "stopped") == expected
