@@ -18,3 +18,16 @@ class SamplingClient(SampleClient, Protocol):
     """`tinker.SamplingClient`: fixed weights to sample from, which say how likely they find a text, too."""
 
     def compute_logprobs(self, prompt: tinker.ModelInput) -> Awaitable[list[float | None]]: ...
+
+
+class TopKClient(Protocol):
+    """The part of `tinker.SamplingClient` that says which tokens it finds most likely at each position of a prompt."""
+
+    def sample(
+        self,
+        prompt: tinker.ModelInput,
+        num_samples: int,
+        sampling_params: tinker.SamplingParams,
+        include_prompt_logprobs: bool = False,
+        topk_prompt_logprobs: int = 0,
+    ) -> Awaitable[tinker.SampleResponse]: ...

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cookhouse.registry import ModelRegistry
     from cookhouse.rl import MessageCompleter
     from cookhouse.telemetry import Sink
+    from cookhouse.training import Connect
 
 Ask: TypeAlias = Callable[[str], str]
 """Given a question, returns delete, resume or raise; called only when the run folder exists and the config says ask."""

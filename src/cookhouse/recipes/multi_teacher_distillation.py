@@ -7,7 +7,7 @@ from cookhouse.recipes.on_policy_distillation import Config as OneTeacher
 from cookhouse.recipes.on_policy_distillation import workflow
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import Default, by_model, redefault
+from cookhouse.settings import Default, by_model, is_embedded, redefault
 
 _TEACHERS = "cookhouse/tiny-arithmetic,cookhouse/tiny-chat"
 
@@ -16,17 +16,17 @@ _TEACHERS = "cookhouse/tiny-arithmetic,cookhouse/tiny-chat"
 class Config(OneTeacher):
     """Settings of the recipe."""
 
-    env: str = redefault(OneTeacher, "env", by_model(embedded="arithmetic,prompts", others="deepmath,tulu3"))
+    env: str = redefault(OneTeacher, "env", by_model(embedded="arithmetic,prompts", published="deepmath,tulu3"))
     teacher_model: str | None = redefault(
         OneTeacher,
         "teacher_model",
         Default(
-            lambda config: _TEACHERS if config.model_name == TINY_MODEL else None,
+            lambda config: _TEACHERS if is_embedded(config) else None,
             f"{_TEACHERS} for {TINY_MODEL}",
         ),
     )
-    max_tokens: int = redefault(OneTeacher, "max_tokens", by_model(embedded=24, others=4096))
-    max_steps: int | None = redefault(OneTeacher, "max_steps", by_model(embedded=40, others=None))
+    max_tokens: int = redefault(OneTeacher, "max_tokens", by_model(embedded=24, published=4096))
+    max_steps: int | None = redefault(OneTeacher, "max_steps", by_model(embedded=40, published=None))
 
 
 RECIPE = Recipe(

@@ -15,6 +15,8 @@ from cookhouse.settings import (
     OnPolicyDistillationSettings,
     by_model,
     computed,
+    is_embedded,
+    published_model,
     redefault,
 )
 
@@ -28,7 +30,7 @@ _BASE = "-Base"
 def _teacher(config: "Config") -> str | None:
     """The embedded adapter; of a base model, the one that was trained further."""
     name = config.model_name
-    if name == TINY_MODEL:
+    if is_embedded(config):
         return "cookhouse/tiny-arithmetic"
     return name.removesuffix(_BASE) if name.endswith(_BASE) else None
 
@@ -37,13 +39,14 @@ def _teacher(config: "Config") -> str | None:
 class Config(OnPolicyDistillationSettings, GradingSettings):
     """Settings of the recipe."""
 
+    model_name: str = published_model("Qwen/Qwen3-8B-Base")
     teacher_model: str | None = redefault(
         OnPolicyDistillationSettings,
         "teacher_model",
         Default(_teacher, f"cookhouse/tiny-arithmetic for {TINY_MODEL}; of a base model, the one without -Base"),
     )
     env: str = computed(
-        by_model(embedded="arithmetic", others="deepmath"),
+        by_model(embedded="arithmetic", published="deepmath"),
         str,
         "Where prompts come from: an environment by name, module:NAME or file.py:NAME; several separated by commas.",
     )
@@ -58,15 +61,15 @@ class Config(OnPolicyDistillationSettings, GradingSettings):
         default=None, doc="Held-out problems, for environments that read them; default: their own."
     )
     renderer_name: str = plain_renderer()
-    lora_rank: int = redefault(OnPolicyDistillationSettings, "lora_rank", by_model(embedded=32, others=128))
-    batch_size: int = rl_default("batch_size", embedded=32, others=1024)
-    group_size: int = rl_default("group_size", embedded=4, others=4)
-    max_tokens: int = rl_default("max_tokens", embedded=8, others=4096)
-    learning_rate: float = rl_default("learning_rate", embedded=2e-3, others=1e-4)
+    lora_rank: int = redefault(OnPolicyDistillationSettings, "lora_rank", by_model(embedded=32, published=128))
+    batch_size: int = rl_default("batch_size", embedded=32, published=1024)
+    group_size: int = rl_default("group_size", embedded=4, published=4)
+    max_tokens: int = rl_default("max_tokens", embedded=8, published=4096)
+    learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=1e-4)
     lr_schedule: str = redefault(
-        OnPolicyDistillationSettings, "lr_schedule", by_model(embedded="linear", others="constant")
+        OnPolicyDistillationSettings, "lr_schedule", by_model(embedded="linear", published="constant")
     )
-    max_steps: int | None = rl_default("max_steps", embedded=40, others=None)
+    max_steps: int | None = rl_default("max_steps", embedded=40, published=None)
 
 
 def environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

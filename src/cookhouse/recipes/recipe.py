@@ -70,6 +70,8 @@ _MODULES = {
     "rlhf": ("rlhf", "rlhf_pipeline"),
     "on_policy_distillation": ("on_policy_distillation",),
     "multi_teacher_distillation": ("multi_teacher_distillation", "on_policy_multi_teacher"),
+    "off_policy_distillation": ("off_policy_distillation",),
+    "prompt_distillation": ("prompt_distillation",),
     "rl": ("rl",),
     "rl_basic": ("rl_basic",),
     "rl_loop": ("rl_loop",),

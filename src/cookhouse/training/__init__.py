@@ -17,6 +17,21 @@ from cookhouse.training.clients.noop import NoopService
 from cookhouse.training.clients.patience import Patience
 from cookhouse.training.clients.session import SessionSpec, SessionStatus, TrainingSession, open_session, service_errors
 from cookhouse.training.clients.watch import Watch
+from cookhouse.training.distillation.assembler import (
+    AnswerAssembler,
+    QuestionBatch,
+    QuestionDataset,
+    TeacherTargets,
+)
+from cookhouse.training.distillation.objective import FORWARD_KL, taught_objective
+from cookhouse.training.distillation.samples import (
+    AnswerReader,
+    Question,
+    TeacherAnswer,
+    TeacherSampler,
+    count_failures,
+    refuse_all_failed,
+)
 from cookhouse.training.distillation.teachers import (
     Teacher,
     TeacherAdvantages,
@@ -82,9 +97,12 @@ from cookhouse.training.work import Assembled, Assembler, Cursor, Work
 __all__ = [
     "CLIPPED_LOSSES",
     "CROSS_ENTROPY",
+    "FORWARD_KL",
     "LOSSES",
     "PAIR_LOSSES",
     "AdamSchedule",
+    "AnswerAssembler",
+    "AnswerReader",
     "AnswerSums",
     "Answered",
     "Assembled",
@@ -125,6 +143,9 @@ __all__ = [
     "PendingCheckpoint",
     "Policy",
     "PolicySampler",
+    "Question",
+    "QuestionBatch",
+    "QuestionDataset",
     "Reference",
     "RollingSaves",
     "Rollout",
@@ -145,6 +166,9 @@ __all__ = [
     "StepLog",
     "Teacher",
     "TeacherAdvantages",
+    "TeacherAnswer",
+    "TeacherSampler",
+    "TeacherTargets",
     "Teachers",
     "TinkerServiceClient",
     "TrainingClient",
@@ -154,6 +178,7 @@ __all__ = [
     "Work",
     "as_datums",
     "connect_to",
+    "count_failures",
     "divergence_metrics",
     "drop_rolling",
     "interleaved",
@@ -169,6 +194,7 @@ __all__ = [
     "policy_metrics",
     "policy_objective",
     "post_step_divergence",
+    "refuse_all_failed",
     "registered_as",
     "render_pairs",
     "run_that_saved",
@@ -178,5 +204,6 @@ __all__ = [
     "sums_by_forward",
     "sums_by_sampler",
     "supervised_objective",
+    "taught_objective",
     "weights_path",
 ]

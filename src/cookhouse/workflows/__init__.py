@@ -1,6 +1,7 @@
 """Workflows: named stages over a run's state, around a training loop, stages alone, or other runs."""
 
 from cookhouse.envs import OpenSampler
+from cookhouse.workflows.distillation.off_policy import OffPolicyState, off_policy_workflow
 from cookhouse.workflows.distillation.on_policy import OnPolicyState, on_policy_workflow
 from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
@@ -32,6 +33,7 @@ __all__ = [
     "FlatState",
     "HeldOutEvaluation",
     "Loop",
+    "OffPolicyState",
     "OnPolicyState",
     "OpenSampler",
     "PipelineRunState",
@@ -51,6 +53,7 @@ __all__ = [
     "check_preference_model",
     "dry_run_workflow",
     "flat_workflow",
+    "off_policy_workflow",
     "on_policy_workflow",
     "pipeline_workflow",
     "preference_model_workflow",

@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cookhouse.runs import Figure, RunResult
 from cookhouse.telemetry import keys, read_metrics
+from cookhouse.training import FORWARD_KL
 from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.reinforcement.account import facts as rollout_facts
 from cookhouse.workflows.reinforcement.account import figures as rollout_figures
-from cookhouse.workflows.training_run.account import Figures, training_result
+from cookhouse.workflows.training_run.account import (
+    Figures,
+    adapter_size,
+    context_fact,
+    model_fact,
+    training_result,
+)
 from cookhouse.workflows.training_run.run import TrainingState
 
 if TYPE_CHECKING:
+    from cookhouse.workflows.distillation.off_policy import OffPolicyState
     from cookhouse.workflows.distillation.on_policy import OnPolicyState
 
 Row = Mapping[str, Any]
@@ -85,3 +93,47 @@ def on_policy_facts(state: "OnPolicyState") -> dict[str, str]:
         for teacher in state.named
     )
     return facts
+
+
+def off_policy_figures(first: Row, last: Row, after: Row) -> Sequence[Figure]:
+    """Held-out answers that are as expected and as the teacher's, loss, and the divergence from the teacher."""
+    held_out = [
+        Figure(name=name, label=label, before=first.get(name), after=after.get(name), is_share=True)
+        for name, label in (
+            (keys.TEST_EXACT_MATCH, "held-out exact match"),
+            ("test/agreement", "held-out answers that are the teacher's"),
+        )
+    ]
+    trained = [
+        Figure(name=name, label=label, before=first.get(name), after=last.get(name))
+        for name, label in (
+            (keys.TRAIN_LOSS, "training loss, first and last step"),
+            (FORWARD_KL, "divergence from the teacher, first and last step (nats per token)"),
+        )
+    ]
+    return [*held_out, *trained]
+
+
+def off_policy_facts(state: "OffPolicyState") -> dict[str, str]:
+    """What would be trained: prompts, who answers them, steps, and the adapter."""
+    config, questions = state.config, state.dataset.questions
+    longest = max(len(each.teacher_tokens) for each in questions)
+    told = (
+        "as the student is" if state.teacher_prompt is None else f"{len(state.teacher_prompt.text):,} characters more"
+    )
+    return {
+        "model": model_fact(config.model_name),
+        "tokenizer": config.model_name,
+        "renderer": config.renderer_name,
+        "teacher": state.teacher_name,
+        "teacher is told": told,
+        "prompts": f"{len(questions):,} to train on, {len(state.held_out):,} held out; {config.samples_per_prompt} "
+        f"answers to each, {config.teacher_samples}",
+        "longest prompt": f"{longest:,} tokens, of the teacher's; answers of at most {config.max_tokens:,} more",
+        "context": context_fact(state.context_tokens),
+        "learned": f"the {config.teacher_top_k} most likely tokens"
+        if config.teacher_top_k
+        else "what the teacher says",
+        "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
+        "adapter": adapter_size(config),
+    }

@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from cookhouse.chat import Message, parse_messages
 from cookhouse.errors import InputError
 from cookhouse.report import RecordedAnswer
 from cookhouse.training.files import write_whole
@@ -16,11 +18,14 @@ class TeacherRecord:
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     answers: Sequence[RecordedAnswer] = ()
+    prompts: Sequence[Sequence[Message]] = ()
+    """Whole, of those whose answers a student is asked for by their text."""
 
 
 def write_teacher_record(path: Path, record: TeacherRecord) -> None:
     """Keep it. Raises `InputError` where it cannot be written."""
-    row = {"metrics": dict(record.metrics), "answers": [asdict(answer) for answer in record.answers]}
+    row: dict[str, Any] = {"metrics": dict(record.metrics), "answers": [asdict(answer) for answer in record.answers]}
+    row["prompts"] = [list(prompt) for prompt in record.prompts]
     write_whole(path, json.dumps(row, indent=1) + "\n")
 
 
@@ -35,6 +40,8 @@ def read_teacher_record(path: Path) -> TeacherRecord | None:
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
         answers = [RecordedAnswer(**answer) for answer in row["answers"]]
-        return TeacherRecord(metrics={name: float(row["metrics"][name]) for name in row["metrics"]}, answers=answers)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        metrics = {str(name): float(value) for name, value in row["metrics"].items()}
+        prompts = [parse_messages(prompt) for prompt in row.get("prompts", ())]
+        return TeacherRecord(metrics=metrics, answers=answers, prompts=prompts)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{path} does not hold a teacher's answers ({error}); remove it") from error

@@ -1,0 +1,102 @@
+"""Held-out prompts, answered by the student at one point of a run and compared with what is to be said."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from cookhouse.chat import Message, Renderer, text_of
+from cookhouse.data import Conversation, PromptRow
+from cookhouse.evals import Answer, ExactMatchEvaluator, is_exact_match
+from cookhouse.report import RecordedAnswer
+from cookhouse.telemetry import Telemetry, Values
+from cookhouse.training import SamplingClient, TeacherAnswer, TrainingClient, refuse_all_failed
+from cookhouse.workflows.distillation.record import TeacherRecord
+from cookhouse.workflows.training_run.evaluation import record_metrics
+
+
+def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer], *, by_teacher: bool) -> TeacherRecord:
+    """What is to be said to held-out prompts: what the rows say, or the teacher where they do not or `by_teacher`; with
+    what the teacher said. Prompts without either are left out; `teacher/dropped` counts the teacher's failures.
+
+    Raises:
+        InputError: the teacher failed on all of them.
+    """
+    refuse_all_failed(answers, "to the held-out prompts")
+    recorded, prompts = [], []
+    for row, answer in zip(rows, answers, strict=True):
+        expected = None if by_teacher else row.answer
+        if expected is None or not expected.strip():
+            if answer.failed is not None:
+                continue
+            expected = answer.text
+        skill = row.extra.get("skill")
+        prompts.append(row.prompt)
+        recorded.append(
+            RecordedAnswer(
+                prompt=text_of(row.prompt[-1]),
+                expected=expected.strip(),
+                answer=answer.text.strip(),
+                is_correct=answer.failed is None and is_exact_match(answer.text, expected),
+                group=skill if isinstance(skill, str) else None,
+            )
+        )
+    correct = [each.is_correct for each in recorded]
+    failed = sum(answer.failed is not None for answer in answers)
+    metrics = {"teacher/exact_match": sum(correct) / len(correct), "teacher/dropped": float(failed)}
+    return TeacherRecord(metrics=metrics, answers=recorded, prompts=prompts)
+
+
+class TaughtEvaluation:
+    """Asks the student, greedily, as it will be asked: without what its teacher was told.
+
+    Metrics are those of `ExactMatchEvaluator` under `test/`, and `agreement`, the share of answers that are the
+    teacher's.
+    """
+
+    def __init__(
+        self,
+        record: TeacherRecord,
+        renderer: Renderer,
+        *,
+        max_tokens: int,
+        context_tokens: int | None,
+        telemetry: Telemetry,
+        keep: Callable[[int, Sequence[RecordedAnswer]], None],
+    ) -> None:
+        self._record = record
+        self._telemetry = telemetry
+        self._keep = keep
+        self._evaluator = ExactMatchEvaluator(
+            [_conversation(prompt, answer) for prompt, answer in zip(record.prompts, record.answers, strict=True)],
+            renderer,
+            max_tokens=max_tokens,
+            context_tokens=context_tokens,
+            group_by="skill",
+        )
+
+    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
+        return self._finish(step, client.save_weights_and_get_sampling_client())
+
+    async def _finish(self, step: int, snapshot: Awaitable[SamplingClient]) -> Values:
+        found = dict(await self._evaluator(await snapshot))
+        said = {(each.prompt, each.expected): each.answer for each in self._record.answers}
+        answers = [_recorded(answer) for answer in self._evaluator.answers]
+        agreed = [is_exact_match(each.answer, said.get((each.prompt, each.expected), "")) for each in answers]
+        found["agreement"] = sum(agreed) / len(agreed)
+        self._keep(step, answers)
+        return record_metrics(self._telemetry, step, found)
+
+
+def _conversation(prompt: Sequence[Message], answer: RecordedAnswer) -> Conversation:
+    said: Message = {"role": "assistant", "content": answer.expected}
+    extra = {} if answer.group is None else {"skill": answer.group}
+    return Conversation(messages=[*prompt, said], source=f"the held-out prompt {answer.prompt[:80]!r}", extra=extra)
+
+
+def _recorded(answer: Answer) -> RecordedAnswer:
+    return RecordedAnswer(
+        prompt=text_of(answer.prompt[-1]),
+        expected=answer.expected,
+        answer=answer.answer,
+        is_correct=answer.is_correct,
+        group=answer.group,
+    )

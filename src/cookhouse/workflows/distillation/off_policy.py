@@ -1,0 +1,324 @@
+"""Off-policy distillation: a teacher answers prompts, and the student learns its answers; and prompt distillation, where
+the teacher is told something that the student is not.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+import chz
+
+from cookhouse.catalog import context_tokens
+from cookhouse.chat import Renderer
+from cookhouse.data import build_renderer
+from cookhouse.registry import Descent
+from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE, TEACHER_SAMPLES_FILE
+from cookhouse.sampling_client import SamplingClient, TopKClient
+from cookhouse.settings import OffPolicyDistillationSettings
+from cookhouse.telemetry import events
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import (
+    AnswerAssembler,
+    AnswerReader,
+    BatchSource,
+    Cadence,
+    FinishedStep,
+    Objective,
+    Question,
+    QuestionBatch,
+    QuestionDataset,
+    ScheduledEvaluation,
+    StepLog,
+    TeacherSampler,
+    TeacherTargets,
+    taught_objective,
+)
+from cookhouse.training.files import file_errors
+from cookhouse.workflows.distillation.account import distillation_result, off_policy_facts, off_policy_figures
+from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
+from cookhouse.workflows.distillation.questions import (
+    QuestionRows,
+    TeacherPrompt,
+    questions_of,
+    read_rows,
+    read_teacher_prompt,
+)
+from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
+from cookhouse.workflows.distillation.teacher import (
+    Student,
+    TeacherService,
+    check_teacher,
+    connect_elsewhere,
+    origin_of,
+)
+from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.stages.stage import SlotStage, stage
+from cookhouse.workflows.stages.workflow import Workflow
+from cookhouse.workflows.training_run.account import settings_notes
+from cookhouse.workflows.training_run.estimate import Estimate
+from cookhouse.workflows.training_run.evaluation import named_evaluations
+from cookhouse.workflows.training_run.rows import kept_tokens, sources_of
+from cookhouse.workflows.training_run.run import (
+    TrainingState,
+    checkpoint_slot,
+    cleanup,
+    evaluate,
+    evaluate_slot,
+    open_run,
+    optim_step_slot,
+    register_model,
+    save_every,
+    save_final,
+    set_steps,
+)
+
+
+@dataclass(kw_only=True)
+class OffPolicyState(TrainingState):
+    """What the stages of a run that learns a teacher's answers hand to one another."""
+
+    config: OffPolicyDistillationSettings
+    bundled: str
+    """Folder of the bundled rows."""
+    teacher_prompt: TeacherPrompt | None = field(init=False)
+    rows: QuestionRows = field(init=False)
+    renderer: Renderer = field(init=False)
+    teacher_renderer: Renderer = field(init=False)
+    reader: AnswerReader = field(init=False)
+    dataset: QuestionDataset = field(init=False)
+    held_out: Sequence[Question] = field(init=False)
+    """Asked in evaluations; empty: nothing is evaluated."""
+    teacher_service: TeacherService = field(init=False)
+    teacher: SamplingClient | None = None
+    teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
+    """What the teacher answers to the held-out prompts."""
+    objective: Objective[None] = field(init=False)
+    distillation_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `loss`, `forward_kl`, and how many of the teacher's answers were dropped."""
+
+    @property
+    def teacher_name(self) -> str:
+        """The weights that teach: those that the run begins with where nobody else is named."""
+        return self.config.teacher_model or self.config.load_checkpoint_path or self.config.model_name
+
+    @property
+    def is_verbatim(self) -> bool:
+        """Whether the student learns the very tokens that were sampled."""
+        return self.config.teacher_renderer is None and self.config.answer_pattern is None
+
+
+@stage(reads=("config", "bundled"), writes=("teacher_prompt", "rows", "notes"), uses=("datasets",))
+async def load_dataset(state: OffPolicyState) -> None:
+    """Read the prompts, and what the teacher is told besides."""
+    state.teacher_prompt = read_teacher_prompt(state.config.teacher_prompt)
+    sources = {**sources_of(state.config, state.bundled), **state.context.folder.data}
+    state.rows = await asyncio.to_thread(read_rows, state.config, sources, state.teacher_prompt)
+    state.notes += state.rows.notes
+
+
+@stage(reads=("config",), writes=("renderer", "teacher_renderer", "reader"), uses=("registry",))
+async def init_tokenizer(state: OffPolicyState) -> None:
+    """Load the tokenizer, and both renderers over it; and see that the teacher goes with the student."""
+    config = state.config
+    make = partial(build_renderer, config.model_name, force=config.force_renderer)
+    state.renderer = await asyncio.to_thread(make, config.renderer_name)
+    other = config.teacher_renderer
+    state.teacher_renderer = state.renderer if other is None else await asyncio.to_thread(make, other)
+    state.reader = AnswerReader(state.teacher_renderer, config.answer_pattern)
+    await asyncio.to_thread(_check_teacher, state)
+
+
+def _check_teacher(state: OffPolicyState) -> None:
+    among = (state.context.folder.path.parent, RUNS_FOLDER)
+    origin = origin_of(state.teacher_name, state.context.adapters.registry, among)
+    check_teacher(state.teacher_name, origin, _student(state.config))
+
+
+def _student(config: OffPolicyDistillationSettings) -> Student:
+    return Student(
+        model_name=config.model_name,
+        renderer_name=config.teacher_renderer or config.renderer_name,
+        force_renderer=config.force_renderer,
+    )
+
+
+@stage(
+    reads=("config", "rows", "renderer", "teacher_renderer", "teacher_prompt"),
+    writes=("dataset", "held_out", "objective", "context_tokens", "notes", "total_steps", "adam"),
+)
+async def build_distillation_dataset(state: OffPolicyState) -> None:
+    """Tokenize the prompts, and know from them how many steps there will be."""
+    config = state.config
+    state.notes += await asyncio.to_thread(settings_notes, config)
+    state.context_tokens = await asyncio.to_thread(context_tokens, config.model_name)
+    write = partial(questions_of, renderer=state.renderer, teacher=state.teacher_renderer, prompt=state.teacher_prompt)
+    train = _fitting(state, await asyncio.to_thread(write, state.rows.train))
+    state.dataset = QuestionDataset(train, batch_size=config.batch_size, seed=config.seed)
+    state.held_out = await asyncio.to_thread(write, state.rows.test)
+    state.objective = taught_objective(has_teacher_logprobs=config.temperature == 1.0)
+    set_steps(state, len(state.dataset))
+    for pieces in preview(state):
+        state.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
+
+
+def _fitting(state: OffPolicyState, questions: Sequence[Question]) -> list[Question]:
+    """Those that leave room for an answer."""
+    limit = kept_tokens(state.config, state.context_tokens)
+    kept = [each for each in questions if max(len(each.student_tokens), len(each.teacher_tokens)) < limit]
+    if len(kept) < len(questions):
+        state.notes.append(
+            f"{len(questions) - len(kept):,} of {len(questions):,} prompts leave no room for an answer within "
+            f"{limit:,} tokens, and are left out"
+        )
+    return kept
+
+
+def preview(state: OffPolicyState) -> list[list[tuple[str, bool]]]:
+    """The first prompt as the teacher and as the student see it; nothing of either is trained on."""
+    decode = get_tokenizer(state.config.model_name).decode
+    first = state.dataset.questions[0]
+    seen = [first.teacher_tokens, *([] if first.teacher_tokens == first.student_tokens else [first.student_tokens])]
+    return [[(str(decode(list(tokens))), False)] for tokens in seen]
+
+
+@stage(
+    reads=("config", "dataset", "held_out", "notes", "renderer", "total_steps"),
+    writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
+    needs=("service",),
+    uses=("evaluators",),
+)
+async def init_session(state: OffPolicyState) -> None:
+    """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
+    await open_run(state)
+    state.evaluations += named_evaluations(
+        state.config, state.renderer, state.telemetry, state.folder.evaluations, state.context.adapters.evaluators
+    )
+
+
+@stage(
+    reads=("config", "session", "folder", "held_out", "reader", "evaluations"),
+    writes=("teacher_service", "teacher", "teacher_results", "evaluations"),
+    needs=("service",),
+    uses=("teacher",),
+)
+async def init_teacher(state: OffPolicyState) -> None:
+    """Open the teacher, and have it answer the held-out prompts, once in a run."""
+    adapters, config = state.context.adapters, state.config
+    elsewhere = connect_elsewhere(adapters.teacher, config.teacher_base_url)
+    state.teacher_service = TeacherService(state.session.service, elsewhere)
+    state.closing.push_async_callback(state.teacher_service.aclose)
+    state.teacher = await state.teacher_service.open(state.teacher_name, _student(config), adapters.registry)
+    if not state.held_out:
+        return
+    path = state.folder.path / TEACHER_FILE
+    kept = read_teacher_record(path) if state.folder.resume is not None else None
+    if kept is None:
+        with state.telemetry.span("evaluate_teacher"):
+            kept = await _taught(state)
+        write_teacher_record(path, kept)
+    state.teacher_results = kept
+    evaluation = TaughtEvaluation(
+        kept,
+        state.renderer,
+        max_tokens=config.eval_max_tokens,
+        context_tokens=state.context_tokens,
+        telemetry=state.telemetry,
+        keep=state.folder.write_answers,
+    )
+    cadence = Cadence(every=config.eval_every, at_start=True)
+    state.evaluations.insert(0, ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
+
+
+async def _taught(state: OffPolicyState) -> TeacherRecord:
+    assert state.teacher is not None
+    greedy = chz.replace(state.config, temperature=0.0, samples_per_prompt=1)
+    ask = TeacherSampler(
+        state.teacher,
+        state.reader,
+        greedy,
+        stop=state.teacher_renderer.get_stop_sequences(),
+        seed=state.config.seed,
+    )
+    answers = [said for [said] in await ask(state.held_out, 0)]
+    # What is distilled is what the teacher does with its prompt, whatever the data say.
+    return expected_answers(state.rows.test, answers, by_teacher=state.teacher_prompt is not None)
+
+
+@stage()
+async def cleanup_teacher(state: OffPolicyState) -> None:
+    """Free what the teacher holds: its client, and the session with another service."""
+    state.teacher = None
+    await state.teacher_service.aclose()
+
+
+def _source(state: OffPolicyState) -> BatchSource[QuestionBatch, None]:
+    config, client = state.config, state.teacher
+    assert client is not None
+    cache = state.folder.path / TEACHER_SAMPLES_FILE if config.teacher_samples == "cached" else None
+    if cache is not None and state.folder.resume is None:
+        with file_errors(cache):
+            cache.unlink(missing_ok=True)
+    ask = TeacherSampler(
+        client, state.reader, config, stop=state.teacher_renderer.get_stop_sequences(), seed=config.seed, cache=cache
+    )
+    assemble = AnswerAssembler(
+        ask,
+        state.renderer,
+        state.telemetry,
+        max_length=kept_tokens(config, state.context_tokens),
+        is_verbatim=state.is_verbatim,
+        targets=None
+        if not config.teacher_top_k
+        else TeacherTargets(cast("TopKClient", client), state.teacher_name, config.teacher_top_k),
+    )
+    return BatchSource(state.dataset, assemble, total_steps=state.total_steps, cursor=state.cursor)
+
+
+def _log(state: OffPolicyState) -> Any:
+    log = StepLog(
+        state.telemetry, state.total_steps, steps_per_epoch=len(state.dataset), event=events.DISTILLATION_STEP
+    )
+    estimate = Estimate(state.telemetry, state.total_steps)
+
+    def log_and_estimate(finished: FinishedStep) -> None:
+        log(finished)
+        estimate(finished)
+
+    return log_and_estimate
+
+
+def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) -> Workflow[OffPolicyState]:
+    """The stages of a run that learns what its teacher says; `bundled` is the folder of bundled rows."""
+    return Workflow(
+        name="off_policy_distillation",
+        state_class=OffPolicyState,
+        start=lambda context: OffPolicyState(context=context, config=config, bundled=bundled),
+        # What can be wrong with the caller's input is found before the folder is made and the session opened.
+        setup=(load_dataset, init_tokenizer, build_distillation_dataset, init_session, init_teacher),
+        body=Loop(
+            get_work=SlotStage(
+                name="get_distillation_batch",
+                make=_source,
+                reads=("dataset", "renderer", "reader", "teacher", "folder", "total_steps", "cursor"),
+                parts=("teacher_inference", "build_distill_datums"),
+            ),
+            forward_backward=SlotStage(
+                name="distillation_forward_backward", make=lambda state: state.objective, reads=("objective",)
+            ),
+            optim_step=optim_step_slot(),
+            log=SlotStage(name="log_distillation_metrics", make=_log, reads=("total_steps", "dataset")),
+            checkpoint=checkpoint_slot(),
+            evaluate=evaluate_slot(),
+            save_every=save_every,
+        ),
+        final=(save_final, evaluate, register_model(Descent.DISTILLED_FROM), cleanup_teacher),
+        cleanup=cleanup,
+        result=partial(distillation_result, off_policy_figures),
+        facts=off_policy_facts,
+        notes=lambda state: state.notes,
+        previews=preview,
+        data_files=sources_of(config, bundled),
+    )

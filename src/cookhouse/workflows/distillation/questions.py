@@ -1,0 +1,125 @@
+"""What a run asks its teacher: prompts of any data set, as the teacher and as the student see them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cookhouse.chat import Message, Renderer, text_of
+from cookhouse.data import BadRows, DataSource, HeldOut, PromptRow, read_questions
+from cookhouse.errors import InputError
+from cookhouse.settings import OffPolicyDistillationSettings
+from cookhouse.training import Question
+
+_TEXT = "{text}"
+_MAX_PROMPT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherPrompt:
+    """What the teacher is told and the student is not."""
+
+    text: str
+
+    @property
+    def is_template(self) -> bool:
+        """Whether the last question stands in it; else it is the system message."""
+        return _TEXT in self.text
+
+    def applied(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages that the teacher sees."""
+        if not self.is_template:
+            return [{"role": "system", "content": self.text}, *messages]
+        *before, last = messages
+        return [*before, {**last, "content": self.text.replace(_TEXT, text_of(last))}]
+
+
+def read_teacher_prompt(given: str | None) -> TeacherPrompt | None:
+    """The prompt of a setting: a text, or what is in @FILE.
+
+    Raises:
+        InputError: it is empty, or the file cannot be read.
+    """
+    if given is None:
+        return None
+    text = given
+    if given.startswith("@"):
+        path = Path(given[1:])
+        try:
+            if path.stat().st_size > _MAX_PROMPT_BYTES:
+                raise InputError(f"{path} is larger than {_MAX_PROMPT_BYTES >> 20} MiB; that is no prompt")
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise InputError(f"teacher_prompt={given} cannot be read: {error}") from error
+    if not text.strip():
+        raise InputError("teacher_prompt is empty; give what the teacher is to be told, or leave it out")
+    return TeacherPrompt(text=text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionRows:
+    """What a run reads."""
+
+    train: Sequence[PromptRow]
+    test: Sequence[PromptRow]
+    """Chosen for evaluation; empty: nothing is evaluated."""
+    notes: Sequence[str]
+
+
+def read_rows(
+    config: OffPolicyDistillationSettings, sources: Mapping[str, DataSource], prompt: TeacherPrompt | None
+) -> QuestionRows:
+    """Read what `sources` names.
+
+    Raises:
+        InputError: something cannot be read, or holds nothing to train on.
+        BadRowsError: rows cannot be used, and are not to be left out.
+    """
+    bad = BadRows(config.on_bad_row)
+    rows = {name: read_questions(source, bad=bad) for name, source in sources.items()}
+    train = [row for name, some in rows.items() if name.startswith("train") for row in some]
+    test = [row for name, some in rows.items() if name.startswith("test") for row in some]
+    notes = list(bad.notes)
+    if prompt is not None and not prompt.is_template:
+        told = [row for row in train if row.prompt[0]["role"] == "system"]
+        if told:
+            notes.append(
+                f"{len(told):,} rows have a system message of their own, where the teacher's prompt would stand, and "
+                "are not trained on"
+            )
+        train, test = ([row for row in some if row.prompt[0]["role"] != "system"] for some in (train, test))
+    if config.eval_fraction is not None:
+        held_out = set(HeldOut(fraction=config.eval_fraction, seed=config.seed).indices(len(train)))
+        test = [row for index, row in enumerate(train) if index in held_out]
+        train = [row for index, row in enumerate(train) if index not in held_out]
+    asked = {repr(row.prompt) for row in test}
+    kept = [row for row in train if repr(row.prompt) not in asked]
+    if len(kept) < len(train):
+        notes.append(f"{len(train) - len(kept):,} rows ask what a held-out row asks, and are not trained on")
+    if not kept:
+        raise InputError("no prompt is left to train on; see what is held out, and teacher_prompt")
+    count = min(config.num_eval, len(test))
+    return QuestionRows(train=kept, test=[test[i * len(test) // count] for i in range(count)], notes=notes)
+
+
+def questions_of(
+    rows: Sequence[PromptRow], renderer: Renderer, teacher: Renderer, prompt: TeacherPrompt | None
+) -> list[Question]:
+    """Prompts as tokens. Raises `InputError` for one that a chat format cannot write, as `source: reason`."""
+    questions = []
+    for number, row in enumerate(rows):
+        told = row.prompt if prompt is None else prompt.applied(row.prompt)
+        try:
+            student_tokens = renderer.build_generation_prompt(row.prompt).to_ints()
+            teacher_tokens = teacher.build_generation_prompt(told).to_ints()
+        except InputError as error:
+            raise InputError(f"{row.source}: {error}") from error
+        questions.append(
+            Question(
+                number=number,
+                messages=row.prompt,
+                student_tokens=student_tokens,
+                teacher_tokens=teacher_tokens,
+                source=row.source,
+            )
+        )
+    return questions
