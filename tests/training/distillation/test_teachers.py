@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def group(tag: str, first: int, rewards: Sequence[float]) -> TrajectoryGroup:
     )
 
 
-def assembler(teachers: Teachers, advantage: str = "none", **settings: float) -> RolloutAssembler:
+def assembler(teachers: Teachers, advantage: str = "none", **settings: Any) -> RolloutAssembler:
     teach = TeacherAdvantages(teachers, TeacherLossSettings(**settings), Telemetry())
     constant = advantage != "none"
     return RolloutAssembler(

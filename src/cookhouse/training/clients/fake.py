@@ -263,7 +263,12 @@ class FakeSamplingClient:
         self._theta = theta
 
     def sample(
-        self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
+        self,
+        prompt: tinker.ModelInput,
+        num_samples: int,
+        sampling_params: tinker.SamplingParams,
+        include_prompt_logprobs: bool = False,
+        topk_prompt_logprobs: int = 0,
     ) -> "FakeFuture[tinker.SampleResponse]":
         sequences = []
         for index in range(num_samples):
@@ -278,7 +283,17 @@ class FakeSamplingClient:
                     logprobs_np=_logprobs(self._theta, tokens_T).astype(np.float32),
                 )
             )
-        return self._service.request("sample", tinker.SampleResponse(sequences=sequences))
+        ranked = self._ranked(prompt.length, topk_prompt_logprobs) if include_prompt_logprobs else None
+        response = tinker.SampleResponse(sequences=sequences, _topk_prompt_logprobs_list=ranked)
+        return self._service.request("sample", response)
+
+    def _ranked(self, length: int, count: int) -> list[list[tuple[int, float]] | None] | None:
+        """The most likely tokens, the same at every position but the first."""
+        if not count:
+            return None
+        best = np.argsort(-self._theta, kind="stable")[:count]
+        ranked = list(zip(best.tolist(), _logprobs(self._theta, best).tolist(), strict=True))
+        return [None, *[ranked] * (length - 1)]
 
     def compute_logprobs(self, prompt: tinker.ModelInput) -> "FakeFuture[list[float | None]]":
         tokens_T = np.array(prompt.to_ints(), dtype=np.int32)

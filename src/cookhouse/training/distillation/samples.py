@@ -69,18 +69,18 @@ class AnswerReader:
     def __call__(self, tokens: Sequence[int], logprobs: Sequence[float] | None) -> TeacherAnswer:
         """The answer in a sample; one that is empty, cut off, or without the pattern has failed."""
         message, termination = self._renderer.parse_response(tokens)
-        text, said = text_of(message), {"tokens": list(tokens), "logprobs": list(logprobs or ())}
+        text = text_of(message)
         if not text.strip():
             return TeacherAnswer(failed="empty", reason="it says nothing")
         if termination == Termination.MALFORMED:
             return TeacherAnswer(failed="cut", reason=f"it does not end within {len(tokens)} tokens")
         if self._pattern is None:
-            return TeacherAnswer(text=text, **said)
+            return TeacherAnswer(tokens=list(tokens), logprobs=list(logprobs or ()), text=text)
         found = self._pattern.search(text)
         part = "" if found is None else (found[1] if self._pattern.groups else found[0])
         if not (part or "").strip():
             return TeacherAnswer(failed="unmatched", reason=f"{text[:80]!r} has nothing that answer_pattern looks for")
-        return TeacherAnswer(text=part, **said)
+        return TeacherAnswer(text=part)
 
 
 class TeacherSampler:

@@ -1,5 +1,5 @@
-"""Off-policy distillation: a teacher answers prompts, and the student learns its answers; and prompt distillation, where
-the teacher is told something that the student is not.
+"""Off-policy distillation: a teacher answers prompts, and the student learns its answers; and prompt distillation,
+where the teacher is told something that the student is not.
 """
 
 import asyncio
