@@ -50,7 +50,7 @@ class Config(OffPolicyDistillationSettings):
     max_tokens: int = _default("max_tokens", embedded=48, published=1000)
     temperature: float = redefault(OffPolicyDistillationSettings, "temperature", 0.15)
     learning_rate: float = _default("learning_rate", embedded=2e-3, published=1e-4)
-    max_steps: int | None = _default("max_steps", embedded=40, published=None)
+    max_steps: int | None = _default("max_steps", embedded=60, published=None)
 
 
 def workflow(config: Config) -> "Workflow[OffPolicyState]":
