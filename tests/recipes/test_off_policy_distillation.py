@@ -32,7 +32,7 @@ def says(text: str) -> list[int]:
 def teacher(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:  # noqa: ARG001
     """Says what it is asked to; to every third prompt nothing, and to another third it does not come to an end."""
     asked = get_tokenizer("cookhouse/tiny").decode(prompt_T).rpartition("say ")[2].split("\n")[0]
-    ends = {0: f" it is {asked}\n", 1: "\n", 2: f" it is {asked}"}
+    ends = {0: f" it is {asked}\n", 1: "\n", 2: f" it is {asked}" * 20}
     return says(ends[int(asked) % 3])
 
 

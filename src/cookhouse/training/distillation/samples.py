@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import tinker
 
-from cookhouse.chat import Message, Renderer, Termination, text_of
+from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.sampling_client import SampleClient
 from cookhouse.settings import TeacherSamplingSettings
@@ -66,13 +66,13 @@ class AnswerReader:
         except re.error as error:
             raise InputError(f"answer_pattern is {pattern!r}, which is no regular expression: {error}") from error
 
-    def __call__(self, tokens: Sequence[int], logprobs: Sequence[float] | None) -> TeacherAnswer:
+    def __call__(self, tokens: Sequence[int], logprobs: Sequence[float] | None, *, is_cut: bool) -> TeacherAnswer:
         """The answer in a sample; one that is empty, cut off, or without the pattern has failed."""
-        message, termination = self._renderer.parse_response(tokens)
+        message, _ = self._renderer.parse_response(tokens)
         text = text_of(message)
         if not text.strip():
             return TeacherAnswer(failed="empty", reason="it says nothing")
-        if termination == Termination.MALFORMED:
+        if is_cut:
             return TeacherAnswer(failed="cut", reason=f"it does not end within {len(tokens)} tokens")
         if self._pattern is None:
             return TeacherAnswer(tokens=list(tokens), logprobs=list(logprobs or ()), text=text)
@@ -148,7 +148,10 @@ class TeacherSampler:
                     response = await self._client.sample(prompt, settings.samples_per_prompt, params)
         except CookhouseError as error:
             return [TeacherAnswer(failed="request", reason=str(error))] * settings.samples_per_prompt
-        return [self._reader(sequence.tokens, sequence.logprobs) for sequence in response.sequences]
+        return [
+            self._reader(sequence.tokens, sequence.logprobs, is_cut=sequence.stop_reason == "length")
+            for sequence in response.sequences
+        ]
 
 
 def count_failures(answers: Sequence[TeacherAnswer]) -> dict[str, float]:

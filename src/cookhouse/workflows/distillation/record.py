@@ -17,8 +17,8 @@ class TeacherRecord:
     """Metrics and answers of teachers; empty where they were not asked."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-    answers: Sequence[RecordedAnswer] = ()
-    prompts: Sequence[Sequence[Message]] = ()
+    answers: Sequence[RecordedAnswer] = field(default_factory=list)
+    prompts: Sequence[Sequence[Message]] = field(default_factory=list)
     """Whole, of those whose answers a student is asked for by their text."""
 
 
