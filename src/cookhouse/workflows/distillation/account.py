@@ -134,6 +134,6 @@ def off_policy_facts(state: "OffPolicyState") -> dict[str, str]:
         "learned": f"the {config.teacher_top_k} most likely tokens"
         if config.teacher_top_k
         else "what the teacher says",
-        "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
+        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }

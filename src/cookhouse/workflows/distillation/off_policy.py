@@ -4,10 +4,10 @@ where the teacher is told something that the student is not.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import chz
 
@@ -58,7 +58,7 @@ from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes
-from cookhouse.workflows.training_run.estimate import Estimate
+from cookhouse.workflows.training_run.estimate import with_estimate
 from cookhouse.workflows.training_run.evaluation import named_evaluations
 from cookhouse.workflows.training_run.rows import kept_tokens, sources_of
 from cookhouse.workflows.training_run.run import (
@@ -147,7 +147,7 @@ def _student(config: OffPolicyDistillationSettings) -> Student:
 
 @stage(
     reads=("config", "rows", "renderer", "teacher_renderer", "teacher_prompt"),
-    writes=("dataset", "held_out", "objective", "context_tokens", "notes", "total_steps", "adam"),
+    writes=("dataset", "held_out", "objective", "context_tokens", "notes", "total_steps", "steps_per_epoch", "adam"),
 )
 async def build_distillation_dataset(state: OffPolicyState) -> None:
     """Tokenize the prompts, and know from them how many steps there will be."""
@@ -274,20 +274,20 @@ def _source(state: OffPolicyState) -> BatchSource[QuestionBatch, None]:
         if not config.teacher_top_k
         else TeacherTargets(cast("TopKClient", client), state.teacher_name, config.teacher_top_k),
     )
-    return BatchSource(state.dataset, assemble, total_steps=state.total_steps, cursor=state.cursor)
-
-
-def _log(state: OffPolicyState) -> Any:
-    log = StepLog(
-        state.telemetry, state.total_steps, steps_per_epoch=len(state.dataset), event=events.DISTILLATION_STEP
+    return BatchSource(
+        state.dataset,
+        assemble,
+        total_steps=state.total_steps,
+        steps_per_epoch=state.steps_per_epoch,
+        cursor=state.cursor,
     )
-    estimate = Estimate(state.telemetry, state.total_steps)
 
-    def log_and_estimate(finished: FinishedStep) -> None:
-        log(finished)
-        estimate(finished)
 
-    return log_and_estimate
+def _log(state: OffPolicyState) -> Callable[[FinishedStep], None]:
+    log = StepLog(
+        state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.DISTILLATION_STEP
+    )
+    return with_estimate(log, state.telemetry, state.total_steps)
 
 
 def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) -> Workflow[OffPolicyState]:
@@ -302,14 +302,23 @@ def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) 
             get_work=SlotStage(
                 name="get_distillation_batch",
                 make=_source,
-                reads=("dataset", "renderer", "reader", "teacher", "folder", "total_steps", "cursor"),
+                reads=(
+                    "dataset",
+                    "renderer",
+                    "reader",
+                    "teacher",
+                    "folder",
+                    "total_steps",
+                    "steps_per_epoch",
+                    "cursor",
+                ),
                 parts=("teacher_inference", "build_distill_datums"),
             ),
             forward_backward=SlotStage(
                 name="distillation_forward_backward", make=lambda state: state.objective, reads=("objective",)
             ),
             optim_step=optim_step_slot(),
-            log=SlotStage(name="log_distillation_metrics", make=_log, reads=("total_steps", "dataset")),
+            log=SlotStage(name="log_distillation_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),
             save_every=save_every,

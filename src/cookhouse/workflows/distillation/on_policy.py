@@ -1,7 +1,7 @@
 """On-policy distillation: the student attempts problems, and teachers say of each token how likely they find it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE
 from cookhouse.settings import OnPolicyDistillationSettings
 from cookhouse.telemetry import events
 from cookhouse.training import (
+    FinishedStep,
     PolicySampler,
     RolloutSource,
     StepLog,
@@ -48,6 +49,7 @@ from cookhouse.workflows.reinforcement.workflow import (
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
+from cookhouse.workflows.training_run.estimate import with_estimate
 from cookhouse.workflows.training_run.run import (
     checkpoint_slot,
     cleanup,
@@ -191,6 +193,13 @@ def _source(state: OnPolicyState) -> RolloutSource:
     return rollout_source(state, rollout_assembler(state, adjust=teach, span="build_distill_datums"))
 
 
+def _log(state: OnPolicyState) -> Callable[[FinishedStep], None]:
+    log = StepLog(
+        state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.DISTILLATION_STEP
+    )
+    return with_estimate(log, state.telemetry, state.total_steps)
+
+
 def on_policy_workflow(
     config: OnPolicyDistillationSettings,
     environments: Environments,
@@ -215,7 +224,7 @@ def on_policy_workflow(
                 make=_source,
                 reads=(
                     *("train", "context_tokens", "session", "policy", "reference", "keeper", "teachers"),
-                    *("total_steps", "cursor"),
+                    *("total_steps", "steps_per_epoch", "cursor"),
                 ),
                 parts=("compute_advantages", "build_distill_datums", "teacher_inference"),
             ),
@@ -225,13 +234,8 @@ def on_policy_workflow(
             optim_step=optim_step_slot(),
             log=SlotStage(
                 name="log_distillation_metrics",
-                make=lambda state: StepLog(
-                    state.telemetry,
-                    state.total_steps,
-                    steps_per_epoch=len(state.train),
-                    event=events.DISTILLATION_STEP,
-                ),
-                reads=("total_steps", "train"),
+                make=_log,
+                reads=("total_steps", "steps_per_epoch"),
             ),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),
