@@ -9,6 +9,7 @@ from pathlib import Path
 from cookhouse.assets import adapter_folder
 from cookhouse.errors import InputError
 
+_PREFIX = "tinker://peft-"
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
@@ -34,4 +35,9 @@ def peft_path(folder: Path) -> str:
                 digest.update(hashlib.file_digest(content, "sha256").digest())
         except OSError as error:
             raise InputError(f"{folder} is no PEFT folder with its weights in safetensors: {error}") from error
-    return f"tinker://peft-{digest.hexdigest()[:32]}:train:0/weights/adapter"
+    return f"{_PREFIX}{digest.hexdigest()[:32]}:train:0/weights/adapter"
+
+
+def is_peft_path(path: str) -> bool:
+    """Whether a path is one of a PEFT folder's adapter."""
+    return path.startswith(_PREFIX)

@@ -31,6 +31,11 @@ def adapter_folder(name: str) -> Path | None:
     return None if folder is None else _ROOT / folder
 
 
+def adapter_folders() -> list[Path]:
+    """The PEFT folders of all embedded adapters."""
+    return [_ROOT / folder for folder in _ADAPTER_FOLDERS.values()]
+
+
 def data_file(name: str) -> Path:
     """Path of a bundled data file, e.g. `conversations/train.jsonl`.
 

@@ -47,3 +47,11 @@ def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
         Elsewhere((), [tmp_path], imported=tmp_path / "peft")
     assert peft_folder("cookhouse/tiny") is None
     assert peft_folder("no\0path") is None
+
+
+def test_embedded_adapters_are_there_without_being_named(tmp_path: Path) -> None:
+    # Catches a served engine at which the recipes that learn from them cannot run.
+    found = Elsewhere(imported=tmp_path / "peft").find(peft_path(arithmetic()))
+    assert found is not None
+    assert found.row.base_model == "cookhouse/tiny"
+    assert Elsewhere(imported=tmp_path / "peft").find("tinker://peft-none:train:0/weights/adapter") is None

@@ -5,13 +5,15 @@ So stages chain without a shared server: a run's own server loads what the serve
 """
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from cookhouse.assets import adapter_folders
 from cookhouse.errors import InputError
-from cookhouse.peft_folders import peft_path
+from cookhouse.peft_folders import is_peft_path, peft_path
 from cookhouse.server.checkpoints.checkpoints import KeptCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums
 from cookhouse.server.checkpoints.offline import kept_checkpoints
@@ -34,14 +36,24 @@ class Elsewhere:
         for state_dir in state_dirs:
             _check_owner(state_dir)
             self._by_path |= {kept.row.path: kept for kept in kept_checkpoints(state_dir)}
+        self._imported = imported
+        self._importing = threading.Lock()
         for folder in peft_folders:
-            assert imported is not None
-            kept = _imported(folder, imported)
-            self._by_path[kept.row.path] = kept
+            self._import(folder)
 
     def find(self, path: str) -> KeptCheckpoint | None:
-        """The checkpoint at a `tinker://` path."""
+        """The checkpoint at a `tinker://` path; an embedded adapter is there for whoever asks."""
+        if path not in self._by_path and is_peft_path(path) and self._imported is not None:
+            for folder in adapter_folders():
+                if peft_path(folder) == path:
+                    self._import(folder)
         return self._by_path.get(path)
+
+    def _import(self, folder: Path) -> None:
+        assert self._imported is not None
+        with self._importing:
+            kept = _imported(folder, self._imported)
+        self._by_path[kept.row.path] = kept
 
 
 def _imported(folder: Path, into: Path) -> KeptCheckpoint:
