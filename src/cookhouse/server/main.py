@@ -88,7 +88,7 @@ def run_server(
                 max_cache_bytes=max_cache_bytes,
             )
             service.sequencer.start(make_engine or make_torch_engine)
-            import cookhouse.server.app
+            import cookhouse.server.app  # noqa: F401  loads FastAPI while the engine loads its model
 
             _wait_for_either(service.sequencer.ready, stopped)
             if not stopped.done():

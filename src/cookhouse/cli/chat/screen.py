@@ -22,7 +22,7 @@ class Screen:
     def __init__(self) -> None:
         self.has_user = sys.stdin.isatty()
         if self.has_user:
-            import readline
+            import readline  # noqa: F401  lines are edited and recalled by `input` once it is there
 
     def read(self) -> str | None:
         """The next message: a line, or what stands between lines of three quotation marks; None at the end.
