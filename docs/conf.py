@@ -15,7 +15,6 @@ version = release = __version__
 copyright = "Apache-2.0"  # noqa: A001  Sphinx's name
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_static"]
 myst_heading_anchors = 3
 default_role = "code"  # a docstring's single backticks
 
@@ -26,6 +25,8 @@ autodoc_typehints_format = "short"
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_title = "cookhouse"
 html_copy_source = True
 html_show_sphinx = False

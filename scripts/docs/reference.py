@@ -1,7 +1,7 @@
 """What pages have from the code: `<!-- generated: NAME -->` in a page stands for what `PARTS` makes of that name."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -70,12 +70,12 @@ def _section(recipe: Recipe[Any]) -> str:
         for name in alias.means:
             also[name].append(alias.name)
     rows = [
-        (f"`{name}`", _code(field.default), _prose(field.doc), _codes(also[name])) for name, field in fields.items()
+        (f"`{name}`", _prose(field.default or ""), _prose(field.doc) + _also(also[name])) for name, field in fields.items()
     ]
     head = f"## {recipe.name}\n\n{recipe.description}"
     if recipe.aliases:
         head += f" Also called {_codes(recipe.aliases)}."
-    return f"{head}\n\n{table(('setting', 'default', 'meaning', 'other names'), rows)}"
+    return f"{head}\n\n{table(('setting', 'default', 'meaning'), rows)}"
 
 
 def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:
@@ -89,8 +89,8 @@ def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:
         yield from _helps(f"{name} {child.name}", child, context)
 
 
-def _code(text: str | None) -> str:
-    return f"`{text}`" if text else ""
+def _also(names: Sequence[str]) -> str:
+    return f" Also {_codes(names)}." if names else ""
 
 
 def _codes(names: Iterable[str]) -> str:
