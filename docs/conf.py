@@ -25,6 +25,7 @@ autodoc_typehints_format = "short"
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 html_title = "cookhouse"

@@ -70,7 +70,8 @@ def _section(recipe: Recipe[Any]) -> str:
         for name in alias.means:
             also[name].append(alias.name)
     rows = [
-        (f"`{name}`", _prose(field.default or ""), _prose(field.doc) + _also(also[name])) for name, field in fields.items()
+        (f"`{name}`", _prose(field.default or ""), _prose(field.doc) + _also(also[name]))
+        for name, field in fields.items()
     ]
     head = f"## {recipe.name}\n\n{recipe.description}"
     if recipe.aliases:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.docs.blocks import Block, Command, blocks_of, commands_of
@@ -35,7 +36,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
     process.stdout.close()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def case(page: Path) -> Any:
+    """A page to follow; one that starts engines of its own is slow."""
+    is_slow = any("embedded" in (block.told or "").split() for block in blocks_of(page))
+    return pytest.param(page, id=str(page.relative_to(ROOT / "docs")), marks=[pytest.mark.slow] if is_slow else [])
+
+
+@pytest.mark.parametrize("page", [case(page) for page in PAGES])
 def test_what_a_page_says_works(
     page: Path,
     service: Mapping[str, str],

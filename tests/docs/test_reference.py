@@ -103,4 +103,6 @@ def test_every_metric_that_a_run_writes_is_in_the_page(case: str, tmp_path: Path
     lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     written = {name for line in lines for name in json.loads(line)}
     assert {"step", "train/num_tokens", "optim/lr"} <= written
-    assert [name for name in sorted(written) if not explained().fullmatch(name) and not NOT_EXPLAINED.search(name)] == []
+    assert [
+        name for name in sorted(written) if not explained().fullmatch(name) and not NOT_EXPLAINED.search(name)
+    ] == []
