@@ -6,7 +6,7 @@ V vocabulary, T positions, K candidates.
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,9 +222,14 @@ class FakeEngine:
     def step_samples(self) -> Sequence[SampleOutput]:
         outputs = []
         for running in list(self._running):
-            if not any(self._advance(running, index) for index in range(running.request.num_samples)):
+            are_new = [self._advance(running, index) for index in range(running.request.num_samples)]
+            if not any(are_new):
                 self._running.remove(running)
                 outputs.append(self._output(running))
+            elif running.request.is_streamed:
+                whole = self._output(running)
+                newest = [_last(one, int(is_new)) for one, is_new in zip(whole.sequences, are_new, strict=True)]
+                outputs.append(replace(whole, sequences=newest, is_partial=True))
         return outputs
 
     def _advance(self, running: _Running, index: int) -> bool:
@@ -304,6 +309,19 @@ class FakeEngine:
         return self._models[model_id]
 
 
+def _last(sequence: SampledSequence, count: int) -> SampledSequence:
+    start = len(sequence.tokens_T) - count
+    topk_tokens_TK, topk_logprobs_TK = sequence.topk_tokens_TK, sequence.topk_logprobs_TK
+    return replace(
+        sequence,
+        tokens_T=sequence.tokens_T[start:],
+        logprobs_T=sequence.logprobs_T[start:],
+        is_stopped=sequence.is_stopped and count > 0,
+        topk_tokens_TK=None if topk_tokens_TK is None else topk_tokens_TK[start:],
+        topk_logprobs_TK=None if topk_logprobs_TK is None else topk_logprobs_TK[start:],
+    )
+
+
 def _check(datum: TrainingDatum, index: int) -> None:
     targets = datum.loss_fn_inputs.get("target_tokens")
     if targets is None:
@@ -321,7 +339,7 @@ def _check(datum: TrainingDatum, index: int) -> None:
         raise InputError(f"datum {index}: weights must be finite")
 
 
-def _is_stop(stop: Sequence[str] | Sequence[int] | None, tokens: Sequence[int]) -> bool:
+def _is_stop(stop: Sequence[str | int] | None, tokens: Sequence[int]) -> bool:
     """Token t reads as the character after t blanks of the ASCII table."""
     if tokens[-1] == END_TOKEN and (stop is None or stop):
         return True

@@ -38,12 +38,12 @@ def renderer_names(model: str) -> tuple[str, ...]:
     return names if TEMPLATE in names else (*names, TEMPLATE)
 
 
-def default_renderer(model: str) -> str:
+def default_renderer(model: str, *, files: str | None = None) -> str:
     """The renderer of a model when none is named: its family's, else `template`; of a base model, `role_colon`.
 
-    Errors as `family_of`.
+    `files` is the folder that the model is known to lie in, whatever its name. Errors as `family_of`.
     """
-    return renderer_names(model)[0]
+    return _lookup(model, files).renderers[0]
 
 
 def renderer_without_thinking(model: str) -> str:
@@ -98,12 +98,12 @@ def _own_name(model: str) -> str:
     return Path(resolve_model(model)).name
 
 
-def _lookup(model: str) -> _Known:
+def _lookup(model: str, files: str | None = None) -> _Known:
     if plain_name(model) == TINY_MODEL:
         family = FAMILIES["qwen3"]
         return _Known(family=family.name, renderers=("qwen3_instruct", *family.renderers[:2], *PLAIN))
-    folder = Path(resolve_model(model))
-    named = entry_of_name(folder.name)
+    named = entry_of_name(_own_name(model))
+    folder = Path(files or resolve_model(model))
     if folder.is_dir():
         return _of_files(folder, read_config(folder), named)
     if named is not None:

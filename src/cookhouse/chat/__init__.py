@@ -30,7 +30,7 @@ from cookhouse.chat.renderer import (
     SupervisedExample,
     Termination,
 )
-from cookhouse.chat.streaming import Delta, ResponseStream
+from cookhouse.chat.streaming import UNFINISHED, Delta, GrowingText, ResponseStream
 from cookhouse.chat.training_targets import TrainOnWhat, trained_messages
 
 __all__ = [
@@ -39,11 +39,13 @@ __all__ = [
     "REASONING_KEYS",
     "RENDERERS",
     "ROLES",
+    "UNFINISHED",
     "Comparison",
     "ComparisonRenderer",
     "Delta",
     "Encoder",
     "FunctionCall",
+    "GrowingText",
     "ImagePart",
     "Label",
     "Message",

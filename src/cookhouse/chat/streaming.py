@@ -42,7 +42,7 @@ class ResponseStream:
         self._read = read
         self._settle = settle
         self._pieces: list[Piece] = list(opening)
-        self._growing = _GrowingText(encoder)
+        self._growing = GrowingText(encoder)
         self._thinking = self._text = ""  # as given in deltas
         self._num_calls = 0
 
@@ -62,7 +62,7 @@ class ResponseStream:
         for token in tokens:
             if token in self._marks:
                 self._pieces = [*self.pieces, self._marks[token]]
-                self._growing = _GrowingText(self._encoder)
+                self._growing = GrowingText(self._encoder)
             else:
                 self._growing.add(token)
         return self._deltas(is_over=False)
@@ -91,13 +91,14 @@ class ResponseStream:
         return deltas
 
 
-class _GrowingText:
+class GrowingText:
     """The text of tokens that come one at a time, each decoded a few times however many there are."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, before: Sequence[int] = ()) -> None:
+        """`before` are tokens whose text goes on."""
         self._encoder = encoder
         self._settled = ""
-        self._context: list[int] = []  # the last settled token: some tokenizers drop the space of the first
+        self._context = [*before[-1:]]  # the last settled token: some tokenizers drop the space of the first
         self._tokens: list[int] = []
         self.text = ""
 

@@ -125,12 +125,14 @@ class SampleRequest:
     top_p: float = 1.0
     seed: int | None = None
     """None draws a fresh one. Sample i of a request uses (seed, i): tokens do not depend on neighbors in the batch."""
-    stop: Sequence[str] | Sequence[int] | None = None
+    stop: Sequence[str | int] | None = None
     """What ends a sample beside the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
     topk_sample_logprobs: int = 0
     prompt_targets: PromptTargets | None = None
+    is_streamed: bool = False
+    """Whether its tokens are told as they come, beside the whole at its end."""
 
     @property
     def scores_prompt(self) -> bool:
@@ -159,6 +161,9 @@ class SampleOutput:
     """`error` is set instead of sequences when the request failed while running."""
 
     request_id: str
+    is_partial: bool = False
+    """Whether it is of one step of a streamed request: each of its samples has the tokens of that step, maybe none. The
+    whole follows in the end."""
     sequences: Sequence[SampledSequence] = ()
     num_reused_tokens: int = 0
     """First tokens of the prompt that were not computed, since an earlier request under the same weights had been."""
@@ -243,4 +248,7 @@ class Engine(Protocol):
         """Whether `step_samples` has anything to do."""
 
     def step_samples(self) -> Sequence[SampleOutput]:
-        """Admit what fits, advance every running sequence by one token, and return the requests that finished."""
+        """Admit what fits, advance every running sequence by one token, and return the requests that finished.
+
+        Before these stand the tokens of the step, of each request that is streamed.
+        """

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.routes import ROUTERS
+from cookhouse.server.routes.openai import create_endpoint
 from cookhouse.server.service import Service
 
 _log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1")
+    app.mount("/v1", create_endpoint(service))
     app.add_exception_handler(InputError, _refuse)
     app.add_exception_handler(StorageError, _refuse)
     app.add_exception_handler(ValidationError, _refuse_malformed)

@@ -12,12 +12,15 @@ from typing import Any
 
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import InputError
+from cookhouse.registry import ModelRegistry
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.copying import Copying
 from cookhouse.server.checkpoints.elsewhere import Elsewhere
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.refusals import GoneError, StorageError
+from cookhouse.server.requests.answers.answers import Answers
+from cookhouse.server.requests.answers.weights import WeightNames
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
@@ -50,8 +53,12 @@ class Service:
         settings: Settings,
         read_state_dirs: Sequence[Path] = (),
         peft_folders: Sequence[Path] = (),
+        registry: ModelRegistry | None = None,
+        runs: Mapping[str, str] | None = None,
     ) -> None:
         """Open the state folder, which the caller has locked.
+
+        Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
         Raises:
             InputError: no usable key, or one of the folders cannot be used.
@@ -111,6 +118,19 @@ class Service:
             snapshots=self.snapshots,
             store=self.store,
         )
+        self.answers = Answers(
+            WeightNames(
+                base_models=self.base_models,
+                checkpoints=self.checkpoints,
+                registry=registry,
+                runs=runs,
+                sampling=self.sampling,
+                sequencer=self.sequencer,
+                snapshots=self.snapshots,
+                store=self.store,
+            ),
+            self.sequencer,
+        )
         self._sweeper: asyncio.Task[None] | None = None
         self._is_shut_down = False
 
@@ -121,6 +141,7 @@ class Service:
     def dismiss_waiters(self) -> None:
         """Answer every held request now: the process is about to end."""
         self.futures.close()
+        self.answers.dismiss()
         for session in self.sessions:
             for sampler in session.samplers.values():
                 sampler.report_progress()
@@ -137,6 +158,7 @@ class Service:
         if self._is_shut_down:
             return
         self._is_shut_down = True
+        self.answers.shut_down()
         self._writer.shutdown(wait=False, cancel_futures=True)
         # An engine that is busy for longer may still be saving; its store ends with the process.
         is_stopped = self.sequencer.stop(seconds=1.0)

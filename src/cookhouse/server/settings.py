@@ -9,6 +9,8 @@ class Settings:
     """Largest request body on the wire. The SDK splits training calls at about 5 MB: only a huge datum comes near."""
     max_decoded_bytes: int = 256 * 2**20
     """Largest request once decompressed and made dense."""
+    max_answer_body_bytes: int = 8 * 2**20
+    """Largest request of OpenAI's clients, which is text: a long context of one prompt takes a few MB."""
     max_queued_bytes: int = 2**30
     """Bytes of training data waiting for the engine, of all tenants together; beyond it submits get 429."""
     max_queued_requests: int = 512

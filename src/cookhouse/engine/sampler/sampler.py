@@ -5,7 +5,7 @@ Legend: B sequences whose next token is chosen.
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -41,6 +41,7 @@ _MAX_STOPS = 1024
 """Each string is looked for after every token, while all other requests wait."""
 _MAX_RANKED = 2**24
 """Candidates of all sampled tokens of a request: 128 MiB, and as much again when they are sent."""
+_NO_TOKENS = SampledSequence(tokens_T=np.empty(0, np.int32), logprobs_T=np.empty(0, np.float32), is_stopped=False)
 _MIN_TEMPERATURE = 1e-6
 """Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
 
@@ -192,7 +193,8 @@ class Sampler:
             logits_BV = logits_BV[upload(np.array(rows), logits_BV.device)]
         self._choose(sequences, logits_BV)
         failed = self._fail(sequences)
-        return failed + self._finish([s for s in sequences if s.request.request_id in self._requests])
+        alive = [s for s in sequences if s.request.request_id in self._requests]
+        return failed + self._tell(alive) + self._finish(alive)
 
     def _fork(self, ready: Seq[Piece]) -> tuple[list[Sequence], list[int]]:
         """Sequences whose next token is due, with the row of its logits; a prompt just read gives all its samples."""
@@ -255,6 +257,14 @@ class Sampler:
         text = self._base.tokenizer.decode(tail)
         return any(stop in text for stop in sequence.stop_strings)
 
+    def _tell(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
+        """The newest tokens of streamed requests."""
+        newest: dict[str, dict[int, SampledSequence]] = {}
+        for sequence in sequences:
+            if sequence.request.is_streamed:
+                newest.setdefault(sequence.request.request_id, {})[sequence.index] = _sampled(sequence, last=1)
+        return [_partial(self._requests[request_id], by_index) for request_id, by_index in newest.items()]
+
     def _finish(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
         outputs = []
         for sequence in sequences:
@@ -265,16 +275,11 @@ class Sampler:
             state.live.remove(sequence)
             if sequence.index == 0:
                 state.num_reused = sequence.num_reused
-            state.finished[sequence.index] = SampledSequence(
-                tokens_T=np.array(sequence.tokens[sequence.num_prompt :], np.int32),
-                logprobs_T=np.array(sequence.logprobs, np.float32),
-                is_stopped=sequence.is_stopped,
-                topk_tokens_TK=np.stack([tokens for tokens, _ in sequence.ranked]) if sequence.ranked else None,
-                topk_logprobs_TK=np.stack([logprobs for _, logprobs in sequence.ranked]) if sequence.ranked else None,
-            )
+            state.finished[sequence.index] = _sampled(sequence, last=len(sequence.logprobs))
             if len(state.finished) == state.request.num_samples:
                 del self._requests[state.request.request_id]
-                outputs.append(_output(state))
+                sequences_in_order = [state.finished[index] for index in range(state.request.num_samples)]
+                outputs.append(_output(state, sequences_in_order))
         return outputs
 
     def _stops(self, request: SampleRequest) -> tuple[frozenset[int], tuple[str, ...]]:
@@ -285,10 +290,29 @@ class Sampler:
         return self._base.end_tokens | tokens, tuple(stop for stop in stops if isinstance(stop, str))
 
 
-def _output(state: _Request) -> SampleOutput:
+def _sampled(sequence: Sequence, *, last: int) -> SampledSequence:
+    """The last tokens that were sampled of a sequence."""
+    ranked = sequence.ranked[-last:]
+    return SampledSequence(
+        tokens_T=np.array(sequence.tokens[-last:], np.int32),
+        logprobs_T=np.array(sequence.logprobs[-last:], np.float32),
+        is_stopped=sequence.is_stopped,
+        topk_tokens_TK=np.stack([tokens for tokens, _ in ranked]) if ranked else None,
+        topk_logprobs_TK=np.stack([logprobs for _, logprobs in ranked]) if ranked else None,
+    )
+
+
+def _partial(state: _Request, newest: Mapping[int, SampledSequence]) -> SampleOutput:
+    """What a step gave to some of a request's samples."""
+    sequences = [newest.get(index, _NO_TOKENS) for index in range(state.request.num_samples)]
+    return _output(state, sequences, is_partial=True)
+
+
+def _output(state: _Request, sequences: Seq[SampledSequence], *, is_partial: bool = False) -> SampleOutput:
     return SampleOutput(
         request_id=state.request.request_id,
-        sequences=[state.finished[index] for index in range(state.request.num_samples)],
+        is_partial=is_partial,
+        sequences=sequences,
         num_reused_tokens=state.num_reused,
         prompt_logprobs_T=state.scores.logprobs_T,
         topk_prompt_tokens_TK=state.scores.topk_tokens_TK,

@@ -15,9 +15,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.errors import InputError, ServiceError
@@ -42,6 +42,8 @@ class KeptCheckpoint:
 
     row: CheckpointRow
     folder: Path
+    run_metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What its run's client said of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,10 @@ class Checkpoints:
             if kept is None:
                 raise
             return kept
-        return KeptCheckpoint(row=row, folder=self.folder_of(row))
+        run = self._store.run(row.model_id, row.owner)
+        return KeptCheckpoint(
+            row=row, folder=self.folder_of(row), run_metadata={} if run is None else run.user_metadata
+        )
 
     def find_loadable(self, path: str, owner: str) -> KeptCheckpoint:
         """The checkpoint at a path, to be loaded by the engine.

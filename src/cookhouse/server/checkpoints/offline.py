@@ -37,7 +37,15 @@ def kept_checkpoints(state_dir: Path) -> Sequence[KeptCheckpoint]:
             Store(state_dir / _DATABASE).close()
     with closing(Store(state_dir / _DATABASE)) as store:
         rows = store.every_checkpoint(now=time.time())
-    return [KeptCheckpoint(row=row, folder=state_dir / _CHECKPOINTS / row.checkpoint_id) for row in rows]
+        runs = {(row.model_id, row.owner): store.run(row.model_id, row.owner) for row in rows}
+    return [
+        KeptCheckpoint(
+            row=row,
+            folder=state_dir / _CHECKPOINTS / row.checkpoint_id,
+            run_metadata=run.user_metadata if (run := runs[row.model_id, row.owner]) is not None else {},
+        )
+        for row in rows
+    ]
 
 
 def add_checkpoint(

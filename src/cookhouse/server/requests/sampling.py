@@ -71,7 +71,7 @@ class SamplingRequests:
             owner=owner,
             base_model=base_model,
             model_path=request.model_path,
-            snapshot=None if kept is None else self._load_snapshot(kept),
+            snapshot=None if kept is None else self.load_snapshot(kept),
         )
         self._sessions.add_sampler(sampler, request.sampling_session_seq_id)
         row = SamplerRow(
@@ -170,7 +170,8 @@ class SamplingRequests:
                 finished.append(future)
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
-    def _load_snapshot(self, kept: KeptCheckpoint) -> Snapshot:
+    def load_snapshot(self, kept: KeptCheckpoint) -> Snapshot:
+        """The weights of a checkpoint, which are loaded behind the answer."""
         checkpoint = kept.row
         base_model = self._base_models.named(checkpoint.base_model).name
         snapshot = Snapshot(

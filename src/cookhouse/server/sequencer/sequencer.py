@@ -51,11 +51,15 @@ class EngineJob(Job):
     """Returns None if it finishes the future itself, later."""
 
 
+OnOutput = Callable[[SampleOutput], None]
+"""Told in the engine's thread of what a sampling request gives: the last that it is told of is not partial."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunningSample:
-    future: Future
-    shape: SampleShape
+    owner: str
     snapshot: Snapshot | None
+    on_output: OnOutput
 
 
 class Sequencer:
@@ -124,18 +128,31 @@ class Sequencer:
     def submit_sample(
         self, request: SampleRequest, shape: SampleShape, future: Future, snapshot: Snapshot | None
     ) -> None:
+        """Hand a sampling request to the engine, and its result to a future. Raises as `stream_sample`."""
+
+        def finish(output: SampleOutput) -> None:
+            if output.error is not None:
+                self._fail(future, output.error)
+            else:
+                self._finish_encoded(future, partial(encode_sample, output, shape))
+
+        self.stream_sample(request, snapshot, finish, owner=future.owner)
+
+    def stream_sample(
+        self, request: SampleRequest, snapshot: Snapshot | None, on_output: OnOutput, *, owner: str
+    ) -> None:
         """Hand a sampling request to the engine, which has its own queue.
 
         Raises:
             BusyError: the tenant has too many waiting.
         """
         with self._wake:
-            if self._num_samples[future.owner] >= self._settings.max_queued_samples:
+            if self._num_samples[owner] >= self._settings.max_queued_samples:
                 raise BusyError(
-                    f"{self._num_samples[future.owner]} sampling requests are waiting; send more when some are done"
+                    f"{self._num_samples[owner]} sampling requests are waiting; send more when some are done"
                 )
-            self._num_samples[future.owner] += 1
-        sample = _RunningSample(future=future, shape=shape, snapshot=snapshot)
+            self._num_samples[owner] += 1
+        sample = _RunningSample(owner=owner, snapshot=snapshot, on_output=on_output)
         self.errand(lambda engine: self._start_sample(engine, request, sample))
 
     def cancel_samples(self, request_ids: Sequence[str], error: InputError) -> None:
@@ -145,7 +162,7 @@ class Sequencer:
             for request_id in request_ids:
                 sample = self._end_sample(request_id)
                 if sample is not None:
-                    self._fail(sample.future, error)
+                    sample.on_output(SampleOutput(request_id=request_id, error=error))
                     engine.cancel_sample(request_id)
 
         self.errand(cancel)
@@ -228,28 +245,25 @@ class Sequencer:
             engine.submit_sample(request)
         except Exception as error:
             self._end_sample(request.request_id)
-            self._fail(sample.future, error)
+            sample.on_output(SampleOutput(request_id=request.request_id, error=error))
 
     def _step_samples(self, engine: Engine) -> None:
         try:
             for output in engine.step_samples():
-                self._finish_sample(output)
+                self._tell(output)
         except Exception as error:
             # Which request is to blame cannot be told, and trying again would fail again.
             for request_id in list(self._samples):
                 sample = self._end_sample(request_id)
                 if sample is not None:
-                    self._fail(sample.future, error)
+                    sample.on_output(SampleOutput(request_id=request_id, error=error))
                 self._guarded(engine, methodcaller("cancel_sample", request_id))
 
-    def _finish_sample(self, output: SampleOutput) -> None:
-        sample = self._end_sample(output.request_id)
-        if sample is None:
-            return
-        if output.error is not None:
-            self._fail(sample.future, output.error)
-        else:
-            self._finish_encoded(sample.future, partial(encode_sample, output, sample.shape))
+    def _tell(self, output: SampleOutput) -> None:
+        request_id = output.request_id
+        sample = self._samples.get(request_id) if output.is_partial else self._end_sample(request_id)
+        if sample is not None:
+            sample.on_output(output)
 
     def _end_sample(self, request_id: str) -> _RunningSample | None:
         sample = self._samples.pop(request_id, None)
@@ -257,7 +271,7 @@ class Sequencer:
             if sample.snapshot is not None:
                 sample.snapshot.num_samples -= 1
             with self._wake:
-                self._num_samples[sample.future.owner] -= 1
+                self._num_samples[sample.owner] -= 1
         return sample
 
     def _finish_encoded(self, future: Future, encode: Callable[[], bytes]) -> None:

@@ -105,7 +105,7 @@ def _decode_prompt(prompt: types.ModelInput) -> NDArray[np.int64]:
     return np.array(tokens, dtype=np.int64)
 
 
-def _decode_stop(stop: str | Sequence[str] | Sequence[int] | None) -> Sequence[str] | Sequence[int] | None:
+def _decode_stop(stop: str | Sequence[str] | Sequence[int] | None) -> Sequence[str | int] | None:
     if stop is None or not isinstance(stop, str):
         return stop
     return [stop]

@@ -1,0 +1,1 @@
+"""What OpenAI's clients ask for: weights by name, and answers of theirs while they are sampled."""

@@ -1,0 +1,151 @@
+"""Answers to what OpenAI's clients ask for: rendered, sampled, and cut off when nobody waits for them."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+
+from cookhouse.chat import Encoder
+from cookhouse.engine.contract import SampleRequest
+from cookhouse.errors import InputError
+from cookhouse.server.requests.answers.chats import ChatFormats
+from cookhouse.server.requests.answers.sampling import Sampling
+from cookhouse.server.requests.answers.weights import NamedWeights, WeightNames
+from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest
+from cookhouse.server.wire.openai.fields import check_length
+
+_T = TypeVar("_T")
+
+
+class Answers:
+    """Lives on the event loop; what reads and writes text is done in a thread of its own."""
+
+    def __init__(self, weights: WeightNames, sequencer: Sequencer) -> None:
+        self.weights = weights
+        self._sequencer = sequencer
+        self._formats = ChatFormats()
+        self._text_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="texts")
+        self._live: set[Sampling] = set()
+
+    async def chat(self, owner: str, request: ChatRequest) -> tuple[ChatAnswer, Sampling]:
+        """Begin an answer to a conversation; who takes it closes the sampling.
+
+        Raises:
+            InputError: something that it asks for cannot be done.
+        """
+        request.check()
+        weights = await self.weights.find(request.model, owner)
+
+        def prepare() -> tuple[ChatAnswer, SampleRequest]:
+            renderer, texts = self._formats.renderer(weights), self._formats.texts(weights)
+            prompt = renderer.build_generation_prompt(request.conversation())
+            tokens = prompt.to_ints()
+            check_length(weights.info, len(tokens), request.limit, field="messages")
+            answer = ChatAnswer(
+                request,
+                model=weights.name,
+                prompt=prompt,
+                num_prompt=len(tokens),
+                renderer=renderer,
+                texts=texts.tokens,
+            )
+            sample = _sample_request(
+                owner,
+                weights,
+                tokens,
+                **request.sampling(),
+                max_tokens=request.limit,
+                stop=[*renderer.get_stop_sequences(), *request.stops],
+                topk_sample_logprobs=request.top_logprobs or 0,
+            )
+            return answer, sample
+
+        answer, sample = await self.in_text_thread(prepare)
+        return answer, self._start(owner, weights, [sample])
+
+    async def completion(self, owner: str, request: CompletionRequest) -> tuple[Completion, Sampling]:
+        """Begin the completions of some prompts. As `chat`."""
+        request.check()
+        weights = await self.weights.find(request.model, owner)
+
+        def prepare() -> tuple[Completion, list[SampleRequest]]:
+            texts = self._formats.texts(weights)
+            prompts = [_encode(prompt, texts.encoder) for prompt in request.prompts]
+            samples = []
+            for tokens in prompts:
+                check_length(weights.info, len(tokens), max(request.limit, 1), field="prompt")
+                samples.append(
+                    _sample_request(
+                        owner,
+                        weights,
+                        tokens,
+                        **request.sampling(),
+                        max_tokens=max(request.limit, 1),
+                        stop=request.stops or None,
+                        topk_sample_logprobs=request.logprobs or 0,
+                        prompt_logprobs=request.scores_prompt,
+                        topk_prompt_logprobs=(request.logprobs or 0) if request.scores_prompt else 0,
+                    )
+                )
+            completion = Completion(
+                request, model=weights.name, prompts=prompts, encoder=texts.encoder, texts=texts.tokens
+            )
+            return completion, samples
+
+        completion, samples = await self.in_text_thread(prepare)
+        return completion, self._start(owner, weights, samples)
+
+    async def in_text_thread(self, call: Callable[[], _T]) -> _T:
+        """Do what takes long with texts, one after another."""
+        return await asyncio.get_running_loop().run_in_executor(self._text_thread, call)
+
+    def end(self, sampling: Sampling) -> None:
+        """Have the engine drop what of an answer is not sampled yet: it is over, or nobody waits for it."""
+        self._live.discard(sampling)
+        sampling.close()
+
+    def dismiss(self) -> None:
+        """Fail every answer under way: the process is about to end."""
+        for sampling in self._live:
+            sampling.dismiss()
+
+    def shut_down(self) -> None:
+        self._text_thread.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, owner: str, weights: NamedWeights, requests: Sequence[SampleRequest]) -> Sampling:
+        sampling = Sampling([request.request_id for request in requests], self._cancel)
+        self._live.add(sampling)
+        try:
+            for request in requests:
+                self._sequencer.stream_sample(request, weights.snapshot, sampling.tell, owner=owner)
+        except InputError:
+            self.end(sampling)
+            raise
+        return sampling
+
+    def _cancel(self, request_ids: Sequence[str]) -> None:
+        self._sequencer.cancel_samples(request_ids, InputError("nobody waits for the answer"))
+
+
+def _sample_request(owner: str, weights: NamedWeights, tokens: Sequence[int], **fields: Any) -> SampleRequest:
+    return SampleRequest(
+        request_id=f"answer-{secrets.token_hex(12)}",
+        base_model=weights.info.name,
+        snapshot_id=None if weights.snapshot is None else weights.snapshot.snapshot_id,
+        prompt_T=np.array(tokens, dtype=np.int64),
+        owner=owner,
+        **fields,
+    )
+
+
+def _encode(prompt: str | list[int], encoder: Encoder) -> list[int]:
+    """A prompt in tokens: text as its tokenizer writes it, with what that puts before a text."""
+    if not isinstance(prompt, str):
+        return prompt
+    tokens = list(encoder.tokenizer.encode(prompt, add_special_tokens=True))
+    bos = encoder.tokenizer.bos_token_id
+    return tokens or ([] if bos is None else [bos])

@@ -1,0 +1,163 @@
+"""Weights by the names that a request for an answer has for them.
+
+cookhouse/tiny               a base model that the server offers
+tinker://RUN/KIND/NAME       a checkpoint that the tenant may read
+sums@3, sums@production      a registered model, where the server was given a registry
+runs/first                   a run of the operator's, where the server was given it under this name
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from cookhouse.engine.contract import BaseModelInfo
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.registry import ModelRegistry, Query
+from cookhouse.server.checkpoints.checkpoints import Checkpoints, KeptCheckpoint
+from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.sampling import SamplingRequests
+from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sessions.sessions import Snapshot
+from cookhouse.server.sessions.snapshots import Snapshots
+from cookhouse.server.store.store import Store
+
+_TINKER = "tinker://"
+_MAX_LISTED = 1000
+_MAX_LOADED = 256
+"""Of checkpoints, the most whose weights are at hand; of the rest the files are read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedWeights:
+    """What a request named."""
+
+    name: str
+    """As the answer says it: a registered model with its version."""
+    base_model: str
+    """As clients call it."""
+    info: BaseModelInfo
+    snapshot: Snapshot | None = None
+    """None: the bare base model."""
+    renderer_name: str | None = None
+    """Of the run that trained them, where it said so."""
+
+
+class WeightNames:
+    """Looks names up, for one tenant at a time; what belongs to another does not exist."""
+
+    def __init__(
+        self,
+        *,
+        base_models: BaseModels,
+        checkpoints: Checkpoints,
+        sampling: SamplingRequests,
+        sequencer: Sequencer,
+        snapshots: Snapshots,
+        store: Store,
+        registry: ModelRegistry | None = None,
+        runs: Mapping[str, str] | None = None,
+    ) -> None:
+        """`runs` has `tinker://` paths by the names that they may be asked for by."""
+        self._base_models = base_models
+        self._checkpoints = checkpoints
+        self._sampling = sampling
+        self._sequencer = sequencer
+        self._snapshots = snapshots
+        self._store = store
+        self._began_at = time.time()
+        self._registry = registry
+        self._runs = runs or {}
+        self._loaded: OrderedDict[tuple[str, str], Snapshot] = OrderedDict()
+
+    def listed(self, owner: str) -> dict[str, float]:
+        """The names that a tenant can ask for, and since when what they name has been there. Blocking."""
+        names = dict.fromkeys(self._base_models.names, self._began_at)
+        for name in self._runs:
+            names |= self._read(name, owner)
+        for version in () if self._registry is None else self._registry.find(Query()):
+            names |= self._read(version.id, owner)
+        rows, _ = self._store.checkpoints(owner, now=time.time(), limit=_MAX_LISTED)
+        return names | {row.path: row.created_at for row in rows if row.kind != "external_weights"}
+
+    def described(self, name: str, owner: str) -> tuple[str, float]:
+        """One name, as the answer says it, and since when what it names has been there. Blocking; raises as `find`."""
+        try:
+            self._base_models.named(name)
+        except UnknownNameError:
+            resolved, kept = self._kept(name, owner)
+            return resolved, kept.row.created_at
+        return name, self._began_at
+
+    def _read(self, name: str, owner: str) -> dict[str, float]:
+        try:
+            return dict([self.described(name, owner)])
+        except InputError:
+            return {}
+
+    async def find(self, name: str, owner: str) -> NamedWeights:
+        """The weights of a name.
+
+        Raises:
+            NotFoundError: it names none, or another tenant's.
+            InputError: they cannot be sampled from.
+        """
+        try:
+            info = self._base_models.named(name)
+        except UnknownNameError:
+            pass
+        else:
+            return NamedWeights(name=name, base_model=name, info=info)
+        resolved, kept = await asyncio.to_thread(self._kept, name, owner)
+        base_model = kept.row.base_model
+        return NamedWeights(
+            name=resolved,
+            base_model=base_model,
+            info=self._base_models.named(base_model),
+            snapshot=self._snapshot(kept, owner),
+            renderer_name=_renderer_name(kept),
+        )
+
+    def _kept(self, name: str, owner: str) -> tuple[str, KeptCheckpoint]:
+        """A name as the answer says it, and its checkpoint. Blocking."""
+        resolved, path = name, self._runs.get(name, name)
+        if not path.startswith(_TINKER) and self._registry is not None:
+            try:
+                version = self._registry.get(name)
+            except InputError:  # whose message would tell of others
+                pass
+            else:
+                resolved, path = version.id, version.weights_to_sample.path
+        try:
+            if path.startswith(_TINKER):
+                return resolved, self._checkpoints.find_loadable(path, owner)
+        except NotFoundError:
+            pass
+        registered = "" if self._registry is None else "a registered model as NAME@VERSION or NAME@STAGE, "
+        raise NotFoundError(
+            f"there is no model {name!r} here; name {', '.join([*self._base_models.names, *self._runs])}, {registered}or "
+            f"the {_TINKER} path of a checkpoint of yours"
+        )
+
+    def _snapshot(self, kept: KeptCheckpoint, owner: str) -> Snapshot:
+        """The weights of a checkpoint, which begin to load with the first that asks for them."""
+        key = owner, kept.row.checkpoint_id
+        snapshot = self._loaded.get(key)
+        if snapshot is None or snapshot.error is not None:
+            snapshot = self._loaded[key] = self._sampling.load_snapshot(kept)
+        self._loaded.move_to_end(key)
+        while len(self._loaded) > _MAX_LOADED:
+            _, oldest = self._loaded.popitem(last=False)
+            self._sequencer.errand(partial(self._snapshots.free, snapshot=oldest))
+        return snapshot
+
+
+def _renderer_name(kept: KeptCheckpoint) -> str | None:
+    """What its own metadata say, else those of its run."""
+    for metadata in (kept.row.user_metadata, kept.run_metadata):
+        if isinstance(name := metadata.get("renderer_name"), str):
+            return name
+    return None
