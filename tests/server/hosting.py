@@ -45,9 +45,10 @@ def hosted(
     make_engine: Callable[[], Engine],
     settings: Settings | None = None,
     sources: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> Iterator[Host]:
-    """Serve until the block ends; for `sources` see `BaseModels.fill`."""
-    service = Service(api_keys=[KEY, OTHER_KEY], state_dir=state_dir, settings=settings or Settings())
+    """Serve until the block ends; for `sources` see `BaseModels.fill`, for further `options` `Service`."""
+    service = Service(api_keys=[KEY, OTHER_KEY], state_dir=state_dir, settings=settings or Settings(), **options)
     service.sequencer.start(make_engine)
     service.base_models.fill(service.sequencer.ready.result(60), sources)
     listener: socket.socket = bind("127.0.0.1", 0)

@@ -136,10 +136,11 @@ class WeightNames:
                 return resolved, self._checkpoints.find_loadable(path, owner)
         except NotFoundError:
             pass
-        registered = "" if self._registry is None else "a registered model as NAME@VERSION or NAME@STAGE, "
+        names = [*self._base_models.names, *self._runs]
+        if self._registry is not None:
+            names.append("a registered model as NAME@VERSION or NAME@STAGE")
         raise NotFoundError(
-            f"there is no model {name!r} here; name {', '.join([*self._base_models.names, *self._runs])}, {registered}or "
-            f"the {_TINKER} path of a checkpoint of yours"
+            f"there is no model {name!r} here; name {', '.join(names)}, or the {_TINKER} path of a checkpoint of yours"
         )
 
     def _snapshot(self, kept: KeptCheckpoint, owner: str) -> Snapshot:
