@@ -36,7 +36,7 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "less than or equal to 20"),
     ({"stream_options": {"include_usage": True}}, "stream_options", "go with stream=true"),
     ({"messages": []}, "messages", "at least 1 item"),
-    ({"messages": "hello"}, "messages", "valid list"),
+    ({"messages": "hello"}, "messages", "valid array"),
     ({"messages": [{"role": "robot", "content": "x"}]}, "messages", "message 1: unknown role 'robot'"),
     ({"messages": [{"role": "user", "content": 3}]}, "messages", "message 1: content must be a string"),
     ({"messages": [{"role": "tool", "content": "3", "tool_call_id": "x"}]}, "messages", "no such call"),
@@ -64,10 +64,10 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"tempratur": 1}, "tempratur", "unknown field 'tempratur'"),
 ]
 COMPLETION: list[tuple[dict[str, Any], str, str]] = [
-    ({"prompt": []}, "prompt", ""),
-    ({"prompt": [[]]}, "prompt", ""),
-    ({"prompt": [-1]}, "prompt", ""),
-    ({"prompt": ["a", 3]}, "prompt", ""),
+    ({"prompt": []}, "prompt", "give a text"),
+    ({"prompt": [[]]}, "prompt", "none of them empty"),
+    ({"prompt": [-1]}, "prompt", "token ids"),
+    ({"prompt": ["a", 3]}, "prompt", "1 to 1024 texts"),
     ({"prompt": [10**6]}, "", "vocabulary"),
     ({"prompt": "a", "max_tokens": 0}, "max_tokens", "must be from 1"),
     ({"prompt": "a", "logprobs": 21}, "logprobs", "less than or equal to 20"),

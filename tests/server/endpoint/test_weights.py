@@ -68,7 +68,8 @@ def test_two_tenants_cannot_name_each_others_weights(host: Host, client: openai.
 
 
 def test_published_weights_are_everybodys(host: Host, paths: tuple[str, str]) -> None:
-    with tinker.RestClient(base_url=host.url, api_key=KEY) as rest, new_client(host, OTHER_KEY) as other:
+    rest = tinker.RestClient(base_url=host.url, api_key=KEY)
+    with new_client(host, OTHER_KEY) as other:
         rest.publish_checkpoint_from_tinker_path(paths[1]).result()
         assert "evening" in _say(other, paths[1])
         rest.unpublish_checkpoint_from_tinker_path(paths[1]).result()
@@ -87,8 +88,8 @@ def test_deleted_weights_are_gone(host: Host, client: openai.OpenAI) -> None:
     """Would catch weights that answer as long as they happen to be in memory."""
     path = _train(host, "ribbons")
     _say(client, path)
-    with tinker.RestClient(base_url=host.url, api_key=KEY) as rest:
-        rest.delete_checkpoint_from_tinker_path(path).result()
+    rest = tinker.RestClient(base_url=host.url, api_key=KEY)
+    rest.delete_checkpoint_from_tinker_path(path).result()
     with pytest.raises(openai.NotFoundError):
         _say(client, path)
 

@@ -15,7 +15,7 @@ from cookhouse.server.requests.answers.chats import ChatFormats
 from cookhouse.server.requests.answers.sampling import Sampling
 from cookhouse.server.requests.answers.weights import NamedWeights, WeightNames
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest
+from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
 from cookhouse.server.wire.openai.fields import check_length
 
 _T = TypeVar("_T")
@@ -42,7 +42,11 @@ class Answers:
 
         def prepare() -> tuple[ChatAnswer, SampleRequest]:
             renderer, texts = self._formats.renderer(weights), self._formats.texts(weights)
-            prompt = renderer.build_generation_prompt(request.conversation())
+            messages = request.conversation()
+            try:
+                prompt = renderer.build_generation_prompt(messages)
+            except InputError as error:
+                raise FieldError("messages", str(error)) from error
             tokens = prompt.to_ints()
             check_length(weights.info, len(tokens), request.limit, field="messages")
             answer = ChatAnswer(

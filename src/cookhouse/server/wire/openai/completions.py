@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from cookhouse.chat import UNFINISHED, Encoder, GrowingText
 from cookhouse.engine.contract import SampledSequence, SampleOutput
@@ -23,13 +23,21 @@ TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Tokens = Annotated[list[TokenId], Field(min_length=1)]
 
 
+Texts = Annotated[list[str], Field(min_length=1, max_length=_MAX_PROMPTS)]
+TokenLists = Annotated[list[Tokens], Field(min_length=1, max_length=_MAX_PROMPTS)]
+
+
+def _explained(value: object, check: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return check(value)
+    except ValidationError as error:
+        raise ValueError(
+            f"give a text, a list of token ids, or 1 to {_MAX_PROMPTS} texts or lists of token ids, none of them empty"
+        ) from error
+
+
 class CompletionRequest(SamplingFields):
-    prompt: (
-        str
-        | Tokens
-        | Annotated[list[str], Field(min_length=1, max_length=_MAX_PROMPTS)]
-        | Annotated[list[Tokens], Field(min_length=1, max_length=_MAX_PROMPTS)]
-    )
+    prompt: Annotated[str | Tokens | Texts | TokenLists, WrapValidator(_explained)]
     echo: bool | None = None
     logprobs: TopLogprobs | None = None
 

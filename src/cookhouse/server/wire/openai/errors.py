@@ -28,10 +28,5 @@ def error_body(message: str, status: int, *, field: str | None = None, code: str
 def field_of(error: ValidationError) -> FieldError:
     """The first problem that was found with a request."""
     problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    # The members of a union are no part of a field's name.
-    names = [str(part) for part in problem["loc"] if not (isinstance(part, str) and ("[" in part or part in _KINDS))]
-    field = ".".join(names) or "body"
-    return FieldError(field[:200], f"{field[:200]}: {problem['msg']}")
-
-
-_KINDS = {"str", "int", "float", "bool"}
+    field = ".".join(map(str, problem["loc"]))[:200] or "body"
+    return FieldError(field, f"{field}: {problem['msg']}")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.server.wire.openai.errors import FieldError
@@ -13,7 +13,11 @@ MAX_TOP_LOGPROBS = 20
 _MAX_NAME = 1024
 _MAX_STOPS = 16
 
-Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+def _as_list(stop: object) -> object:
+    return [stop] if isinstance(stop, str) else stop
+
+
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
@@ -78,7 +82,7 @@ class SamplingFields(BaseModel):
     max_tokens: int | None = None
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
-    stop: Stop | Annotated[list[Stop], Field(max_length=_MAX_STOPS)] | None = None
+    stop: Annotated[list[Stop], Field(max_length=_MAX_STOPS), BeforeValidator(_as_list)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -110,7 +114,7 @@ class SamplingFields(BaseModel):
     @property
     def stops(self) -> tuple[str, ...]:
         """The texts before which an answer ends."""
-        return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        return tuple(self.stop or ())
 
     @property
     def includes_usage(self) -> bool:
