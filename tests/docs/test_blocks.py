@@ -28,7 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
     for line in process.stdout:
         if match := re.match(r"\s*export (\w+)=(\S+)", line):
             variables[match[1]] = match[2]
-        if "TINKER_API_KEY" in variables:
+        if "OPENAI_API_KEY" in variables:
             break
     yield variables
     process.terminate()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
+from cookhouse.local import service_folder
 from cookhouse.model_names import parse_served
 
 if TYPE_CHECKING:
@@ -84,6 +86,22 @@ def serve(
             show_default="8 GiB",
         ),
     ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Run whose last weights OpenAI's clients may ask for by its folder: {NAMING}. Repeatable.",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COOKHOUSE_REGISTRY",
+            help="Registry whose models OpenAI's clients may ask for as name@version or name@stage: a file that ends "
+            "in .db, mlflow, module:NAME or file.py:NAME.",
+            show_default="none",
+        ),
+    ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -112,7 +130,30 @@ def serve(
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
+    options += _named_weights(run or [], registry)
     asyncio.run(_serve(host, port, models, names, state_dir or default_state_dir(os.environ), keys, options))
+
+
+def _named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
+    """The server's options for weights by name, and for the folders where embedded services keep them.
+
+    Raises:
+        InputError: a run is not there or has saved nothing, or the registry cannot be read.
+    """
+    options: list[str] = []
+    folders = [run_folder(run) for run in runs]
+    if folders:
+        from cookhouse.training import weights_path
+    for folder in folders:
+        options += ["--run", f"{folder}={weights_path(str(folder), purpose='sampling')}"]
+    if registry is not None:
+        from cookhouse.registry import Query, open_registry
+
+        options += ["--registry", registry]
+        versions = open_registry(registry, os.environ).find(Query())
+        folders += [Path(version.run_folder) for version in versions if version.run_folder is not None]
+    states = [service_folder(folder) for folder in dict.fromkeys(folder.absolute() for folder in folders)]
+    return options + [word for state in states if state.is_dir() for word in ("--read-state-dir", str(state))]
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
@@ -156,6 +197,9 @@ async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool) 
     typer.echo(f"serving {names} at {server.url}; Ctrl-C stops it. In another terminal:\n")
     typer.echo(f"  export TINKER_BASE_URL={server.url}")
     typer.echo(f"  export TINKER_API_KEY={key}\n")
+    typer.echo(f"Programs that speak OpenAI's protocol find it at {server.url}/v1:\n")
+    typer.echo(f"  export OPENAI_BASE_URL={server.url}/v1")
+    typer.echo(f"  export OPENAI_API_KEY={key}\n")
     await asyncio.Event().wait()
 
 

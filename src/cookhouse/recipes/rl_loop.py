@@ -126,6 +126,7 @@ async def train(config: Config, problems: "Problems", folder: Path, connect: "Co
         train_mlp=config.train_mlp,
         train_attn=config.train_attn,
         train_unembed=config.train_unembed,
+        user_metadata={"renderer_name": config.renderer_name},
     )
     for step, batch in enumerate(batches):
         start = time.perf_counter()

@@ -167,6 +167,7 @@ async def train_once(
         train_mlp=config.train_mlp,
         train_attn=config.train_attn,
         train_unembed=config.train_unembed,
+        user_metadata={"renderer_name": config.renderer_name},
     )
     for step, batch in enumerate(batches):
         start = time.perf_counter()

@@ -13,6 +13,7 @@ from typing import NoReturn
 from cookhouse.assets import TINY_MODEL
 from cookhouse.engine.instructions import narrow_torch
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.registry import open_registry
 from cookhouse.server.main import run_server
 from cookhouse.server.settings import Settings
 
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             max_snapshot_file_bytes=options.max_snapshot_file_bytes,
             read_state_dirs=options.read_state_dir,
             peft_folders=options.peft_folder,
+            registry=None if options.registry is None else open_registry(options.registry, os.environ),
+            runs=dict(options.run),
             watch_stdin=options.watch_stdin,
             on_ready=lambda url: _announce(url, new_key, options),
         )
@@ -69,7 +72,8 @@ def _announce(url: str, new_key: str | None, options: argparse.Namespace) -> Non
         text = json.dumps({"url": url, **key_if_new, "engine": engine})
     else:
         key = f"the one in {KEYS_VARIABLE}" if new_key is None else new_key
-        text = f"serving at {url}\n  TINKER_BASE_URL={url}\n  TINKER_API_KEY={key}"
+        names = {"TINKER_BASE_URL": url, "TINKER_API_KEY": key, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
+        text = "\n".join([f"serving at {url}", *(f"  {name}={value}" for name, value in names.items())])
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -93,6 +97,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="folder of a PEFT adapter, which may be loaded too; repeatable",
     )
+    parser.add_argument(
+        "--run",
+        type=_named_path,
+        action="append",
+        default=[],
+        help="NAME=tinker://..., weights that OpenAI's clients may ask for by this name; repeatable",
+    )
+    parser.add_argument("--registry", help="registry whose models OpenAI's clients may ask for; default: none")
     parser.add_argument("--base-model", action="append", help="name, hub id or folder, or NAME=FOLDER; repeatable")
     parser.add_argument(
         "--device",
@@ -133,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
     return parser
+
+
+def _named_path(text: str) -> tuple[str, str]:
+    name, equals, rest = text.partition("=tinker://")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=tinker://...")
+    return name, f"tinker://{rest}"
 
 
 def _positive(text: str) -> int:

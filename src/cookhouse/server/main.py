@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
     from cookhouse.engine.contract import Engine
+    from cookhouse.registry import ModelRegistry
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
 
@@ -45,14 +46,16 @@ def run_server(
     settings: "Settings | None" = None,
     read_state_dirs: Sequence[Path] = (),
     peft_folders: Sequence[Path] = (),
+    registry: "ModelRegistry | None" = None,
+    runs: Mapping[str, str] | None = None,
     watch_stdin: bool = False,
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin; `on_ready` is given the URL.
 
     `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of other servers,
-    whose checkpoints this one may load, as it may the adapters in `peft_folders`. Connections made before the engine is
-    ready wait for it. Call it in the main thread.
+    whose checkpoints this one may load, as it may the adapters in `peft_folders`; for `registry` and `runs` see
+    `Service`. Connections made before the engine is ready wait for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the device, the precision or a base model cannot be used.
@@ -77,6 +80,8 @@ def run_server(
             settings=settings,
             read_state_dirs=read_state_dirs,
             peft_folders=peft_folders,
+            registry=registry,
+            runs=runs,
         )
         try:
             make_torch_engine = partial(

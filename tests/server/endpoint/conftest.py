@@ -1,7 +1,7 @@
 """OpenAI's own client against our server: over the embedded model, and over one that says what a test has it say."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import openai
@@ -42,7 +42,7 @@ def renderer() -> Renderer:
 @pytest.fixture
 def scripted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., "contextmanager[tuple[openai.OpenAI, ScriptedEngine]]"]:
+) -> Callable[..., AbstractContextManager[tuple[openai.OpenAI, ScriptedEngine]]]:
     """A server whose model answers with given tokens, in the chat format `qwen3`."""
     monkeypatch.setattr("cookhouse.server.requests.answers.chats.default_renderer", lambda *_, **__: "qwen3")
 
@@ -52,4 +52,4 @@ def scripted(
         with hosted(tmp_path, lambda: engine) as host, new_client(host) as client:
             yield client, engine
 
-    return serve  # type: ignore[return-value]
+    return serve

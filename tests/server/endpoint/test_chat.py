@@ -142,7 +142,7 @@ def test_thinking_and_calls_are_told_apart(scripted: Scripted, renderer: Rendere
         ],
     }
     with scripted(renderer.build_response([*MESSAGES, message])) as (client, engine):
-        answer: Any = client.chat.completions.create(model=MODEL, messages=MESSAGES, tools=[TOOL], stream=is_streamed)  # type: ignore[call-overload]
+        answer: Any = client.chat.completions.create(model=MODEL, messages=MESSAGES, tools=[TOOL], stream=is_streamed)
         ids = []
         if is_streamed:
             chunks = list(answer)

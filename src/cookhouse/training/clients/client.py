@@ -79,11 +79,16 @@ class ServiceClient(Protocol):
         train_mlp: bool = True,
         train_attn: bool = True,
         train_unembed: bool = True,
+        user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[TrainingClient]: ...
 
-    def create_training_client_from_state(self, path: str) -> Awaitable[TrainingClient]: ...
+    def create_training_client_from_state(
+        self, path: str, *, user_metadata: dict[str, str] | None = None
+    ) -> Awaitable[TrainingClient]: ...
 
-    def create_training_client_from_state_with_optimizer(self, path: str) -> Awaitable[TrainingClient]: ...
+    def create_training_client_from_state_with_optimizer(
+        self, path: str, *, user_metadata: dict[str, str] | None = None
+    ) -> Awaitable[TrainingClient]: ...
 
     def create_sampling_client(
         self, model_path: str | None = None, base_model: str | None = None

@@ -101,16 +101,23 @@ class FakeService:
         train_mlp: bool = True,
         train_attn: bool = True,
         train_unembed: bool = True,
+        user_metadata: dict[str, str] | None = None,
     ) -> "Awaitable[FakeTrainingClient]":
-        del base_model, rank, train_mlp, train_attn, train_unembed
+        del base_model, rank, train_mlp, train_attn, train_unembed, user_metadata
         theta = self.chance(seed).normal(scale=0.1, size=_NUM_BUCKETS)
         return self.request("create_model", FakeTrainingClient(self, FakeState(theta=theta)))
 
-    def create_training_client_from_state(self, path: str) -> "Awaitable[FakeTrainingClient]":
+    def create_training_client_from_state(
+        self, path: str, *, user_metadata: dict[str, str] | None = None
+    ) -> "Awaitable[FakeTrainingClient]":
+        del user_metadata
         state = FakeState(theta=self.state(path).theta.copy())
         return self.request("load_weights", FakeTrainingClient(self, state))
 
-    def create_training_client_from_state_with_optimizer(self, path: str) -> "Awaitable[FakeTrainingClient]":
+    def create_training_client_from_state_with_optimizer(
+        self, path: str, *, user_metadata: dict[str, str] | None = None
+    ) -> "Awaitable[FakeTrainingClient]":
+        del user_metadata
         return self.request("load_state", FakeTrainingClient(self, copy.deepcopy(self.state(path))))
 
     def create_sampling_client(
