@@ -12,6 +12,8 @@ from cookhouse.cli import main
 from cookhouse.cli.main import app
 from cookhouse.cli.serve import default_state_dir, serve
 from cookhouse.errors import InputError
+from cookhouse.registry import Artifact, NewModel, open_registry
+from cookhouse.training import Checkpoint, CheckpointFile
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
@@ -76,3 +78,32 @@ def test_every_model_named_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_model_that_nobody_could_ask_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give a hub id, a folder, or NAME=FOLDER"):
         serve(model=["=./folder"], state_dir=tmp_path)
+
+
+def test_runs_and_a_registry_are_served_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch weights that are named and lie where the server does not look."""
+    seen: list[Sequence[str]] = []
+
+    async def take(*arguments: Any) -> None:
+        seen.append(arguments[-1])
+
+    monkeypatch.setattr("cookhouse.cli.serve._serve", take)
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second"):
+        (tmp_path / "runs" / name / "service").mkdir(parents=True)
+    path = "tinker://a/sampler_weights/b"
+    saved = Checkpoint(name="b", epoch=0, batch=1, step=1, final=True, state_path=None, sampler_path=path)
+    CheckpointFile(tmp_path / "runs/first/checkpoints.jsonl").append(saved)
+    weights = Artifact(path="tinker://c/sampler_weights/d")
+    registry = open_registry("models.db", {})
+    registry.register(
+        NewModel(name="sums", base_model="cookhouse/tiny", artifact=weights, run_folder=str(tmp_path / "runs/second"))
+    )
+    serve(port=0, state_dir=tmp_path, run=["runs/first"], registry="models.db")
+    named = seen[0][4:]
+    assert named[:4] == ["--run", f"runs/first={path}", "--registry", "models.db"]
+    states = [str(tmp_path / "runs" / name / "service") for name in ("first", "second")]
+    assert named[4:] == ["--read-state-dir", states[0], "--read-state-dir", states[1]]
+    (tmp_path / "runs/second/checkpoints.jsonl").write_text("")
+    with pytest.raises(InputError, match="saved no weights to sample from"):
+        serve(port=0, state_dir=tmp_path, run=["runs/second"])

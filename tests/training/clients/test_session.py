@@ -35,6 +35,37 @@ async def test_client_is_made_in_the_way_the_spec_says(spec: SessionSpec, kind: 
     assert service.closed_with == "success"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"load_checkpoint_path": "tinker://a"}, {"resume_path": "tinker://a"}],
+    ids=["new", "load", "resume"],
+)
+async def test_a_run_says_by_which_renderer_it_is_trained(changes: dict[str, str]) -> None:
+    """Would catch weights that a server later asks in another chat format."""
+    told: list[object] = []
+
+    class Service(FakeService):
+        def __getattribute__(self, name: str) -> Any:
+            found = super().__getattribute__(name)
+            if not name.startswith("create_") or "training_client" not in name:
+                return found
+
+            def call(*arguments: Any, **settings: Any) -> Any:
+                told.append(settings["user_metadata"])
+                return found(*arguments, **settings)
+
+            return call
+
+    states: dict[str, Any] = {}
+    saver: Any = await FakeService(states=states).create_lora_training_client("fake", seed=0)
+    states["tinker://a"] = states[(await saver.save_state("x")).path]
+    resume_path = changes.get("resume_path")
+    settings = TrainingSettings(renderer_name="role_colon", load_checkpoint_path=changes.get("load_checkpoint_path"))
+    spec = SessionSpec(settings=settings, resume_path=resume_path)
+    await (await open_session(Service(states=states).connect, spec)).close("success")
+    assert told == [{"renderer_name": "role_colon"}]
+
+
 async def test_session_whose_client_fails_is_closed() -> None:
     async def gate(kind: str, _: int) -> None:
         if kind == "create_model":
