@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 import tinker
 import torch
 from tests.e2e.conftest import Cookhouse
-from tests.server.hosting import KEY, hosted
+from tests.server.hosting import KEY, Host, hosted
 from transformers import AutoModelForCausalLM
 
 from cookhouse.catalog import default_renderer
@@ -62,16 +63,19 @@ def model(smollm2: Path, cookhouse: Cookhouse) -> str:
 
 
 @pytest.fixture(scope="module")
-def sampler(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tinker.SamplingClient]:
+def host(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     def make_engine() -> Engine:
         engine = TorchEngine(base_models=[str(smollm2)], precision="float32")
         torch.set_num_threads(1)
         return engine
 
-    with (
-        hosted(tmp_path_factory.mktemp("state"), make_engine) as host,
-        tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
-    ):
+    with hosted(tmp_path_factory.mktemp("state"), make_engine) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def sampler(smollm2: Path, host: Host) -> Iterator[tinker.SamplingClient]:
+    with tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
         yield client.create_sampling_client(base_model=str(smollm2)).result()
 
 
@@ -86,6 +90,24 @@ def test_greedy_answers_are_those_of_transformers(
     answers = [list(request.result().sequences[0].tokens) for request in requests]
     reference: Any = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
     assert answers == [_greedy(reference, prompt.to_ints()) for prompt in prompts]
+
+
+def test_openai_streams_what_transformers_answers(smollm2: Path, renderer: Renderer, host: Host) -> None:
+    """Would catch another prompt than the model's own template, or text lost between tokens."""
+    model = str(smollm2)
+    reference: Any = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
+    with openai.OpenAI(base_url=f"{host.url}/v1", api_key=KEY, max_retries=0) as client:
+        for question in QUESTIONS[:-1]:
+            if "<|" in question:  # a mark to the template, text to a renderer
+                continue
+            messages: Any = [{"role": "user", "content": question}]
+            settings: Any = {"model": model, "messages": messages, "temperature": 0, "max_tokens": NUM_TOKENS}
+            chunks = list(client.chat.completions.create(**settings, stream=True))
+            whole = client.chat.completions.create(**settings).choices[0].message.content
+            prompt = get_tokenizer(model).apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+            expected, _ = renderer.parse_response(_greedy(reference, list(prompt)))
+            assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == expected["content"] == whole
+            assert len(chunks) > 4
 
 
 def _greedy(reference: Any, prompt: list[int]) -> list[int]:
