@@ -2,21 +2,20 @@
 
 import secrets
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from pydantic import Field
 from tinker import ModelInput
 
-from cookhouse.chat import Delta, Message, Renderer, ResponseStream, UnparsedToolCall, parse_messages, with_tools
-from cookhouse.chat.tool_calls import write_arguments
-from cookhouse.engine.contract import SampledSequence, SampleOutput
+from cookhouse.chat import Message, Renderer, parse_messages, with_tools
+from cookhouse.engine.contract import SampleOutput
 from cookhouse.errors import InputError
+from cookhouse.server.wire.openai.choice import ChatChoice, message_of
 from cookhouse.server.wire.openai.errors import FieldError
-from cookhouse.server.wire.openai.fields import SamplingFields, TopLogprobs
-from cookhouse.server.wire.openai.logprobs import ScoredToken, chat_logprobs, scored_sample
-from cookhouse.server.wire.openai.texts import StopCutter, TokenTexts
+from cookhouse.server.wire.openai.fields import SamplingFields, TopLogprobs, usage
+from cookhouse.server.wire.openai.logprobs import chat_logprobs
+from cookhouse.server.wire.openai.texts import TokenTexts
 from cookhouse.server.wire.openai.tools import check_tools
 
 _MAX_MESSAGES = 4096
@@ -74,86 +73,6 @@ class ChatRequest(SamplingFields):
         return with_tools(messages, tools if self.tool_choice != "none" else [])
 
 
-@dataclass
-class _Choice:
-    """One sample as it grows."""
-
-    stream: ResponseStream
-    stops: Sequence[str]
-    texts: TokenTexts
-    is_ended: bool = False
-    finish_reason: str = "length"
-    scored: list[ScoredToken] = field(default_factory=list)
-    """Those that no delta has been given with."""
-    num_calls: int = 0
-    _cutters: dict[str, StopCutter] = field(default_factory=dict)
-
-    def feed(self, sequence: SampledSequence) -> list[dict[str, Any]]:
-        """Take the next tokens; deltas as they are sent."""
-        if self.is_ended:
-            return []
-        tokens = sequence.tokens_T.tolist()
-        scored = scored_sample(sequence)
-        if sequence.is_stopped and self.texts.is_special(tokens[-1]):
-            del scored[-1]
-        self.scored += scored
-        return self._said(self.stream.feed(tokens))
-
-    def finish(self, *, is_stopped: bool) -> list[dict[str, Any]]:
-        """What was held back, after the last token."""
-        said = self._said(self.stream.finish())
-        for name, cutter in self._cutters.items():
-            if rest := cutter.finish():
-                said.append({name: rest})
-        if self.num_calls:
-            self.finish_reason = "tool_calls"
-        elif is_stopped or self._is_cut:
-            self.finish_reason = "stop"
-        self.is_ended = True
-        return said
-
-    @property
-    def _is_cut(self) -> bool:
-        return any(cutter.is_cut for cutter in self._cutters.values())
-
-    def _said(self, deltas: Iterable[Delta]) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = []
-        for delta in deltas:
-            if self._is_cut:
-                break
-            if "function" in delta:
-                said += self._flushed("tool_calls")
-                said.append({"tool_calls": [self._call(delta)]})
-            elif "error" in delta:  # a call that nobody can read is what it is: text
-                said += self._text("content", cast("UnparsedToolCall", delta)["text"])
-            elif delta["type"] == "thinking":
-                said += self._text("reasoning_content", delta["thinking"])
-            elif delta["type"] == "text":
-                said += self._text("content", delta["text"])
-        return said
-
-    def _text(self, name: str, text: str) -> list[dict[str, Any]]:
-        said = self._flushed(name)
-        if text := self._cutters.setdefault(name, StopCutter(self.stops)).feed(text):
-            said.append({name: text})
-        return said
-
-    def _flushed(self, name: str) -> list[dict[str, Any]]:
-        """What was held of something else, which is over."""
-        others = [(other, cutter.finish()) for other, cutter in self._cutters.items() if other != name]
-        return [{other: rest} for other, rest in others if rest]
-
-    def _call(self, call: Any) -> dict[str, Any]:
-        self.num_calls += 1
-        function = {"name": call["function"]["name"], "arguments": write_arguments(call["function"]["arguments"])}
-        return {
-            "index": self.num_calls - 1,
-            "id": call.get("id") or f"call_{secrets.token_hex(12)}",
-            "type": "function",
-            "function": function,
-        }
-
-
 class ChatAnswer:
     """The answer to one request, of n choices."""
 
@@ -175,7 +94,7 @@ class ChatAnswer:
         self._num_reused = 0
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
         self._choices = [
-            _Choice(renderer.stream_response(prompt), request.stops, texts) for _ in range(request.num_samples)
+            ChatChoice(renderer.stream_response(prompt), request.stops, texts) for _ in range(request.num_samples)
         ]
         self._is_begun = False
 
@@ -207,7 +126,7 @@ class ChatAnswer:
             choices.append(
                 {
                     "index": index,
-                    "message": _message(said),
+                    "message": message_of(said),
                     "logprobs": chat_logprobs(choice.scored, self._texts) if self._request.logprobs else None,
                     "finish_reason": choice.finish_reason,
                 }
@@ -234,30 +153,3 @@ class ChatAnswer:
 
     def _usage(self) -> dict[str, Any]:
         return usage(self._num_prompt, self._num_sampled, self._num_reused)
-
-
-def _message(said: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The message that deltas make up."""
-    texts: dict[str, str] = {}
-    calls: list[dict[str, Any]] = []
-    for delta in said:
-        for name, value in delta.items():
-            if name == "tool_calls":
-                calls += [{key: part for key, part in call.items() if key != "index"} for call in value]
-            else:
-                texts[name] = texts.get(name, "") + value
-    content = texts.get("content") or (None if calls else "")
-    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
-    if "reasoning_content" in texts:
-        message["reasoning_content"] = texts["reasoning_content"]
-    return {**message, "tool_calls": calls} if calls else message
-
-
-def usage(num_prompt: int, num_sampled: int, num_reused: int) -> dict[str, Any]:
-    """What an answer took, in tokens."""
-    return {
-        "prompt_tokens": num_prompt,
-        "completion_tokens": num_sampled,
-        "total_tokens": num_prompt + num_sampled,
-        "prompt_tokens_details": {"cached_tokens": num_reused},
-    }

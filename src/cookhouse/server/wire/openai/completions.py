@@ -10,9 +10,8 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 
 from cookhouse.chat import UNFINISHED, Encoder, GrowingText
 from cookhouse.engine.contract import SampledSequence, SampleOutput
-from cookhouse.server.wire.openai.chat import usage
 from cookhouse.server.wire.openai.errors import FieldError
-from cookhouse.server.wire.openai.fields import MAX_SAMPLES, SamplingFields, TopLogprobs
+from cookhouse.server.wire.openai.fields import MAX_SAMPLES, SamplingFields, TopLogprobs, usage
 from cookhouse.server.wire.openai.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
 from cookhouse.server.wire.openai.texts import StopCutter, TokenTexts
 

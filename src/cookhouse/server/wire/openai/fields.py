@@ -144,3 +144,13 @@ def check_length(info: BaseModelInfo, num_prompt: int, max_tokens: int | None, *
             f"{wanted} more are asked for: shorten it, or lower max_tokens",
             code="context_length_exceeded",
         )
+
+
+def usage(num_prompt: int, num_sampled: int, num_reused: int) -> dict[str, Any]:
+    """What an answer took, in tokens."""
+    return {
+        "prompt_tokens": num_prompt,
+        "completion_tokens": num_sampled,
+        "total_tokens": num_prompt + num_sampled,
+        "prompt_tokens_details": {"cached_tokens": num_reused},
+    }
