@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cookhouse.envs import EnvConfig, ProblemEnv, message_environments
     from cookhouse.errors import CookhouseError, InputError, ServiceError
     from cookhouse.evals import SamplingClientEvaluator, TrainingClientEvaluator
-    from cookhouse.recipes import Recipe, dry_run, find_recipe, run, run_async
+    from cookhouse.recipes import Recipe, dry_run, find_recipe, run, run_async, sweep
     from cookhouse.rl import (
         Env,
         EnvGroupBuilder,
@@ -51,7 +51,7 @@ _PLACES = {
     "cookhouse.envs": ("EnvConfig", "ProblemEnv", "message_environments"),
     "cookhouse.errors": ("CookhouseError", "InputError", "ServiceError"),
     "cookhouse.evals": ("SamplingClientEvaluator", "TrainingClientEvaluator"),
-    "cookhouse.recipes": ("Recipe", "dry_run", "find_recipe", "run", "run_async"),
+    "cookhouse.recipes": ("Recipe", "dry_run", "find_recipe", "run", "run_async", "sweep"),
     "cookhouse.rl": (
         "Env",
         "EnvGroupBuilder",
@@ -120,6 +120,7 @@ __all__ = [
     "scope",
     "stage",
     "supervised_workflow",
+    "sweep",
     "table",
 ]
 

@@ -82,6 +82,7 @@ class _Embedded:
         self._service = service
         self._telemetry = telemetry
         self._is_chosen = is_chosen
+        self._is_told = False
 
     async def connect(self) -> "ServiceClient":
         from cookhouse.telemetry import events
@@ -90,9 +91,11 @@ class _Embedded:
         text = "training on this machine, with the embedded engine"
         if not self._is_chosen:
             text = f"no TINKER_API_KEY or TINKER_BASE_URL: {text}"
-        self._telemetry.event(events.RUN_SERVICE, service=text)
+        is_told, self._is_told = self._is_told, True  # once for all the runs that share it
+        if not is_told:
+            self._telemetry.event(events.RUN_SERVICE, service=text)
         server = await self._service.start()
-        if server.engine is not None:
+        if server.engine is not None and not is_told:
             self._telemetry.event(events.RUN_ENGINE, engine=f"the embedded engine: {server.engine}")
         return await connect_to(server.url, server.api_key)()
 

@@ -30,6 +30,7 @@ from cookhouse.assets import resolve_model
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.hub import HubPart, current_hub
 from cookhouse.model_names import plain_name
+from cookhouse.runs.names import CONFIG_FILE
 
 __all__ = ["EmbeddedService", "LocalServer", "folder_key", "guarded", "local_server", "service_folder"]
 
@@ -155,8 +156,10 @@ async def guarded(work: Coroutine[Any, Any, _T], watching: asyncio.Future[None])
 
 
 def service_folder(run_folder: Path) -> Path:
-    """Where the embedded service of a run keeps its state."""
-    return run_folder / "service"
+    """Where the embedded service of a run keeps its state; a run that is a part of another has that one's."""
+    own, whole = run_folder / "service", run_folder.parent / "service"
+    is_part = (run_folder.parent / CONFIG_FILE).is_file() and whole.is_dir()
+    return whole if is_part and not own.is_dir() else own
 
 
 def kept_files(state_dir: Path, path: str) -> Path | None:

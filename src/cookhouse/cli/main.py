@@ -22,6 +22,7 @@ from cookhouse.cli.run import EXIT_INTERRUPTED, run_app
 from cookhouse.cli.runs.commands import runs_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
+from cookhouse.cli.sweep import sweep
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
 from cookhouse.errors import BadRowsError, CookhouseError, InputError
 from cookhouse.hub import HuggingFaceHub, hub_in_use
@@ -45,6 +46,7 @@ app.add_typer(models_app, name="models")
 app.add_typer(render_app, name="render")
 app.command()(chat)
 app.command()(sample)
+app.command()(sweep)
 app.command()(serve)
 app.command()(recipes)
 app.command()(describe)

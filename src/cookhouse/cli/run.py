@@ -20,6 +20,7 @@ from cookhouse.errors import InputError
 from cookhouse.recipes import every_recipe, find_recipe, settle
 
 EXIT_INTERRUPTED = 130
+EXIT_FAILED = 1
 
 
 class RecipeCommands(TyperGroup):
@@ -63,32 +64,53 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
     Raises:
         InputError: a setting, the adapters, the data or the run folder cannot be used.
         ServiceError: the training service failed.
-        typer.Exit: the run was interrupted and saved.
+        typer.Exit: the run was interrupted and saved, or it consists of others of which some failed.
     """
-    given = None if adapters is None else _adapters(adapters, is_dry=dry_run)
+    given = None if adapters is None else adapters_named(adapters, is_dry=dry_run)
     config = settle(find_recipe(name), layers, None if given is None else given.service).config
-    from cookhouse.cli import summary  # loads the SDK: two seconds, not for a misspelled setting
-    from cookhouse.telemetry import Sink, TerminalSink, make_console, tell
+    if dry_run:
+        from cookhouse.cli import summary  # loads the SDK: two seconds, not for a misspelled setting
+        from cookhouse.telemetry import make_console
+
+        summary.print_plan(make_console(), recipes.dry_run(name, config))
+        return
+    finish(name, config, ports_of(given))
+
+
+def ports_of(given: Adapters | None) -> Adapters:
+    """The command line's ports, but for those that are given."""
+    from cookhouse.cli import summary
+    from cookhouse.telemetry import Sink, TerminalSink, make_console
 
     console = make_console()
-    if dry_run:
-        summary.print_plan(console, recipes.dry_run(name, config))
-        return
     sinks: list[Sink] = [TerminalSink(console), summary.PreviewSink(console)]
     ports = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
-    if given is not None:
-        ports = ports.overridden_by(given)
+    return ports if given is None else ports.overridden_by(given)
+
+
+def finish(name: str, config: Any, ports: Adapters) -> None:
+    """Run a recipe with a config, and say what came of it. Raises as `run_recipe`."""
+    from cookhouse.cli import summary
+    from cookhouse.cli.sweep import print_sweep
+    from cookhouse.telemetry import make_console, tell
+    from cookhouse.workflows import SweepState
+
+    console = make_console()
     try:
         result = recipes.run(name, config, adapters=ports)
     except KeyboardInterrupt as interrupt:
         tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise
     summary.print_summary(console, result.summary, ports.program or program())
+    if isinstance(result.state, SweepState):
+        print_sweep(console, result.state)
     if result.summary.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+    if result.state.error is not None:
+        raise typer.Exit(EXIT_FAILED)
 
 
-def _adapters(name: str, *, is_dry: bool) -> Adapters:
+def adapters_named(name: str, *, is_dry: bool) -> Adapters:
     """Those of a name. On a dry run only presets are made: what others make may be open, and nobody would close it."""
     if not is_dry or name in ADAPTERS.builtin:
         return make_adapters(name)

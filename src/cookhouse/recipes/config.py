@@ -146,6 +146,14 @@ def read_config_file(path: Path) -> Mapping[str, Any]:
     Raises:
         InputError: it cannot be read, or is no mapping; a line that does not parse is named.
     """
+    values = read_values_file(path)
+    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
+        raise InputError(f"{path} holds no settings by name; write one per line, such as batch_size: 8")
+    return values
+
+
+def read_values_file(path: Path) -> Any:
+    """What a YAML, TOML or JSON file holds. Raises as `read_config_file`."""
     readers: Mapping[str, Callable[[str], Any]] = {
         ".json": json.loads,
         ".toml": tomllib.loads,
@@ -157,14 +165,11 @@ def read_config_file(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; that is no config")
-        values = readers[path.suffix](path.read_text(encoding="utf-8"))
+        return readers[path.suffix](path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} cannot be read as a config: {' '.join(str(error).split())}") from error
-    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
-        raise InputError(f"{path} holds no settings by name; write one per line, such as batch_size: 8")
-    return values
 
 
 def _read_yaml(text: str) -> Any:

@@ -11,6 +11,7 @@ from cookhouse.settings import RunSettings
 
 if TYPE_CHECKING:
     from cookhouse.runs import RunResult
+    from cookhouse.telemetry import Sink, Telemetry
     from cookhouse.workflows import ChildRun, PipelineRunState, RunContext, Workflow
 
 C = TypeVar("C", bound=RunSettings)
@@ -33,12 +34,23 @@ def pipeline_recipe(
     def workflow(config: C) -> "Workflow[PipelineRunState]":
         from cookhouse.workflows import pipeline_workflow
 
-        return pipeline_workflow(config, runs(config), _run_child)
+        return pipeline_workflow(config, runs(config), run_child)
 
     return Recipe(name=name, description=description, config_class=config_class, workflow=workflow, aliases=aliases)
 
 
-async def _run_child(context: "RunContext", recipe: str, folder: Path, settings: Mapping[str, Any]) -> "RunResult[Any]":
+async def run_child(
+    context: "RunContext",
+    recipe: str,
+    folder: Path,
+    settings: Mapping[str, Any],
+    *,
+    relay: "Callable[[Telemetry], Sink] | None" = None,
+) -> "RunResult[Any]":
+    """Run a recipe in a folder as a part of another run, or go on with it there, or read what it left when it finished.
+
+    `relay` makes the sink that tells the whole of it; default: one that hands on everything.
+    """
     from cookhouse.runs import read_result
     from cookhouse.telemetry import Relay
 
@@ -47,5 +59,5 @@ async def _run_child(context: "RunContext", recipe: str, folder: Path, settings:
         return finished
     # A folder that is not there is made, one that a run has begun in is gone on with.
     where = {"log_path": str(folder), "behavior_if_log_dir_exists": "resume"}
-    adapters = replace(context.adapters, sinks=[Relay(context.telemetry)], blobs=None)
+    adapters = replace(context.adapters, sinks=[(relay or Relay)(context.telemetry)], blobs=None)
     return await run_async(recipe, {**settings, **where}, adapters=adapters, interrupt=context.interrupt)

@@ -96,11 +96,12 @@ async def run_async(
             telemetry.event(events.RUN_DEFAULTS, text=taken)
         name = _typed_name(recipe)
         given = _with_registry(given, settled)
-        settled = _pinned(settled, given)
+        settled = pinned(settled, given)
         workflow = chosen.workflow(settled)
         given = _with_blobs(given, settled)
         stopping = interrupt or Interrupt()
-        stopping.on_request = lambda: telemetry.event(events.RUN_INTERRUPT)
+        if not stopping.is_taken:
+            stopping.on_request = lambda: telemetry.event(events.RUN_INTERRUPT)
         context = _context(chosen, name, settled, workflow, given, telemetry, stopping)
         try:
             with stopping.on_signals():
@@ -136,7 +137,7 @@ def dry_run(
     chosen, settled = _settled(recipe, config, adapters or Adapters())
     # Whether a folder that exists may be used is checked; what would be asked about it is left to the run.
     asking = _with_registry(_with_blobs(Adapters(ask=lambda _: "delete"), settled), settled)
-    settled = _pinned(settled, asking)
+    settled = pinned(settled, asking)
     workflow = chosen.workflow(settled)
     context = _context(chosen, _typed_name(recipe), settled, workflow, asking, Telemetry(), Interrupt())
     plan = asyncio.run(dry_run_workflow(workflow, context))
@@ -166,18 +167,18 @@ def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
     return replace(adapters, registry=open_registry(config.registry, os.environ))
 
 
-def _pinned(config: C, adapters: Adapters) -> C:
+def pinned(config: C, adapters: Adapters) -> C:
     """With registered models by their versions: what is in production may be another when the run is resumed."""
-    registry, registered = adapters.registry, _registered_weights(config)
+    registered = _registered_weights(config)
     if not registered:
         return config
-    assert registry is not None
+    registry = adapters.registry or open_registry(config.registry, os.environ)
     by_name = {name: registry.get(name).id for names in registered.values() for name in names}
     changes = {
         field: with_weights(field, getattr(config, field), lambda name: by_name.get(name, name)) for field in registered
     }
-    pinned: C = chz.replace(config, **changes)
-    return pinned
+    made: C = chz.replace(config, **changes)
+    return made
 
 
 def _registered_weights(config: RunSettings) -> dict[str, list[str]]:
@@ -271,21 +272,25 @@ def _connection(
 
 
 def _all_weights(config: RunSettings) -> list[str]:
-    return [name for names in weights_in(chz.asdict(config)).values() for name in names]
+    """Of the run, and of those that it consists of."""
+    settings = (chz.asdict(config), *config.parts)
+    return [name for some in settings for names in weights_in(some).values() for name in names]
 
 
 def _base_models(config: RunSettings, adapters: Adapters) -> list[str]:
     """The model that is trained, and the others that settings name and the run's own service is to compute."""
     from cookhouse.training import names_weights
 
-    settings = chz.asdict(config)
     elsewhere = {"load_checkpoint_path"}
     if adapters.completer is not None:
         elsewhere |= {"answerer_model", "opponent_model"}
-    if settings.get("teacher_base_url") is not None or adapters.teacher is not None:
-        elsewhere.add("teacher_model")
-    others = [name for field, names in weights_in(settings).items() if field not in elsewhere for name in names]
-    return list(dict.fromkeys([config.model_name, *(name for name in others if not names_weights(name))]))
+    found: list[str] = []
+    for settings in (chz.asdict(config), *config.parts):
+        is_taught_elsewhere = settings.get("teacher_base_url") is not None or adapters.teacher is not None
+        left_out = elsewhere | ({"teacher_model"} if is_taught_elsewhere else set())
+        others = [name for field, names in weights_in(settings).items() if field not in left_out for name in names]
+        found += [settings["model_name"], *(name for name in others if not names_weights(name))]
+    return list(dict.fromkeys(found))
 
 
 def _other_state_dirs(config: RunSettings, folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:

@@ -9,12 +9,13 @@ from cookhouse.report.comparison import (
     compare,
     telling,
 )
-from cookhouse.report.comparison_page import comparison_page, setting_text
+from cookhouse.report.comparison_page import comparison_page, setting_text, value_text
 from cookhouse.report.noted_page import noted_page
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
+from cookhouse.report.sweep import SweepRow, SweepTable, last_value, sweep_table, swept_settings
 
 __all__ = [
     "ABSENT",
@@ -27,12 +28,18 @@ __all__ = [
     "RenderedToken",
     "RunPart",
     "RunRecord",
+    "SweepRow",
+    "SweepTable",
     "compare",
     "comparison_page",
+    "last_value",
     "noted_page",
     "render_page",
     "rollouts_page",
     "run_page",
     "setting_text",
+    "sweep_table",
+    "swept_settings",
     "telling",
+    "value_text",
 ]

@@ -1,6 +1,7 @@
 """The page of several runs: what differs, and their curves over each other."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,8 @@ from cookhouse.report.charts import Chart, grouped, is_charted, is_drawn
 from cookhouse.report.comparison import ABSENT, ComparedMetric, Comparison, telling
 from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style
 from cookhouse.report.page import render
+from cookhouse.report.setting_chart import is_log, setting_svg
+from cookhouse.report.sweep import SweepTable
 from cookhouse.telemetry import metric_text
 
 _FACTS = ("state", "started", "duration", "machine")
@@ -33,8 +36,16 @@ class _Row:
     values: Sequence[_Value]
 
 
-def comparison_page(comparison: Comparison) -> str:
-    """One self-contained page of runs side by side."""
+@dataclass(frozen=True, kw_only=True)
+class _Sweep:
+    columns: Sequence[str]
+    rows: Sequence[tuple[Sequence[str], _Value | None]]
+    """The cells of a run, and its value of the metric, if there is one."""
+    charts: Sequence[Chart]
+
+
+def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> str:
+    """One self-contained page of runs side by side; of those of a sweep, with what came of each setting above."""
     steps = [row["step"] for record in comparison.records for row in record.metrics] or [0]
     charts = [
         _chart(name, comparison.names, curves, (min(steps), max(steps)))
@@ -44,7 +55,8 @@ def comparison_page(comparison: Comparison) -> str:
     shown = telling(comparison.metrics)
     return render(
         "comparison.html",
-        title=f"{len(comparison.names)} runs compared",
+        title=f"{len(comparison.names)} runs compared" if sweep is None else f"a sweep of {len(sweep.rows)} runs",
+        sweep=None if sweep is None else _sweep(sweep),
         runs=[_Entry(name=name, style=series_style(index)) for index, name in enumerate(comparison.names)],
         facts=list(_facts(comparison)),
         settings=[(setting.name, [setting_text(value) for value in setting.values]) for setting in comparison.settings],
@@ -60,6 +72,34 @@ def comparison_page(comparison: Comparison) -> str:
             for gap in record.gaps
         ],
     )
+
+
+def _sweep(table: SweepTable) -> _Sweep:
+    charts = [
+        Chart(
+            name=f"{table.metric} over {setting}",
+            svg=svg,
+            caption=" (logarithmic axis)" if is_log([row.settings[setting] for row in table.rows]) else "",
+        )
+        for setting in table.swept
+        if (svg := setting_svg(table, setting))
+    ]
+    return _Sweep(
+        columns=["run", *table.swept, "state", *([] if table.metric is None else [table.metric])],
+        rows=[
+            (
+                [row.name, *map(setting_text, row.settings.values()), row.state],
+                None if table.metric is None else _Value(text=value_text(table.metric, row.value), is_best=row.is_best),
+            )
+            for row in table.rows
+        ],
+        charts=charts,
+    )
+
+
+def value_text(metric: str, value: float | None) -> str:
+    """A metric's last value as one reads it, also where the run diverged."""
+    return metric_text(metric, value) if value is None or math.isfinite(value) else str(value)
 
 
 def setting_text(value: object) -> str:

@@ -18,8 +18,8 @@ MAX_POINTS = 600
 
 _LARGEST = sys.float_info.max / 8
 """Beyond it the width of a scale overflows."""
-_WIDTH, _HEIGHT = 360, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 10, 8, 22
+WIDTH, HEIGHT = 360, 150
+LEFT, RIGHT, TOP, BOTTOM = 54, 10, 8, 22
 _MAX_DOTS = 40
 """Points of a dense curve that are shown as dots; of more, a dot appears under the mouse."""
 _FEW = 3
@@ -138,7 +138,7 @@ def curve_svg(curve: Curve, first_step: int, last_step: int) -> str:
 def overlaid_svg(several: Sequence[Series], first_step: int, last_step: int) -> str:
     """A chart of one metric of several runs, each of at least one point, as `curve_svg`."""
 
-    def lines(across: _Scale, upward: _Scale) -> Iterator[str]:
+    def lines(across: Scale, upward: Scale) -> Iterator[str]:
         for series in several:
             yield f'<g class="{series.style}">'
             yield from _line(series.curve, across, upward, of=f"{escape(printable(series.label))}, ")
@@ -148,17 +148,17 @@ def overlaid_svg(several: Sequence[Series], first_step: int, last_step: int) -> 
 
 
 def _chart(
-    curves: Sequence[Curve], first_step: int, last_step: int, lines: Callable[["_Scale", "_Scale"], Iterator[str]]
+    curves: Sequence[Curve], first_step: int, last_step: int, lines: Callable[["Scale", "Scale"], Iterator[str]]
 ) -> str:
-    across = _Scale(first_step, last_step, _LEFT, _WIDTH - _RIGHT, whole=True)
+    across = Scale(first_step, last_step, LEFT, WIDTH - RIGHT, whole=True)
     lowest, highest = min(curve.lowest.value for curve in curves), max(curve.highest.value for curve in curves)
     margin = (highest - lowest) / 20
     is_percent = is_share(curves[0].name) and lowest >= -1 and highest <= 1
-    upward = _Scale(lowest - margin, highest + margin, _HEIGHT - _BOTTOM, _TOP, is_percent=is_percent)
+    upward = Scale(lowest - margin, highest + margin, HEIGHT - BOTTOM, TOP, is_percent=is_percent)
     name = escape(printable(curves[0].name))
     return "".join(
         [
-            f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name} over steps">',
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name} over steps">',
             *_axes(across, upward),
             *lines(across, upward),
             "</svg>",
@@ -166,7 +166,7 @@ def _chart(
     )
 
 
-class _Scale:
+class Scale:
     """Maps values to pixels, and knows round values to label it with."""
 
     def __init__(
@@ -213,18 +213,18 @@ def _round_gap(gap: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= gap * (1 - _FLAT))
 
 
-def _axes(across: _Scale, upward: _Scale) -> Iterator[str]:
+def _axes(across: Scale, upward: Scale) -> Iterator[str]:
     for value, label in upward.ticks():
         y = upward.pixel(value)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
     for value, label in across.ticks():
         x = across.pixel(value)
-        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM + 4}"/>'
-        yield f'<text x="{x:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{label}</text>'
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 4}"/>'
+        yield f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{label}</text>'
 
 
-def _line(curve: Curve, across: _Scale, upward: _Scale, of: str = "") -> Iterator[str]:
+def _line(curve: Curve, across: Scale, upward: Scale, of: str = "") -> Iterator[str]:
     stretches = list(curve.stretches())
     is_short = sum(map(len, stretches)) <= _MAX_DOTS
 

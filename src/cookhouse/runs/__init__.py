@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cookhouse.runs.page import write_comparison, write_report
     from cookhouse.runs.plan import Preview, RunPlan
     from cookhouse.runs.record import read_record
+    from cookhouse.runs.sweeps import SweepRecord, is_sweep, part_names, read_sweep, write_sweep
     from cookhouse.runs.result import AnswerSample, Figure, RunResult, RunSummary, read_result, write_result
 
 _PLACES = {
@@ -34,6 +35,7 @@ _PLACES = {
     "plan": ("Preview", "RunPlan"),
     "record": ("read_record",),
     "result": ("AnswerSample", "Figure", "RunResult", "RunSummary", "read_result", "write_result"),
+    "sweeps": ("SweepRecord", "is_sweep", "part_names", "read_sweep", "write_sweep"),
     "history.sittings": ("History", "RunStatus", "Sitting", "read_history", "read_sittings"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
@@ -54,19 +56,23 @@ __all__ = [
     "RunStatus",
     "RunSummary",
     "Sitting",
+    "SweepRecord",
     "check_deletable",
     "choose_folder",
     "delete_run",
     "find_run",
     "find_runs",
+    "is_sweep",
     "open_folder",
     "overview_of",
     "overviews_of",
+    "part_names",
     "put_run",
     "read_history",
     "read_record",
     "read_result",
     "read_sittings",
+    "read_sweep",
     "record_failure",
     "recorded_synthetic",
     "run_names",
@@ -75,6 +81,7 @@ __all__ = [
     "write_comparison",
     "write_report",
     "write_result",
+    "write_sweep",
 ]
 
 

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from cookhouse.report import Comparison, comparison_page, run_page
+from cookhouse.report import Comparison, compare, comparison_page, run_page
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.runs.record import read_record
+from cookhouse.runs.sweeps import is_sweep, read_sweep
 from cookhouse.training.files import write_whole
 
 
@@ -14,7 +15,11 @@ def write_report(folder: Path) -> Path:
     Raises:
         InputError: the folder holds no run, or cannot be written.
     """
-    page = run_page(read_record(folder))
+    if is_sweep(folder):
+        sweep = read_sweep(folder)
+        page = comparison_page(compare(sweep.records), sweep.table)
+    else:
+        page = run_page(read_record(folder))
     path = folder / REPORT_FILE
     write_whole(path, page)
     return path

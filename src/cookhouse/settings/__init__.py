@@ -48,6 +48,7 @@ from cookhouse.settings.reinforcement import (
 )
 from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, ShrinkSettings
 from cookhouse.settings.supervised import SupervisedSettings
+from cookhouse.settings.sweep import SweepSettings
 from cookhouse.settings.training import (
     FREE_ON_RESUME,
     WEIGHTS_FIELDS,
@@ -102,6 +103,7 @@ __all__ = [
     "ShrinkSettings",
     "StepSettings",
     "SupervisedSettings",
+    "SweepSettings",
     "TeacherLossSettings",
     "TeacherSamplingSettings",
     "TeacherSettings",

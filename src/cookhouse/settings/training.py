@@ -1,6 +1,6 @@
 """Settings of every run that trains: of the model, the adapter, the optimizer, and the run itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import chz
@@ -205,6 +205,11 @@ class RegistrationSettings:
 class RunSettings(ModelSettings, FolderSettings, SeedSettings):
     """Settings of every recipe."""
 
+    @property
+    def parts(self) -> Sequence[Mapping[str, Any]]:
+        """Settings of the runs that it consists of, where they are among its own."""
+        return ()
+
 
 @chz.chz
 class TrainingSettings(
@@ -252,6 +257,7 @@ FREE_ON_RESUME = frozenset(
         "base_url",
         "behavior_if_log_dir_exists",
         "eval_every",
+        "jobs",
         "log_path",
         "num_samples",
         "on_bad_row",

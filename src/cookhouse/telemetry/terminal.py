@@ -72,7 +72,7 @@ class TerminalSink:
                 self._say(f"defaults: {record.text['text']}")
             case events.RUN_SERVICE:
                 self._say(record.text["service"])
-            case events.HUB_DOWNLOAD | events.RUN_ARTIFACTS:
+            case events.HUB_DOWNLOAD | events.RUN_ARTIFACTS | events.RUN_PART:
                 self._say(record.text["text"])
             case events.STAGE_START:
                 self._stage(record.text["stage"])

@@ -14,9 +14,14 @@ class Interrupt:
     def __init__(self, on_request: Callable[[], None] = lambda: None) -> None:
         self.on_request = on_request
         self._task: asyncio.Task[object] | None = None
-        self._is_deferred = False
+        self._num_deferring = 0
         self._requested = asyncio.Event()
         self.is_forced = False
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a run listens to it already, of which another one is a part."""
+        return self._task is not None
 
     @property
     def is_requested(self) -> bool:
@@ -28,7 +33,7 @@ class Interrupt:
 
     def request(self) -> None:
         """Ask to stop; asked again, or where nothing waits to be finished, stop at once."""
-        if self._is_deferred and not self.is_requested:
+        if self._num_deferring and not self.is_requested:
             self._requested.set()
             self.on_request()
             return
@@ -39,12 +44,12 @@ class Interrupt:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """The body looks at `is_requested` itself, and stops when it is safe."""
-        self._is_deferred = True
+        """The body looks at `is_requested` itself, and stops when it is safe. Several bodies may, one in another too."""
+        self._num_deferring += 1
         try:
             yield
         finally:
-            self._is_deferred = False
+            self._num_deferring -= 1
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:

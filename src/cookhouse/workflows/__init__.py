@@ -20,6 +20,7 @@ from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
 from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.workflow import SupervisedState, supervised_workflow
+from cookhouse.workflows.sweep import SweepState, best_text, sweep_workflow
 from cookhouse.workflows.training_run.evaluation import EvaluatorRun, HeldOutEvaluation
 from cookhouse.workflows.training_run.run import TrainingState
 
@@ -48,8 +49,10 @@ __all__ = [
     "StageError",
     "Stages",
     "SupervisedState",
+    "SweepState",
     "TrainingState",
     "Workflow",
+    "best_text",
     "check_preference_model",
     "dry_run_workflow",
     "flat_workflow",
@@ -62,4 +65,5 @@ __all__ = [
     "run_workflow",
     "stage",
     "supervised_workflow",
+    "sweep_workflow",
 ]

@@ -254,6 +254,7 @@ def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]
             save_every=save_every,
         ),
         final=(save_final, evaluate, register_model(Descent.DPO_TRAINED_FROM)),
+        descent=Descent.DPO_TRAINED_FROM,
         cleanup=cleanup,
         result=preference_result,
         facts=facts,

@@ -304,6 +304,7 @@ def reinforcement_workflow(
             save_every=save_every,
         ),
         final=(save_final, evaluate, register_model(Descent.RL_TRAINED_FROM)),
+        descent=Descent.RL_TRAINED_FROM,
         cleanup=cleanup,
         result=partial(training_result, figures),
         facts=facts,

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 from cookhouse.adapters import check_ports
 from cookhouse.data import DataSource
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.registry import Descent
 from cookhouse.runs import Preview, RunResult
 from cookhouse.workflows.stages.body import Body, spliced
 from cookhouse.workflows.stages.stage import S, SlotStage, Stage
@@ -53,6 +54,8 @@ class Workflow(Generic[S]):
     """What a person should know about the data, a sentence each, from the same state."""
     previews: Callable[[S], Sequence[Preview]] = _no_previews
     """First examples, from the same state."""
+    descent: Descent = Descent.FINE_TUNED_FROM
+    """How the weights that it trains come from those that it starts from."""
     data_files: Mapping[str, DataSource] = field(default_factory=dict)
     """Files and data sets that the run reads, by what for; a resume on changed ones is refused."""
 

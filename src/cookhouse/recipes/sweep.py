@@ -1,0 +1,254 @@
+"""Sweeps: one recipe run with several settings, on one service, and the runs compared."""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import chz
+
+from cookhouse.adapters import Adapters
+from cookhouse.errors import InputError
+from cookhouse.recipes.aliases import without_aliases
+from cookhouse.recipes.config import read_values_file, settle
+from cookhouse.recipes.pipeline import run_child
+from cookhouse.recipes.recipe import Recipe, find_recipe
+from cookhouse.recipes.running import dry_run, pinned, run
+from cookhouse.settings import ROWS_FIELDS, SweepSettings
+
+if TYPE_CHECKING:
+    from cookhouse.registry import Descent
+    from cookhouse.runs import RunPlan, RunResult
+    from cookhouse.telemetry import Record, Telemetry
+    from cookhouse.workflows import RunContext, SweepState, Workflow
+
+NAME = "cookhouse.recipes.sweep:RECIPE"
+"""What the recipe of sweeps is called to go on with one."""
+
+MAX_RUNS = 1000
+_OF_THE_WHOLE = (
+    "artifact_store",
+    "base_url",
+    "behavior_if_log_dir_exists",
+    "log_path",
+    "registered_model_name",
+    "registry",
+    "service_patience_seconds",
+)
+"""Settings that the runs share, and that are the sweep's own."""
+
+Values = Mapping[str, Any]
+
+
+def sweep(
+    recipe: str,
+    settings: Values | None = None,
+    *,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    configs: Sequence[Values] = (),
+    jobs: int = 1,
+    metric: str | None = None,
+    direction: Literal["less", "more"] | None = None,
+    adapters: Adapters | None = None,
+) -> "RunResult[SweepState]":
+    """Run a recipe once for each choice of settings, and compare the runs.
+
+    Args:
+        recipe: its name, `module:NAME` or `file.py:NAME`.
+        settings: what all runs have. `log_path` is the folder of the sweep, below which each run has its own;
+            `registered_model_name` registers the best run alone.
+        grid: values by setting; there is a run for each combination of them.
+        configs: settings of further runs, or of those that the grid is combined with.
+        jobs: runs at a time, on one engine or service that all of them share.
+        metric: by which runs are compared; default: the most telling one that all of them have.
+        direction: which way that is better; default: as its name tells.
+        adapters: as of `run`.
+
+    Of the result, `state.record.table` has a row for each run and the best of them, `state.results` what each handed
+    back, and `state.errors` what ended those that failed, which the others do not notice. Ctrl-C stops all runs, and
+    `log_path` with `behavior_if_log_dir_exists="resume"` goes on with those that have not finished.
+
+    Raises:
+        InputError: a setting cannot be used; the run that has it is named, and nothing has run.
+        ServiceError: the training service is gone.
+    """
+    runs = combined(settings or {}, grid or {}, configs)
+    made = sweep_settings(recipe, runs, adapters, jobs=jobs, metric=metric, direction=direction)
+    return run(NAME, made, adapters=adapters)
+
+
+def plan_sweep(
+    recipe: str, runs: Sequence[Values], adapters: Adapters | None = None, **settings: Any
+) -> "RunPlan":
+    """What a sweep would do: its runs by name. Makes no request and no folder. Raises as `sweep`."""
+    return dry_run(NAME, sweep_settings(recipe, runs, adapters, **settings), adapters=adapters)
+
+
+def combined(settings: Values, grid: Mapping[str, Sequence[Any]], configs: Sequence[Values]) -> list[dict[str, Any]]:
+    """The settings of each run: every combination of the grid with every one of the configs, the last setting varying
+    first.
+
+    Raises:
+        InputError: a setting is given in two of these places, or has no value, or there is nothing to sweep.
+    """
+    if not grid and not configs:
+        raise InputError("there is nothing to sweep; give a setting several values, as in learning_rate=1e-4,3e-4")
+    for name in grid:
+        if name in settings or any(name in config for config in configs):
+            raise InputError(f"{name} is swept, and has a value as well; give it once")
+        if not grid[name]:
+            raise InputError(f"{name} is swept over no value; give at least one")
+    choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    runs = [{**settings, **config, **choice} for config in (configs or [{}]) for choice in choices]
+    if len(runs) > MAX_RUNS:
+        raise InputError(f"that is {len(runs):,} runs; a sweep has {MAX_RUNS:,} at most")
+    return runs
+
+
+def read_grid(words: Values) -> tuple[dict[str, str], dict[str, list[Any]]]:
+    """Texts by setting, as of a command line, parted into those of one value and those of several.
+
+    Values are parted at commas. One that holds commas itself stands in a JSON list: `evaluators=["a,b", "c"]` is two
+    values, `evaluators=["a,b"]` is one.
+
+    Raises:
+        InputError: a list is none, or a value is empty.
+    """
+    single: dict[str, str] = {}
+    several: dict[str, list[Any]] = {}
+    for name, text in words.items():
+        if not isinstance(text, str):
+            single[name] = text
+            continue
+        values = _values(name, text)
+        if len(values) == 1:
+            single[name] = values[0]
+        else:
+            several[name] = values
+    return single, several
+
+
+def read_configs(path: Path) -> list[dict[str, Any]]:
+    """Settings of runs from a YAML or JSON file that holds a list of them.
+
+    Raises:
+        InputError: it cannot be read, or is no such list.
+    """
+    rows = read_values_file(path)
+    is_list = isinstance(rows, list) and rows
+    if not is_list or not all(isinstance(row, dict) and all(isinstance(key, str) for key in row) for row in rows):
+        raise InputError(f"{path} holds no list of settings; write one run per entry, such as - {{learning_rate: 1e-4}}")
+    return [dict(row) for row in rows]
+
+
+def sweep_settings(
+    recipe: str,
+    runs: Sequence[Values],
+    adapters: Adapters | None = None,
+    *,
+    jobs: int = 1,
+    metric: str | None = None,
+    direction: Literal["less", "more"] | None = None,
+) -> SweepSettings:
+    """The settings of a sweep, after those of each run were checked. Raises as `sweep`."""
+    chosen = find_recipe(recipe)
+    known = chz.chz_fields(chosen.config_class)
+    plain = [without_aliases(known, run) for run in runs]
+    whole = {name: plain[0][name] for name in _OF_THE_WHOLE if name in plain[0]}
+    for name in _OF_THE_WHOLE:
+        if any(run.get(name) != whole.get(name) for run in plain):
+            raise InputError(f"{name} is of the sweep as a whole, and cannot differ among its runs; give it once")
+    if whole.get("registered_model_name") is not None and "registered_model_name" not in known:
+        raise InputError(f"recipe {chosen.name} registers no model; leave registered_model_name out")
+    given = adapters or Adapters()
+    parts = [_checked(chosen, number, run, given) for number, run in enumerate(plain, 1)]
+    if (same := _twice(parts)) is not None:
+        raise InputError(f"runs {same[0]} and {same[1]} of the sweep have the same settings; leave one of them out")
+    if len(parts) < 2:
+        raise InputError("there is one run to sweep over; give a setting several values, as in learning_rate=1e-4,3e-4")
+    layers = {"given": {**whole, "jobs": jobs, "metric": metric, "direction": direction}}
+    made = settle(RECIPE, layers, given.service).config
+    return chz.replace(made, recipe=recipe, runs=parts, model_name=parts[0]["model_name"])
+
+
+def _checked(recipe: Recipe[Any], number: int, run: Values, adapters: Adapters) -> dict[str, Any]:
+    """The settings of a run, as its config has them, with the model, and without what is of the whole."""
+    try:
+        for name in ROWS_FIELDS:
+            if run.get(name) is not None and not isinstance(run[name], str):
+                raise InputError(f"{name} of a sweep names a file or a data set; write the rows to a file")
+        config = pinned(settle(recipe, {"given": run}, adapters.service).config, adapters)
+        recipe.workflow(config)
+    except InputError as error:
+        raise InputError(f"run {number} of the sweep: {error}") from error
+    own = dict.fromkeys(["model_name", *run])
+    return {name: getattr(config, name) for name in own if name not in _OF_THE_WHOLE}
+
+
+def _twice(parts: Sequence[Values]) -> tuple[int, int] | None:
+    seen: dict[str, int] = {}
+    for number, part in enumerate(parts, 1):
+        key = json.dumps(part, sort_keys=True, default=str)
+        if key in seen:
+            return seen[key], number
+        seen[key] = number
+    return None
+
+
+def _values(name: str, text: str) -> list[str]:
+    if not text.startswith("["):
+        values = text.split(",")
+    else:
+        try:
+            read = json.loads(text)
+        except ValueError as error:
+            raise InputError(f'{name}={text} is no JSON list; write one such as {name}=["a,b", "c"]') from error
+        values = [value if isinstance(value, str) else json.dumps(value) for value in read]
+    if any(not value for value in values) and len(values) > 1:
+        raise InputError(f"{name}={text} has an empty value; write each, as in {name}=1,2")
+    return values
+
+
+class _Progress:
+    """Tells the whole of a run's steps and evaluations; where several run at a time, of its failures alone."""
+
+    def __init__(self, telemetry: "Telemetry", *, is_alone: bool) -> None:
+        from cookhouse.telemetry import events
+
+        steps = {events.TRAINING_STEP, events.EVAL_COMPLETE, events.RUN_WAITING, events.HUB_DOWNLOAD}
+        self._telemetry = telemetry
+        self._told = {events.TELEMETRY_FAILED, *(steps if is_alone else ())}
+
+    def write(self, record: "Record") -> None:
+        from cookhouse.telemetry import Event
+
+        if isinstance(record, Event) and record.name in self._told:
+            self._telemetry.send(record)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _workflow(config: SweepSettings) -> "Workflow[SweepState]":
+    from cookhouse.workflows import sweep_workflow
+
+    async def run_one(context: "RunContext", recipe: str, folder: Path, settings: Values) -> "RunResult[Any]":
+        def progress(telemetry: "Telemetry") -> _Progress:
+            return _Progress(telemetry, is_alone=config.jobs == 1)
+
+        return await run_child(context, recipe, folder, settings, relay=progress)
+
+    def descent_of(settings: Values) -> "Descent":
+        recipe = find_recipe(config.recipe)
+        return recipe.workflow(settle(recipe, {"given": settings}).config).descent
+
+    return sweep_workflow(config, run_one, descent_of)
+
+
+RECIPE = Recipe(
+    name="sweep",
+    description="Run a recipe with several settings, and compare the runs.",
+    config_class=SweepSettings,
+    workflow=_workflow,
+)

@@ -1,0 +1,120 @@
+"""The last value of a metric over a setting that was swept, drawn as SVG: a line for each choice of the others."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from cookhouse.printable import printable
+from cookhouse.report.curves import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, series_style
+from cookhouse.report.sweep import SweepRow, SweepTable
+from cookhouse.telemetry import is_share, metric_text
+
+_DECADE = 10
+_LABEL_PIXELS = 34
+_MAX_CHARACTERS = 12
+
+
+def setting_svg(table: SweepTable, setting: str) -> str:
+    """The metric of the runs that have a finite value of it; empty if these have only one value of the setting.
+
+    The axis is logarithmic where positive numbers span a decade or more; what is not a number stands in the order given.
+    """
+    rows = [row for row in table.rows if row.value is not None and math.isfinite(row.value)]
+    values = list(dict.fromkeys(row.settings[setting] for row in rows if _can_be_key(row.settings[setting])))
+    rows = [row for row in rows if _can_be_key(row.settings[setting])]
+    if len(values) < 2 or table.metric is None:
+        return ""
+    place = _places(values)
+    ends = [place(value) for value in values]
+    across = Scale(min(ends), max(ends), LEFT + 10, WIDTH - RIGHT - 10)
+    heights = [row.value for row in rows if row.value is not None]
+    low, high = min(heights), max(heights)
+    is_percent = is_share(table.metric) and low >= -1 and high <= 1
+    margin = (high - low) / 20
+    upward = Scale(low - margin, high + margin, HEIGHT - BOTTOM, TOP, is_percent=is_percent)
+
+    def x(value: Any) -> float:
+        return across.pixel(place(value))
+
+    name = escape(printable(f"{table.metric} over {setting}"))
+    return "".join(
+        [
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">',
+            *_grid(upward),
+            *_labels(sorted(values, key=place), x),
+            *_lines(table.metric, setting, rows, x, upward),
+            "</svg>",
+        ]
+    )
+
+
+def is_log(values: Sequence[Any]) -> bool:
+    """Whether an axis of these values is logarithmic."""
+    return all(map(_is_number, values)) and min(values) > 0 and max(values) >= _DECADE * min(values)
+
+
+def _places(values: Sequence[Any]) -> Callable[[Any], float]:
+    if is_log(values):
+        return math.log10
+    if all(map(_is_number, values)):
+        return float
+    order = {value: float(index) for index, value in enumerate(values)}
+    return order.__getitem__
+
+
+def _grid(upward: Scale) -> Iterator[str]:
+    for value, label in upward.ticks():
+        y = upward.pixel(value)
+        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+
+
+def _labels(values: Sequence[Any], x: Callable[[Any], float]) -> Iterator[str]:
+    """The values themselves, but for those that have no room beside the one before."""
+    end = -math.inf
+    for value in values:
+        at = x(value)
+        yield f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 4}"/>'
+        if at - end >= _LABEL_PIXELS:
+            end = at
+            label = escape(printable(_text(value)))
+            yield f'<text x="{at:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{label}</text>'
+
+
+def _lines(
+    metric: str, setting: str, rows: Sequence[SweepRow], x: Callable[[Any], float], upward: Scale
+) -> Iterator[str]:
+    """Runs that differ in nothing else are joined."""
+    alike: dict[str, list[SweepRow]] = {}
+    for row in rows:
+        others = {name: value for name, value in row.settings.items() if name != setting}
+        alike.setdefault(_choice(others), []).append(row)
+    for index, (choice, some) in enumerate(alike.items()):
+        ordered = sorted(some, key=lambda row: x(row.settings[setting]))
+        places = [(row, x(row.settings[setting]), upward.pixel(row.value or 0.0)) for row in ordered]
+        points = " ".join(f"{across:.1f},{up:.1f}" for _, across, up in places)
+        yield f'<g class="{series_style(index)}"><polyline class="line" points="{points}"/>'
+        for row, across, up in places:
+            of = f"{choice}, " if choice else ""
+            title = f"{of}{setting}={_text(row.settings[setting])}: {metric_text(metric, row.value)}"
+            yield f'<circle class="dot" cx="{across:.1f}" cy="{up:.1f}" r="3"><title>'
+            yield f"{escape(printable(title))}</title></circle>"
+        yield "</g>"
+
+
+def _choice(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _text(value: Any) -> str:
+    text = f"{value:g}" if _is_number(value) else str(value)
+    return text if len(text) <= _MAX_CHARACTERS else f"…{text[1 - _MAX_CHARACTERS :]}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _can_be_key(value: Any) -> bool:
+    return value.__hash__ is not None

@@ -1,0 +1,125 @@
+"""Runs of one sweep: what was swept, what came of each setting, and which run is the best."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cookhouse.report.comparison import ABSENT
+from cookhouse.report.direction import Direction, direction
+from cookhouse.report.record import RunRecord
+from cookhouse.telemetry import ranked
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRow:
+    """A run of a sweep."""
+
+    name: str
+    settings: Mapping[str, Any]
+    """Those that were swept."""
+    state: str
+    """`finished`, `interrupted`, `failed`, `running`, or `waiting` where it has not begun."""
+    value: float | None
+    """The last one of the metric, NaN where the run diverged; None if it was not measured."""
+    is_best: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepTable:
+    """A sweep, run by run."""
+
+    swept: Sequence[str]
+    """Names of the settings that differ among the runs."""
+    metric: str | None
+    """By which runs are compared; None: no metric is in all those that finished."""
+    way: Direction | None
+    """Which way is better; None: nobody can tell, and no run is the best."""
+    rows: Sequence[SweepRow]
+
+    @property
+    def best(self) -> SweepRow | None:
+        """The best of the runs that finished."""
+        return next((row for row in self.rows if row.is_best), None)
+
+
+def sweep_table(
+    parts: Mapping[str, Mapping[str, Any]],
+    records: Mapping[str, RunRecord],
+    states: Mapping[str, str],
+    *,
+    metric: str | None,
+    way: Direction | None,
+) -> SweepTable:
+    """The table of runs by name, each with its settings; of those that have begun there are a record and a state.
+
+    Without a `metric` it is the headline: the most telling one that every finished run has. Among runs that are equally
+    good the next telling ones decide, and then the order.
+    """
+    swept = swept_settings(list(parts.values()))
+    finished = {name: record for name, record in records.items() if states.get(name) == "finished"}
+    telling = _shared(list(finished.values()))
+    metric = metric or next(iter(telling), None)
+    way = way or (None if metric is None else direction(metric))
+    values = {} if metric is None else {name: last_value(record, metric) for name, record in records.items()}
+    best = None if metric is None or way is None else _best(finished, {metric: way, **_ways(telling, metric)})
+    rows = [
+        SweepRow(
+            name=name,
+            settings={setting: part.get(setting, ABSENT) for setting in swept},
+            state=states.get(name, "waiting"),
+            value=values.get(name),
+            is_best=name == best,
+        )
+        for name, part in parts.items()
+    ]
+    return SweepTable(swept=swept, metric=metric, way=way, rows=rows)
+
+
+def swept_settings(parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the settings that differ among runs, in the order in which they are given."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return [name for name in names if any(_of(part, name) != _of(parts[0], name) for part in parts)]
+
+
+def last_value(record: RunRecord, metric: str) -> float | None:
+    """The last value of a metric, finite or not."""
+    return next((float(row[metric]) for row in reversed(record.metrics) if _is_number(row.get(metric))), None)
+
+
+def _of(part: Mapping[str, Any], name: str) -> tuple[type, Any]:
+    """A value that is told from all others: true is not 1."""
+    value = part.get(name, ABSENT)
+    return bool if isinstance(value, bool) else object, value
+
+
+def _best(records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> str | None:
+    """The best of some runs that have a finite value of the first metric; where they are equal, the others decide."""
+
+    def rank(name: str) -> list[float]:
+        """Less is better."""
+        values = [(last_value(records[name], metric), way) for metric, way in ways.items()]
+        signed = [math.inf if value is None else value if way == "less" else -value for value, way in values]
+        return [value if math.isfinite(value) else math.inf for value in signed]
+
+    ranks = {name: rank(name) for name in records}
+    found = [name for name in ranks if math.isfinite(ranks[name][0])]
+    return min(found, key=ranks.__getitem__) if found else None
+
+
+def _ways(metrics: Sequence[str], but: str) -> dict[str, Direction]:
+    return {name: way for name in metrics if name != but and (way := direction(name)) is not None}
+
+
+def _shared(records: Sequence[RunRecord]) -> list[str]:
+    """Metrics that every one of some runs has, the most telling one first."""
+    names = [set(_numbers(record)) for record in records]
+    return ranked(sorted(set.intersection(*names))) if names else []
+
+
+def _numbers(record: RunRecord) -> Iterator[str]:
+    return (name for row in record.metrics for name, value in row.items() if _is_number(value))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

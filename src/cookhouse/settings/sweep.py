@@ -1,0 +1,28 @@
+"""Settings of a sweep."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import chz
+
+from cookhouse.settings.checks import at_least
+from cookhouse.settings.training import RegistrationSettings, RunSettings
+
+
+@chz.chz
+class SweepSettings(RunSettings, RegistrationSettings):
+    """Which runs there are, and how the best of them is told."""
+
+    recipe: str = chz.field(default="", doc="The recipe of every run.")
+    runs: Sequence[Mapping[str, Any]] = chz.field(default=(), doc="Settings of each run.")
+    jobs: int = chz.field(default=1, doc="Runs at a time.", validator=at_least(1))
+    metric: str | None = chz.field(
+        default=None, doc="Metric by which runs are compared; default: the most telling one that all of them have."
+    )
+    direction: Literal["less", "more"] | None = chz.field(
+        default=None, doc="Which way the metric is better; default: as its name tells."
+    )
+
+    @property
+    def parts(self) -> Sequence[Mapping[str, Any]]:
+        return self.runs
