@@ -1,5 +1,6 @@
 """Tokenizers by model name."""
 
+import threading
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 _LLAMA3 = "meta-llama/Llama-3"
 _LLAMA3_TOKENIZER = "thinkingmachineslabinc/meta-llama-3-tokenizer"
 """The same vocabulary from a repository that is not gated."""
+_loading = threading.Lock()
+"""Two threads that import transformers at a time may see half of it."""
 
 
 def get_tokenizer(name: str) -> "PreTrainedTokenizerBase":
@@ -24,7 +27,9 @@ def get_tokenizer(name: str) -> "PreTrainedTokenizerBase":
     Raises:
         InputError: there is no such model, the hub cannot be reached, or what is there is no tokenizer.
     """
-    return _load(_folder(_LLAMA3_TOKENIZER if name.startswith(_LLAMA3) else resolve_model(name)), name)
+    folder = _folder(_LLAMA3_TOKENIZER if name.startswith(_LLAMA3) else resolve_model(name))
+    with _loading:
+        return _load(folder, name)
 
 
 def _folder(source: str) -> Path:

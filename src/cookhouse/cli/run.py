@@ -103,7 +103,7 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
         raise
     summary.print_summary(console, result.summary, ports.program or program())
     if isinstance(result.state, SweepState):
-        print_sweep(console, result.state)
+        print_sweep(console, result.state.record)
     if result.summary.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     if result.state.error is not None:

@@ -15,7 +15,7 @@ from cookhouse.recipes.sweep import NAME, combined, plan_sweep, read_configs, re
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cookhouse.workflows import SweepState
+    from cookhouse.runs import SweepRecord
 
 
 def sweep(
@@ -46,10 +46,7 @@ def sweep(
 ) -> None:
     """Run a recipe with several settings, one after another or several at a time, and compare the runs.
 
-    There is a run for each combination:
-
-    \b
-      cookhouse sweep supervised dataset_path=mine.jsonl learning_rate=1e-4,3e-4,1e-3 lora_rank=8,32
+    There is a run for each combination: cookhouse sweep supervised learning_rate=1e-4,3e-4,1e-3 lora_rank=8,32
 
     A value that holds commas itself stands in a JSON list: evaluators='["a,b", "c"]'. log_path names the folder of the
     sweep, and registered_model_name registers the best run alone. Runs that fail leave the others alone. A sweep that
@@ -73,13 +70,13 @@ def sweep(
     finish(NAME, made, ports_of(given))
 
 
-def print_sweep(console: "Console", state: "SweepState") -> None:
+def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     """The runs of a sweep, the best of them, and why others failed."""
     from cookhouse.report import setting_text, value_text
     from cookhouse.telemetry import say
     from cookhouse.workflows import best_text
 
-    table, width = state.record.table, console.width if console.is_terminal else None
+    table, width = sweep.table, console.width if console.is_terminal else None
     metric = table.metric
     header = ["run", *table.swept, "state", *([] if metric is None else [f"{metric} (* best)"])]
     rows = [
@@ -94,7 +91,6 @@ def print_sweep(console: "Console", state: "SweepState") -> None:
     say(console, "")
     for line in side_by_side(header, rows, width):
         say(console, line)
-    say(console, f"\nbest         {printable(best_text(state.record))}")
-    for name, error in state.errors.items():
+    say(console, f"\nbest         {printable(best_text(sweep))}")
+    for name, error in sweep.errors.items():
         say(console, printable(f"failed       {name}: {error}"), style="red")
-

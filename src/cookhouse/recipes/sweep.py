@@ -78,9 +78,7 @@ def sweep(
     return run(NAME, made, adapters=adapters)
 
 
-def plan_sweep(
-    recipe: str, runs: Sequence[Values], adapters: Adapters | None = None, **settings: Any
-) -> "RunPlan":
+def plan_sweep(recipe: str, runs: Sequence[Values], adapters: Adapters | None = None, **settings: Any) -> "RunPlan":
     """What a sweep would do: its runs by name. Makes no request and no folder. Raises as `sweep`."""
     return dry_run(NAME, sweep_settings(recipe, runs, adapters, **settings), adapters=adapters)
 
@@ -138,7 +136,7 @@ def read_configs(path: Path) -> list[dict[str, Any]]:
     rows = read_values_file(path)
     is_list = isinstance(rows, list) and rows
     if not is_list or not all(isinstance(row, dict) and all(isinstance(key, str) for key in row) for row in rows):
-        raise InputError(f"{path} holds no list of settings; write one run per entry, such as - {{learning_rate: 1e-4}}")
+        raise InputError(f"{path} holds no list of settings; write one run per entry: - {{learning_rate: 1e-4}}")
     return [dict(row) for row in rows]
 
 

@@ -10,6 +10,7 @@ from cookhouse.report.comparison import (
     telling,
 )
 from cookhouse.report.comparison_page import comparison_page, setting_text, value_text
+from cookhouse.report.direction import direction
 from cookhouse.report.noted_page import noted_page
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
@@ -32,6 +33,7 @@ __all__ = [
     "SweepTable",
     "compare",
     "comparison_page",
+    "direction",
     "last_value",
     "noted_page",
     "render_page",

@@ -18,7 +18,7 @@ _MAX_CHARACTERS = 12
 def setting_svg(table: SweepTable, setting: str) -> str:
     """The metric of the runs that have a finite value of it; empty if these have only one value of the setting.
 
-    The axis is logarithmic where positive numbers span a decade or more; what is not a number stands in the order given.
+    The axis is logarithmic where positive numbers span a decade or more; others stand in the order given.
     """
     rows = [row for row in table.rows if row.value is not None and math.isfinite(row.value)]
     values = list(dict.fromkeys(row.settings[setting] for row in rows if _can_be_key(row.settings[setting])))

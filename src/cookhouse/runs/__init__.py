@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cookhouse.runs.page import write_comparison, write_report
     from cookhouse.runs.plan import Preview, RunPlan
     from cookhouse.runs.record import read_record
-    from cookhouse.runs.sweeps import SweepRecord, is_sweep, part_names, read_sweep, write_sweep
     from cookhouse.runs.result import AnswerSample, Figure, RunResult, RunSummary, read_result, write_result
+    from cookhouse.runs.sweeps import SweepRecord, is_sweep, part_names, read_sweep, write_sweep
 
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),

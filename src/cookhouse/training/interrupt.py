@@ -44,7 +44,7 @@ class Interrupt:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """The body looks at `is_requested` itself, and stops when it is safe. Several bodies may, one in another too."""
+        """The body looks at `is_requested` itself, and stops when it is safe. Several may at a time."""
         self._num_deferring += 1
         try:
             yield

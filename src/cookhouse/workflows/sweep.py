@@ -26,7 +26,7 @@ from cookhouse.training import CheckpointFile
 from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.registering import register_run
 from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
-from cookhouse.workflows.stages.state import RunContext, RunState
+from cookhouse.workflows.stages.state import RunState
 from cookhouse.workflows.stages.workflow import Workflow
 
 DescentOf = Callable[[Mapping[str, Any]], Descent]

@@ -7,12 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
+from cookhouse.cli.sweep import print_sweep
 from cookhouse.cli.tables import side_by_side
 from cookhouse.errors import InputError
 from cookhouse.printable import printable
 from cookhouse.recipes import find_recipe, recorded_settings
 from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, compare, setting_text, telling
-from cookhouse.runs import RunStatus, find_runs, read_history, read_record, read_result
+from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
 from cookhouse.telemetry import change_text, make_console, metric_text, say, say_command
 
@@ -32,7 +33,10 @@ def print_run(path: Path, name: str, resume: str) -> None:
         say(console, printable(f"{label:<{_LABEL_CELLS}} {fact}"))
     for gap in record.gaps:
         say(console, printable(f"{'note':<{_LABEL_CELLS}} {gap}"))
-    _print_parts(console, path)
+    if is_sweep(path):
+        print_sweep(console, read_sweep(path))
+    else:
+        _print_parts(console, path)
     _print_settings(console, record, history.sittings[-1].recipe)
     _print_figures(console, path, record)
     _print_checkpoints(console, record)
@@ -103,7 +107,8 @@ def _print_settings(console: Console, record: RunRecord, recipe: str | None) -> 
         title = "settings that are not the defaults"
     except InputError as error:
         chosen, title = recorded, f"all settings; which are defaults is unknown here: {error}"
-    chosen = {name: value for name, value in chosen.items() if name not in OF_THE_FOLDER}
+    hidden = {*OF_THE_FOLDER, "runs"}  # those of a sweep stand in its table
+    chosen = {name: value for name, value in chosen.items() if name not in hidden}
     say(console, "\n" + printable(title if chosen else "all settings are the defaults"))
     for name, value in chosen.items():
         said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,12 +1,14 @@
 """What a list shows of a run, read from the ends of its files: hundreds of runs take less than a second."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cookhouse.report import direction
 from cookhouse.runs.history.sittings import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
@@ -14,6 +16,7 @@ from cookhouse.telemetry import Headline, choose_headline, keys
 
 _END_BYTES = 1 << 18
 _START_BYTES = 1 << 16
+_SWEEP = "sweep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,7 @@ def overview_of(run: FoundRun) -> RunOverview:
         name=run.name,
         path=run.path,
         parent=run.parent,
-        recipe=_text(run.record.get("recipe")),
+        recipe=_recipe(run.record),
         model=_text(settings.get("model_name")),
         steps=steps,
         total_steps=total_steps,
@@ -75,7 +78,7 @@ def overview_of(run: FoundRun) -> RunOverview:
 def overviews_of(runs: Sequence[FoundRun]) -> list[RunOverview]:
     """Of runs in a place: the newest first, each before its children, which stay in their order.
 
-    A run that consists of others has the headline of the last of them.
+    A run that consists of others has the headline of the last of them, and a sweep that of the best.
     """
     children: dict[str | None, list[RunOverview]] = {}
     for overview in map(overview_of, runs):
@@ -84,10 +87,24 @@ def overviews_of(runs: Sequence[FoundRun]) -> list[RunOverview]:
     def whole(overview: RunOverview) -> Iterator[RunOverview]:
         below = [each for child in children.get(overview.name, ()) for each in whole(child)]
         told = [each.headline for each in below if each.headline is not None]
+        if overview.recipe is not None and overview.recipe.startswith(_SWEEP):
+            told = sorted(told, key=_goodness)
         yield replace(overview, headline=overview.headline or (told[-1] if told else None))
         yield from below
 
     return [each for overview in reversed(children.get(None, [])) for each in whole(overview)]
+
+
+def _recipe(record: Mapping[str, Any]) -> str | None:
+    name = _text(record.get("recipe"))
+    return f"{_SWEEP} of {record['config'].get('recipe')}" if name == _SWEEP and "config" in record else name
+
+
+def _goodness(headline: Headline) -> float:
+    """The more, the better."""
+    if headline.after is None:
+        return -math.inf
+    return -headline.after if direction(headline.name) == "less" else headline.after
 
 
 class _Rows:

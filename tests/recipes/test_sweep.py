@@ -1,0 +1,270 @@
+"""A recipe with several settings: the runs, their table, and what becomes of those that fail or are interrupted."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cookhouse
+from cookhouse.adapters import Adapters
+from cookhouse.errors import InputError
+from cookhouse.local import service_folder
+from cookhouse.recipes.sweep import NAME, combined, read_configs, read_grid, sweep_settings
+from cookhouse.registry import open_registry
+from cookhouse.runs import find_runs, read_history, read_sweep
+from cookhouse.telemetry import read_metrics
+from cookhouse.training import FakeService
+
+GRID = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 32]}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, conversations: Callable[..., Path]) -> dict[str, Any]:
+    data = {"dataset_path": str(conversations()), "test_path": str(conversations("test.jsonl", 4))}
+    small = {"batch_size": 4, "num_samples": 0, "eval_max_tokens": 8, "save_every": 1}
+    return {**data, **small, "log_path": str(tmp_path / "runs" / "sweep")}
+
+
+def table_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "sweep.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fake(service: FakeService | None = None) -> Adapters:
+    return Adapters(service=(service or FakeService()).connect, sinks=[])
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_every_combination_is_run_and_the_best_is_told(settings: dict[str, Any], jobs: int) -> None:
+    # Catches a combination that is left out, runs that see one another's settings, and a best that is not.
+    result = cookhouse.sweep("supervised", settings, grid=GRID, jobs=jobs, metric="test/nll", adapters=fake())
+    folder = Path(settings["log_path"])
+    rows = table_of(folder)
+    assert [(row["learning_rate"], row["lora_rank"]) for row in rows] == [
+        ("0.001", "8"),
+        ("0.001", "32"),
+        ("0.01", "8"),
+        ("0.01", "32"),
+        ("0.1", "8"),
+        ("0.1", "32"),
+    ]
+    assert {row["state"] for row in rows} == {"finished"}
+    measured = {row["run"]: float(row["test/nll"]) for row in rows}
+    for name, value in measured.items():
+        assert value == read_metrics(folder / name / "metrics.jsonl")[-1]["test/nll"]
+    table = result.state.record.table
+    assert table.best is not None
+    assert measured[table.best.name] == min(measured.values())
+    assert [row["run"] for row in rows if row["best"] == "1"] == [table.best.name]
+    assert {run.parent for run in find_runs(folder.parent) if run.name != "sweep"} == {"sweep"}
+    page = (folder / "report.html").read_text()
+    assert "test/nll over learning_rate" in page
+    assert "logarithmic axis" in page
+
+
+def test_one_that_fails_leaves_the_others_alone(settings: dict[str, Any], tmp_path: Path) -> None:
+    # Catches a failure that ends the sweep, one that nobody is told of, and a sweep that cannot be gone on with.
+    settings.pop("dataset_path")
+    later = tmp_path / "later.jsonl"
+    grid = {"dataset_path": [str(later), str(tmp_path / "train.jsonl")]}
+    result = cookhouse.sweep("supervised", settings, grid=grid, adapters=fake())
+    assert [row["state"] for row in table_of(Path(settings["log_path"]))] == ["failed", "finished"]
+    (error,) = result.state.errors.values()
+    assert "later.jsonl does not exist" in error
+    history = read_history(Path(settings["log_path"]))
+    assert history.status == "failed"
+    assert "1 of 2 runs failed" in str(history.error)
+
+    later.write_text((tmp_path / "train.jsonl").read_text())
+    service = FakeService()
+    again = {"log_path": settings["log_path"], "behavior_if_log_dir_exists": "resume"}
+    result = cookhouse.run(NAME, again, adapters=fake(service))
+    assert not result.state.errors
+    assert [row["state"] for row in table_of(Path(settings["log_path"]))] == ["finished", "finished"]
+    steps = [call for call in service.calls if (call.kind, call.phase) == ("optim_step", "submit")]
+    assert len(steps) == 3, "the one that had finished was not run again"
+
+
+def test_an_interrupt_stops_all_and_is_gone_on_with(settings: dict[str, Any]) -> None:
+    # Catches a first Ctrl-C that throws runs away, and runs that begin after it.
+    undisturbed = {**settings, "log_path": settings["log_path"] + "-whole"}
+    cookhouse.sweep("supervised", undisturbed, grid=GRID, jobs=2, adapters=fake())
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("optim_step", 4):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    broken = FakeService(gate=gate)
+    result = cookhouse.sweep("supervised", settings, grid=GRID, jobs=2, adapters=fake(broken))
+    assert result.summary.is_interrupted
+    assert result.summary.next_command == f"cookhouse runs resume {settings['log_path']}"
+    assert {row["state"] for row in table_of(Path(settings["log_path"]))} > {"waiting"}
+    again = {"log_path": settings["log_path"], "behavior_if_log_dir_exists": "resume"}
+    result = cookhouse.run(NAME, again, adapters=fake(FakeService(states=broken.states)))
+    assert not result.summary.is_interrupted
+    assert table_of(Path(settings["log_path"])) == table_of(Path(undisturbed["log_path"]))
+
+
+KILLED = """
+import json, os, signal, sys
+import cookhouse
+from cookhouse.adapters import Adapters
+from cookhouse.training import FakeService
+
+async def gate(kind, number):
+    if (kind, number) == ("optim_step", int(sys.argv[2])):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+settings = json.loads(sys.argv[1])
+adapters = Adapters(service=FakeService(gate=gate).connect, sinks=[])
+cookhouse.sweep("supervised", settings, grid={GRID}, adapters=adapters)
+"""
+
+
+@pytest.mark.parametrize("at", [4, 16])
+def test_killed_and_resumed_it_ends_with_the_table_of_an_undisturbed_one(settings: dict[str, Any], at: int) -> None:
+    # Catches a run that is lost, run twice or begun with other settings after its process was killed.
+    settings |= {"save_every": 0}  # the fake service forgets its checkpoints with its process
+    whole = {**settings, "log_path": settings["log_path"] + "-whole"}
+    cookhouse.sweep("supervised", whole, grid=GRID, adapters=fake())
+    program = [sys.executable, "-c", KILLED.replace("{GRID}", repr(GRID)), json.dumps(settings), str(at)]
+    assert subprocess.run(program, check=False).returncode == -signal.SIGKILL
+    folder = Path(settings["log_path"])
+    begun = [name for name in ("1", "2", "3", "4", "5", "6") if list(folder.glob(f"{name}-*"))]
+    assert len(begun) == at // 3 + 1
+    service = FakeService()
+    cookhouse.run(NAME, {"log_path": str(folder), "behavior_if_log_dir_exists": "resume"}, adapters=fake(service))
+    assert table_of(folder) == table_of(Path(whole["log_path"]))
+    steps = [call for call in service.calls if (call.kind, call.phase) == ("optim_step", "submit")]
+    assert len(steps) == 3 * (6 - at // 3), "those that had finished were not run again"
+
+
+def test_the_best_alone_is_registered(settings: dict[str, Any], tmp_path: Path) -> None:
+    # Catches a name that every run registers under, and weights that are not those of the best run.
+    registry = open_registry(str(tmp_path / "registry.db"), {})
+    named = {**settings, "registered_model_name": "sums"}
+    adapters = Adapters(service=FakeService().connect, sinks=[], registry=registry)
+    result = cookhouse.sweep("supervised", named, grid=GRID, metric="test/nll", adapters=adapters)
+    best = result.state.record.table.best
+    assert best is not None
+    model = registry.get("sums@1")
+    assert model.run_folder == str((Path(settings["log_path"]) / best.name).resolve())
+    assert model.recipe == "supervised"
+    assert [version.id for version in registry.find(cookhouse_query())] == ["sums@1"]
+
+
+def cookhouse_query() -> Any:
+    from cookhouse.registry import Query
+
+    return Query(name="sums")
+
+
+def test_what_cannot_be_is_refused_before_anything_runs(settings: dict[str, Any]) -> None:
+    # Catches a sweep that finds the bad value of its last run when the others have run.
+    service = FakeService()
+
+    def refused(match: str, grid: dict[str, Any], **more: Any) -> None:
+        with pytest.raises(InputError, match=match):
+            cookhouse.sweep("supervised", {**settings, **more}, grid=grid, adapters=fake(service))
+
+    refused("run 2 of the sweep: learning_rate='high' does not fit", {"learning_rate": ["1e-4", "high"]})
+    refused("run 1 of the sweep: unknown setting of recipe supervised 'rate'", {"rate": [1, 2]})
+    refused("run 2 of the sweep: lora_rank is -1", {"lora_rank": [8, -1]})
+    refused("runs 1 and 2 of the sweep have the same settings", {"lora_rank": [8, 8]})
+    refused("registry is of the sweep as a whole", {"registry": ["a.db", "b.db"]})
+    refused("batch_size is swept, and has a value as well", {"batch_size": [2, 4]})
+    refused("there is one run to sweep over", {"lora_rank": [8]})
+    refused("there is nothing to sweep", {})
+    assert service.calls == []
+    assert not Path(settings["log_path"]).exists()
+
+
+def test_commas_part_values_but_for_those_in_a_list() -> None:
+    single, several = read_grid({"a": "1,2", "b": "x", "c": '["a,b", "c"]', "d": '["a,b"]', "e": ""})
+    assert (single, several) == ({"b": "x", "d": "a,b", "e": ""}, {"a": ["1", "2"], "c": ["a,b", "c"]})
+    for text in ("1,,2", "[1, 2"):
+        with pytest.raises(InputError, match="a="):
+            read_grid({"a": text})
+
+
+def test_configs_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("- {learning_rate: 0.1, batch_size: 4}\n- {learning_rate: 0.2}\n")
+    assert combined({"seed": 1}, {"lora_rank": ["8", "16"]}, read_configs(file)) == [
+        {"seed": 1, "learning_rate": 0.1, "batch_size": 4, "lora_rank": "8"},
+        {"seed": 1, "learning_rate": 0.1, "batch_size": 4, "lora_rank": "16"},
+        {"seed": 1, "learning_rate": 0.2, "lora_rank": "8"},
+        {"seed": 1, "learning_rate": 0.2, "lora_rank": "16"},
+    ]
+    file.write_text("learning_rate: 0.1\n")
+    with pytest.raises(InputError, match="holds no list of settings"):
+        read_configs(file)
+
+
+def test_a_diverged_run_is_not_the_best(settings: dict[str, Any]) -> None:
+    # Catches the value from before it diverged, which may be the best of all.
+    cookhouse.sweep("supervised", settings, grid={"learning_rate": [1e-3, 1e-1]}, metric="test/nll", adapters=fake())
+    folder = Path(settings["log_path"])
+    best = read_sweep(folder).table.best
+    assert best is not None
+    with (folder / best.name / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 3, "test/nll": NaN}\n')
+    table = read_sweep(folder).table
+    assert table.best is not None
+    assert table.best.name != best.name
+    assert [str(row.value) for row in table.rows if row.name == best.name] == ["nan"]
+
+
+def test_a_part_finds_the_service_of_the_whole(tmp_path: Path) -> None:
+    # Catches a part whose checkpoints cannot be sampled from, since they are looked for below its own folder.
+    part = tmp_path / "sweep" / "1-a"
+    part.mkdir(parents=True)
+    assert service_folder(part) == part / "service"
+    (tmp_path / "sweep" / "service").mkdir()
+    assert service_folder(part) == part / "service", "a folder beside it that is no run's"
+    (tmp_path / "sweep" / "config.json").write_text("{}")
+    assert service_folder(part) == tmp_path / "sweep" / "service"
+
+
+def test_the_model_of_each_run_is_asked_for(settings: dict[str, Any]) -> None:
+    made = sweep_settings("supervised", combined(settings, {"seed": [1, 2]}, []))
+    assert [part["model_name"] for part in made.parts] == ["cookhouse/tiny", "cookhouse/tiny"]
+    assert "log_path" not in made.parts[0]
+    assert made.log_path == settings["log_path"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_service(request: pytest.FixtureRequest) -> Iterator[None]:
+    del request
+    saved = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("TINKER_")}
+    yield
+    os.environ.update(saved)
+
+
+@pytest.mark.slow
+def test_on_the_engine_killed_and_resumed_it_ends_with_the_same_table(settings: dict[str, Any], tmp_path: Path) -> None:
+    # Catches an engine whose checkpoints of one run are taken for another's when all of them share it.
+    words = [f"{name}={value}" for name, value in settings.items() if name != "log_path"]
+    grid = ["learning_rate=1e-3,1e-2,1e-1", "lora_rank=8,32"]
+
+    def command(*rest: str) -> list[str]:
+        return [sys.executable, "-m", "cookhouse", *rest]
+
+    whole, folder = tmp_path / "runs" / "whole", tmp_path / "runs" / "killed"
+    subprocess.run(command("sweep", "supervised", *words, *grid, f"log_path={whole}"), check=True, cwd=tmp_path)
+    killed = subprocess.Popen(command("sweep", "supervised", *words, *grid, f"log_path={folder}"), cwd=tmp_path)
+    while not list(folder.glob("3-*/checkpoints.jsonl")):
+        assert killed.poll() is None
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    subprocess.run(command("runs", "resume", str(folder)), check=True, cwd=tmp_path)
+    assert table_of(folder) == table_of(whole)
