@@ -23,7 +23,7 @@ from cookhouse.runs import find_runs, read_history, read_sweep
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
 
-GRID = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 32]}
+GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 32]}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
-from cookhouse.server.routes import ROUTERS
+from cookhouse.server.routes import ROUTERS, usage
 from cookhouse.server.routes.openai import create_endpoint
 from cookhouse.server.service import Service
 
@@ -34,6 +34,7 @@ def create_app(service: Service) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1")
     app.mount("/v1", create_endpoint(service))
+    app.include_router(usage.plain)
     app.add_exception_handler(InputError, _refuse)
     app.add_exception_handler(StorageError, _refuse)
     app.add_exception_handler(ValidationError, _refuse_malformed)

@@ -22,6 +22,7 @@ from cookhouse.server.refusals import GoneError, StorageError
 from cookhouse.server.requests.answers.answers import Answers
 from cookhouse.server.requests.answers.weights import WeightNames
 from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.metering import Metering
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
@@ -87,6 +88,7 @@ class Service:
             on_written=lambda: self.sequencer.errand(self.snapshots.tidy),
         )
         self.sequencer = Sequencer(self.futures, settings, self.snapshots)
+        self.metering = Metering(self.sequencer.meter, self.store)
         self.intake = Intake(self.futures, self.sequencer)
         self._writer = _writer("checkpoints")
         self.training = TrainingRequests(
@@ -138,6 +140,12 @@ class Service:
         self.futures.open()
         self._sweeper = asyncio.create_task(self._sweep_forever(), name="sweeper")
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are taken."""
+        is_made = self.sequencer.ready.done() and self.sequencer.ready.exception() is None
+        return is_made and not self.futures.is_closed
+
     def dismiss_waiters(self) -> None:
         """Answer every held request now: the process is about to end."""
         self.futures.close()
@@ -163,6 +171,7 @@ class Service:
         # An engine that is busy for longer may still be saving; its store ends with the process.
         is_stopped = self.sequencer.stop(seconds=1.0)
         try:
+            self.metering.flush()
             self.store.flush()
             self.store.touch_runs(self.intake.taken_times())
         except StorageError as error:
@@ -246,6 +255,7 @@ class Service:
 
     def _sweep_store(self, times: Mapping[str, float]) -> None:
         try:
+            self.metering.flush()
             self.store.flush()
             self.store.touch_runs(times)
         except StorageError as error:

@@ -8,6 +8,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.refusals import UnauthorizedError
 
 KEY_PREFIX = "tml-"
+_OWNER_CHARACTERS = 32
 
 
 class KeyRing:
@@ -24,6 +25,11 @@ class KeyRing:
                 )
         self._digests = [_digest(key) for key in api_keys]
 
+    @property
+    def owners(self) -> Sequence[str]:
+        """The tenants of its keys."""
+        return [digest[:_OWNER_CHARACTERS] for digest in self._digests]
+
     def owner_of(self, key: str | None) -> str:
         """The tenant of a key.
 
@@ -37,7 +43,7 @@ class KeyRing:
         matches = [known for known in self._digests if hmac.compare_digest(known, digest)]
         if not matches:
             raise UnauthorizedError("the API key is not one of this server's; check TINKER_API_KEY and TINKER_BASE_URL")
-        return matches[0][:32]
+        return matches[0][:_OWNER_CHARACTERS]
 
 
 def _digest(key: str) -> str:

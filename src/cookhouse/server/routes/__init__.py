@@ -10,6 +10,7 @@ from cookhouse.server.routes import (
     sessions,
     sharing,
     training,
+    usage,
 )
 
 ROUTERS = (
@@ -22,6 +23,7 @@ ROUTERS = (
     sessions.router,
     sharing.router,
     training.router,
+    usage.router,
 )
 
 __all__ = ["ROUTERS"]

@@ -30,10 +30,12 @@ from cookhouse.engine.contract import (
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.refusals import BusyError
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result
+from cookhouse.server.sequencer.meter import Account, Meter
 from cookhouse.server.sequencer.turns import Job, TimeShare, TrainingQueues
 from cookhouse.server.sessions.sessions import Snapshot
 from cookhouse.server.sessions.snapshots import Snapshots
 from cookhouse.server.settings import Settings
+from cookhouse.server.store.usage import Usage
 from cookhouse.server.wire import SampleShape, encode_pass, encode_sample
 
 _log = logging.getLogger(__name__)
@@ -57,8 +59,9 @@ OnOutput = Callable[[SampleOutput], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunningSample:
-    owner: str
+    account: Account
     snapshot: Snapshot | None
+    num_prompt_tokens: int
     on_output: OnOutput
 
 
@@ -82,6 +85,7 @@ class Sequencer:
         self._share = TimeShare()
         self._samples: dict[str, _RunningSample] = {}
         self._thread: threading.Thread | None = None
+        self.meter = Meter()
         self.ready: ConcurrentFuture[Sequence[BaseModelInfo]] = ConcurrentFuture()
         """The base models, once the engine has been made; or what went wrong."""
 
@@ -136,10 +140,10 @@ class Sequencer:
             else:
                 self._finish_encoded(future, partial(encode_sample, output, shape))
 
-        self.stream_sample(request, snapshot, finish, owner=future.owner)
+        self.stream_sample(request, snapshot, finish, owner=future.owner, session_id=future.session_id)
 
     def stream_sample(
-        self, request: SampleRequest, snapshot: Snapshot | None, on_output: OnOutput, *, owner: str
+        self, request: SampleRequest, snapshot: Snapshot | None, on_output: OnOutput, *, owner: str, session_id: str | None = None
     ) -> None:
         """Hand a sampling request to the engine, which has its own queue.
 
@@ -152,7 +156,12 @@ class Sequencer:
                     f"{self._num_samples[owner]} sampling requests are waiting; send more when some are done"
                 )
             self._num_samples[owner] += 1
-        sample = _RunningSample(owner=owner, snapshot=snapshot, on_output=on_output)
+        sample = _RunningSample(
+            account=Account(owner, session_id or f"endpoint-{owner}"),
+            snapshot=snapshot,
+            num_prompt_tokens=request.prompt_T.size,
+            on_output=on_output,
+        )
         self.errand(lambda engine: self._start_sample(engine, request, sample))
 
     def cancel_samples(self, request_ids: Sequence[str], error: InputError) -> None:
@@ -181,13 +190,19 @@ class Sequencer:
             errands, jobs, can_sample = self._wait_for_turn(engine)
             for errand in errands:
                 self._guarded(engine, errand)
+            served = [(_account(job), job.num_tokens) for job in jobs] or [
+                (sample.account, 1) for sample in self._samples.values() if can_sample
+            ]
             started_at = time.monotonic()
             if jobs:
                 self._run_jobs(engine, jobs)
             elif can_sample:
                 self._step_samples(engine)
             if jobs or can_sample:
-                self._share.charge(time.monotonic() - started_at, training=bool(jobs))
+                seconds = time.monotonic() - started_at
+                self._share.charge(seconds, training=bool(jobs))
+                if served:
+                    self.meter.charge(served, seconds)
 
     def _wait_for_turn(self, engine: Engine) -> tuple[Sequence[Errand], Sequence[EngineJob], bool]:
         """What to do next: errands, or jobs, or (True) a sampling step."""
@@ -227,6 +242,9 @@ class Sequencer:
                 if isinstance(output, Exception):
                     self._fail(job.future, output)
                 else:
+                    is_scored = job.request is not None and job.request.forward_only
+                    kind = "scored_tokens" if is_scored else "trained_tokens"
+                    self.meter.count(_account(job), Usage(**{kind: job.num_tokens}))
                     self._finish_encoded(job.future, partial(encode_pass, output))
         except Exception as error:
             for job in jobs:
@@ -263,6 +281,10 @@ class Sequencer:
         request_id = output.request_id
         sample = self._samples.get(request_id) if output.is_partial else self._end_sample(request_id)
         if sample is not None:
+            if not output.is_partial and output.error is None:
+                num_sampled = sum(sequence.tokens_T.size for sequence in output.sequences)
+                used = Usage(prompt_tokens=sample.num_prompt_tokens, sampled_tokens=num_sampled)
+                self.meter.count(sample.account, used)
             sample.on_output(output)
 
     def _end_sample(self, request_id: str) -> _RunningSample | None:
@@ -271,7 +293,7 @@ class Sequencer:
             if sample.snapshot is not None:
                 sample.snapshot.num_samples -= 1
             with self._wake:
-                self._num_samples[sample.owner] -= 1
+                self._num_samples[sample.account.owner] -= 1
         return sample
 
     def _finish_encoded(self, future: Future, encode: Callable[[], bytes]) -> None:
@@ -290,3 +312,7 @@ class Sequencer:
         if not isinstance(error, CookhouseError) or isinstance(error, DamagedError):
             _log.error("the engine failed", exc_info=error)
         self._finish(future, Result.of_error(error))
+
+
+def _account(job: EngineJob) -> Account:
+    return Account(job.future.owner, job.future.session_id)

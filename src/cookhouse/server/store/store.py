@@ -16,6 +16,7 @@ from sqlalchemy.dialects.sqlite import insert
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.server.store.database import Database
+from cookhouse.server.store.usage import Usage
 
 CheckpointKind = Literal["weights", "sampler_weights", "external_weights"]
 
@@ -86,6 +87,7 @@ class CheckpointRow:
         return LoraSpec(**self.lora)
 
 
+_TOKENS = ("trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens")
 metadata = sa.MetaData()
 """The tables as of the newest migration."""
 _sessions = sa.Table(
@@ -142,6 +144,15 @@ _checkpoints = sa.Table(
     sa.Column("is_public", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("model_id", "kind", "name"),
 )
+_usage = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("session_id", sa.String, primary_key=True),
+    sa.Column("owner", sa.String, nullable=False, index=True),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in _TOKENS),
+    sa.Column("engine_seconds", sa.Float, nullable=False),
+)
+_AMOUNTS = (*_TOKENS, "engine_seconds")
 
 Row = TypeVar("Row", SessionRow, RunRow, SamplerRow, CheckpointRow)
 
@@ -238,6 +249,36 @@ class Store:
     def session_samplers(self, session_id: str, owner: str) -> Sequence[SamplerRow]:
         mine = (_samplers.c.session_id == session_id) & (_samplers.c.owner == owner)
         return self._select(SamplerRow, _samplers.select().where(mine).order_by(_samplers.c.created_at))
+
+    # What was used: added up by session, and kept when that has ended.
+
+    def add_usage(self, used: Mapping[tuple[str, str], Usage]) -> None:
+        """Add what sessions have used, by owner and session, all or nothing of it.
+
+        Raises:
+            StorageError: nothing was written.
+        """
+        if not used:
+            return
+        with self._database.writing() as connection:
+            for (owner, session_id), usage in used.items():
+                new = insert(_usage).values(owner=owner, session_id=session_id, **asdict(usage))
+                summed = {name: _usage.c[name] + new.excluded[name] for name in _AMOUNTS}
+                connection.execute(new.on_conflict_do_update(index_elements=["session_id"], set_=summed))
+
+    def session_usage(self, session_id: str, owner: str) -> Usage:
+        query = sa.select(*(_usage.c[name] for name in _AMOUNTS))
+        with self._database.reading() as connection:
+            mine = query.where(_usage.c.session_id == session_id, _usage.c.owner == owner)
+            row = connection.execute(mine).mappings().first()
+        return Usage() if row is None else Usage(**row)
+
+    def usage_by_owner(self) -> Mapping[str, Usage]:
+        """Of every tenant: for whoever runs the server."""
+        sums = [sa.func.sum(_usage.c[name]).label(name) for name in _AMOUNTS]
+        with self._database.reading() as connection:
+            rows = connection.execute(sa.select(_usage.c.owner, *sums).group_by(_usage.c.owner)).mappings()
+            return {row["owner"]: Usage(**{name: row[name] for name in _AMOUNTS}) for row in rows}
 
     # Checkpoints. One that has expired is treated as deleted, also before it is.
 

@@ -1,0 +1,39 @@
+"""What tenants have used of this server: counted by the sequencer, kept in the store."""
+
+from collections.abc import Mapping
+
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.sequencer.meter import Meter
+from cookhouse.server.store.store import Store
+from cookhouse.server.store.usage import Usage
+
+
+class Metering:
+    """Blocking calls, from any thread. What is read has all that was counted until then.
+
+    Raises:
+        StorageError: it cannot be read or written now; nothing that was counted is lost.
+    """
+
+    def __init__(self, meter: Meter, store: Store) -> None:
+        self._meter = meter
+        self._store = store
+
+    def flush(self) -> None:
+        """Write down what has been counted, each count once."""
+        taken = self._meter.take()
+        try:
+            self._store.add_usage({(account.owner, account.session_id): usage for account, usage in taken.items()})
+        except StorageError:
+            self._meter.give_back(taken)
+            raise
+
+    def of_session(self, session_id: str, owner: str) -> Usage:
+        """What a session has used, also one that has ended; nothing where it is another tenant's."""
+        self.flush()
+        return self._store.session_usage(session_id, owner)
+
+    def by_owner(self) -> Mapping[str, Usage]:
+        """What each tenant has used, since there is a store."""
+        self.flush()
+        return self._store.usage_by_owner()

@@ -1,0 +1,21 @@
+"""What a tenant or a session has used of a server."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of requests that were answered, and seconds of the engine, also for those that failed."""
+
+    trained_tokens: int = 0
+    """Positions of `forward_backward`, each as often as it was sent."""
+    scored_tokens: int = 0
+    """Those of `forward`, which leaves no gradient."""
+    prompt_tokens: int = 0
+    """Of sampling requests, once however many samples were asked for, and whether or not they had to be computed."""
+    sampled_tokens: int = 0
+    engine_seconds: float = 0.0
+    """A turn that served several sessions is parted among them."""
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(Usage)})

@@ -1,0 +1,164 @@
+"""What was used, by session and by tenant: exact tokens, kept over restarts, told to nobody else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
+from tests.server.test_routes import Server
+
+from cookhouse.server.access.auth import KeyRing
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.requests.metering import Metering
+from cookhouse.server.sequencer.meter import Account, Meter
+from cookhouse.server.store.store import Store
+from cookhouse.server.store.usage import Usage
+
+TOKENS = ("trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    with hosted(tmp_path, FakeEngine) as host:
+        yield host
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Server]]:
+    """Connections of tenants, closed at the end."""
+    with ExitStack() as stack:
+
+        def open_one(host: Host, key: str = KEY) -> Server:
+            server = Server(host, FakeEngine(), key)
+            stack.callback(server.http.close)
+            return server
+
+        yield open_one
+
+
+def used(server: Server, session_id: str) -> tuple[int, ...]:
+    content = server.http.get(f"/sessions/{session_id}/usage").json()
+    return tuple(content[name] for name in TOKENS)
+
+
+def sample(server: Server, session_id: str, *, prompt: list[int], num_samples: int, max_tokens: int) -> None:
+    made = server.post(
+        "/create_sampling_session", session_id=session_id, sampling_session_seq_id=0, base_model="cookhouse/tiny"
+    )
+    asked: dict[str, Any] = {
+        "sampling_session_id": made["sampling_session_id"],
+        "seq_id": 1,
+        "num_samples": num_samples,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": prompt}]},
+        "sampling_params": {"max_tokens": max_tokens, "stop": [], "seed": 1},
+    }
+    assert server.result(server.post("/asample", **asked)["request_id"]).status_code == 200
+
+
+def test_tokens_are_those_that_a_session_sent(host: Host, connect: Callable[..., Server]) -> None:
+    # Catches tokens that are counted twice for a request sent again, or put down to another session or tenant.
+    mine, others = connect(host), connect(host, OTHER_KEY)
+    session_id, second, foreign = mine.session(), mine.session(), others.session()
+    model_id = mine.model(session_id)
+    for seq_id in (1, 2, 2):
+        mine.result(mine.forward_backward(model_id, seq_id).json()["request_id"])
+    mine.grad_norm(model_id, 3)
+    sample(mine, session_id, prompt=[1, 2, 3], num_samples=4, max_tokens=5)
+    sample(others, foreign, prompt=[1, 2], num_samples=1, max_tokens=6)
+    assert used(mine, session_id) == (4, 0, 3, 20)
+    assert used(mine, second) == (0, 0, 0, 0)
+    assert used(others, foreign) == (0, 0, 2, 6)
+    assert used(others, session_id) == (0, 0, 0, 0), "another tenant's"
+    whole = mine.http.get("/usage").json()
+    assert tuple(whole[name] for name in TOKENS) == (4, 0, 3, 20)
+    assert whole["engine_seconds"] > 0
+
+
+def test_a_failed_request_has_no_tokens(host: Host, connect: Callable[..., Server]) -> None:
+    server = connect(host)
+    session_id = server.session()
+    sample(server, session_id, prompt=[1] * 200, num_samples=1, max_tokens=5)  # longer than the model takes
+    assert used(server, session_id) == (0, 0, 0, 0)
+
+
+def test_it_survives_a_restart_and_adds_up(tmp_path: Path, connect: Callable[..., Server]) -> None:
+    # Catches counts that live in the process, and a second start that counts the first again.
+    for round_ in (1, 2):
+        with hosted(tmp_path, FakeEngine) as host:
+            server = connect(host)
+            sample(server, server.session(), prompt=[1, 2], num_samples=1, max_tokens=3)
+            whole = server.http.get("/usage").json()
+            assert (whole["prompt_tokens"], whole["sampled_tokens"]) == (2 * round_, 3 * round_)
+
+
+def test_metrics_are_for_prometheus_and_tell_no_key(host: Host, connect: Callable[..., Server]) -> None:
+    # Catches labels without a bound, a key among them, and a text that Prometheus cannot read.
+    server = connect(host)
+    sample(server, server.session(), prompt=[1, 2], num_samples=2, max_tokens=3)
+    gone = ("0" * 32, "session of a key that is no longer one")
+    host.service.store.add_usage({gone: Usage(trained_tokens=7), ("1" * 32, "another"): Usage(trained_tokens=2)})
+    answer = httpx.get(f"{host.url}/metrics", trust_env=False)
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = answer.text.splitlines()
+    tenant, other = (owner[:8] for owner in KeyRing([KEY, OTHER_KEY]).owners)
+    assert f'cookhouse_tokens_total{{kind="prompt",tenant="{tenant}"}} 2.0' in lines
+    assert f'cookhouse_tokens_total{{kind="sampled",tenant="{tenant}"}} 6.0' in lines
+    assert f'cookhouse_tokens_total{{kind="sampled",tenant="{other}"}} 0.0' in lines
+    assert 'cookhouse_tokens_total{kind="trained",tenant="other"} 9.0' in lines
+    assert "cookhouse_sessions 1.0" in lines
+    assert KEY not in answer.text
+    assert len([line for line in lines if line.startswith("cookhouse_tokens_total")]) == 3 * 4
+
+
+def test_health_needs_no_key(host: Host) -> None:
+    assert httpx.get(f"{host.url}/healthz", trust_env=False).json() == {"status": "ok"}
+    assert httpx.get(f"{host.url}/readyz", trust_env=False).status_code == 200
+    host.on_loop(host.service.dismiss_waiters)
+    assert httpx.get(f"{host.url}/readyz", trust_env=False).status_code == 503
+
+
+def test_what_cannot_be_written_is_counted_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches counts that are lost, or counted twice, where the database is busy.
+    meter, store = Meter(), Store(tmp_path / "server.db")
+    metering = Metering(meter, store)
+    meter.count(Account("a", "s"), Usage(sampled_tokens=3))
+
+    def busy(_used: object) -> None:
+        raise StorageError("busy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "add_usage", busy)
+        with pytest.raises(StorageError):
+            metering.flush()
+    assert metering.of_session("s", "a") == Usage(sampled_tokens=3)
+    assert metering.of_session("s", "a") == Usage(sampled_tokens=3)
+    store.close()
+
+
+def test_a_turn_is_parted_among_those_it_served() -> None:
+    # Catches time that is charged to the first of several, or to nobody where a step has no tokens.
+    meter = Meter()
+    first, second = (Account("a", name) for name in ("s", "t"))
+    meter.charge([(first, 1), (second, 2), (second, 1)], 2.0)
+    meter.charge([(first, 0)], 1.0)
+    taken = meter.take()
+    assert taken == {Account("a", "s"): Usage(engine_seconds=1.5), Account("a", "t"): Usage(engine_seconds=1.5)}
+
+
+def test_an_older_database_gets_the_table(tmp_path: Path) -> None:
+    Store(tmp_path / "server.db").close()
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'server.db'}")
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE usage"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
+    engine.dispose()
+    store = Store(tmp_path / "server.db")
+    store.add_usage({("a", "s"): Usage(trained_tokens=1)})
+    store.add_usage({("a", "s"): Usage(trained_tokens=2, engine_seconds=0.5)})
+    assert store.session_usage("s", "a") == Usage(trained_tokens=3, engine_seconds=0.5)
+    store.close()
