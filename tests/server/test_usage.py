@@ -1,23 +1,29 @@
 """What was used, by session and by tenant: exact tokens, kept over restarts, told to nobody else."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import sqlalchemy as sa
+import tinker
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tests.server.test_routes import Server
 
+from cookhouse.runs import History, Sitting
+from cookhouse.runs.history.facts import usage_text
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.requests.metering import Metering
 from cookhouse.server.sequencer.meter import Account, Meter
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.usage import Usage
+from cookhouse.training import TrainingSession, connect_to
 
 TOKENS = ("trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens")
 
@@ -162,3 +168,32 @@ def test_an_older_database_gets_the_table(tmp_path: Path) -> None:
     store.add_usage({("a", "s"): Usage(trained_tokens=2, engine_seconds=0.5)})
     assert store.session_usage("s", "a") == Usage(trained_tokens=3, engine_seconds=0.5)
     store.close()
+
+
+@pytest.mark.anyio
+async def test_a_client_is_told_of_its_session(host: Host) -> None:
+    # Catches a client that is told of another session, and counts that are not those of the server.
+    service = await connect_to(host.url, KEY)()
+    client = await service.create_lora_training_client("cookhouse/tiny", rank=4)
+    datum = tinker.Datum(
+        model_input=tinker.ModelInput.from_ints([1, 2, 3]),
+        loss_fn_inputs={"target_tokens": [2, 3, 4], "weights": [1.0, 1.0, 1.0]},
+    )
+    await (await asyncio.to_thread(client.forward_backward, [datum, datum], "cross_entropy"))
+    await (await asyncio.to_thread(client.forward, [datum], "cross_entropy"))
+    session = TrainingSession(service=service, client=client, context_tokens=None)
+    counted = await session.usage()
+    assert counted is not None
+    assert [counted[name] for name in TOKENS] == [6, 3, 0, 0]
+    await session.close("success")
+
+
+def test_sittings_add_up() -> None:
+    # Catches a resumed run that has only what it used since.
+    now = datetime.now(UTC)
+    told = [Sitting(started_at=now, ended_at=now, usage={"trained_tokens": 1_200, "engine_seconds": 1.5})]
+    killed = Sitting(started_at=now, ended_at=now)
+    history = History(sittings=[*told, killed, *told], is_running=False)
+    assert history.usage == {"trained_tokens": 2_400, "engine_seconds": 3.0}
+    assert usage_text(history.usage) == "2,400 tokens trained; 3 s of the engine"
+    assert History(sittings=[killed], is_running=False).usage is None

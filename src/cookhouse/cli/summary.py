@@ -9,6 +9,7 @@ from rich.text import Text
 from cookhouse.evals import preview_plain, preview_rich
 from cookhouse.printable import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
+from cookhouse.runs.history.facts import usage_text
 from cookhouse.telemetry import Event, Record, events, say, say_command, wrapped
 
 _ANSWER_CHARACTERS = 100
@@ -99,6 +100,8 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         say(console, f"report       {summary.report}")
     if summary.sampler_path is not None:
         say(console, f"weights      {summary.sampler_path}")
+    if summary.usage is not None:
+        say(console, f"usage        {usage_text(summary.usage)}")
     if summary.registered_model is not None:
         say(console, f"registered   {summary.registered_model}")
     command = f"{program} {summary.next_command.removeprefix('cookhouse ')}"

@@ -63,6 +63,8 @@ class RunSummary:
     """Ports whose adapters made something up: such a run measured and trained nothing that counts."""
     next_command: str
     """The resume command after an interrupt, else the command that samples from the trained model."""
+    usage: Mapping[str, float] | None = None
+    """What the service counted for it: tokens by kind, and `engine_seconds`; None where it does not tell."""
     registered_model: str | None = None
     """`name@version` that the trained weights were registered as."""
 

@@ -199,6 +199,7 @@ def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
         state_path=None if top is None else top.state_path,
         sampler_path=None if top is None else top.sampler_path,
         next_command=f"cookhouse runs resume {folder}" if is_left or top is None else top.next_command,
+        usage=_usage(results),
         registered_model=state.registered_model,
     )
     metrics = {f"{name}/{key}": value for name, result in results.items() for key, value in result.metrics.items()}
@@ -221,6 +222,12 @@ def best_text(record: SweepRecord) -> str:
     if table.way is None:
         return f"nobody can tell which way {table.metric} is better; say it with direction=less or direction=more"
     return f"no run has finished with a finite {table.metric}"
+
+
+def _usage(results: Mapping[str, RunResult[Any]]) -> Mapping[str, float] | None:
+    told = [result.summary.usage for result in results.values() if result.summary.usage is not None]
+    names = dict.fromkeys(name for usage in told for name in usage)
+    return {name: sum(usage.get(name, 0) for usage in told) for name in names} or None
 
 
 def _told(run: Mapping[str, Any]) -> str:

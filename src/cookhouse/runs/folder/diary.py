@@ -47,6 +47,8 @@ class Diary:
         if isinstance(record, Event) and record.name in (events.RUN_SERVICE, events.RUN_ENGINE):
             service = record.text.get("engine") or record.text["service"]
             self._change(lambda sitting: replace(sitting, service=service))
+        if isinstance(record, Event) and record.name == events.RUN_USAGE:
+            self._change(lambda sitting: replace(sitting, usage=dict(record.metrics)))
         if isinstance(record, Event) and record.name == events.MODEL_REGISTERED:
             self._change(lambda sitting: replace(sitting, registered_model=record.text["model"]))
 

@@ -1,6 +1,7 @@
 """What run.json tells of a run, in words: for a terminal and for pages."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 
 from cookhouse.runs.history.machine import Machine
@@ -21,6 +22,7 @@ def facts_of(history: History) -> dict[str, str]:
         "duration": duration(history.seconds) + (f", in {count} sittings" if count > 1 else ""),
         **({} if last.machine is None else {"machine": str(last.machine)}),
         **({} if last.service is None else {"service": last.service}),
+        **({} if history.usage is None else {"usage": usage_text(history.usage)}),
         **({} if last.registered_model is None else {"registered as": last.registered_model}),
         **(
             {"libraries": ", ".join(f"{name} {version}" for name, version in last.packages.items())}
@@ -28,6 +30,15 @@ def facts_of(history: History) -> dict[str, str]:
             else {}
         ),
     }
+
+
+def usage_text(usage: Mapping[str, float]) -> str:
+    """What a service counted, in words: `1,200 tokens trained, 300 of prompts, 40 sampled; 2 s of the engine`."""
+    kinds = {"trained": "trained", "scored": "scored", "prompt": "of prompts", "sampled": "sampled"}
+    told = {words: round(usage.get(f"{kind}_tokens", 0)) for kind, words in kinds.items()}
+    parts = [f"{count:,} {words}" for words, count in told.items() if count] or ["0"]
+    tokens = ", ".join([parts[0].replace(" ", " tokens ", 1) if " " in parts[0] else "0 tokens", *parts[1:]])
+    return f"{tokens}; {duration(usage.get('engine_seconds', 0.0))} of the engine"
 
 
 def place_of(history: History) -> str:

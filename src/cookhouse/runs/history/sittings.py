@@ -8,6 +8,7 @@ as it says    has ended           either
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -71,6 +72,8 @@ class Sitting:
     """Which training service it used, and what that computes on, in words."""
     registered_model: str | None = None
     """`name@version` that its weights were registered as."""
+    usage: Mapping[str, float] | None = None
+    """What the service counted for it: tokens by kind, and seconds of its engine."""
 
     @property
     def seconds(self) -> float:
@@ -124,6 +127,14 @@ class History:
     def last_at(self) -> datetime:
         """The end, or the last sign of life."""
         return self.sittings[-1].ended_at or datetime.now(UTC)
+
+    @property
+    def usage(self) -> Mapping[str, float] | None:
+        """Of the sittings that the service told of; it tells nothing of one whose process was killed."""
+        told = Counter[str]()
+        for sitting in self.sittings:
+            told.update(sitting.usage or {})  # type: ignore[arg-type]  # seconds are no whole numbers
+        return dict(told) or None
 
     @property
     def seconds(self) -> float:
@@ -228,6 +239,9 @@ def _sitting(row: Mapping[str, Any]) -> Sitting:
     for name in ("error", "recipe", "adapters", "folder", "version", "revision", "service", "registered_model"):
         if not isinstance(values.get(name), str | None):
             raise TypeError(f"{name} must be text")
+    usage = values.get("usage")
+    if usage is not None and not all(isinstance(amount, int | float) for amount in dict(usage).values()):
+        raise TypeError("usage must be numbers by name")
     if not isinstance(values.get("total_steps"), int | None):
         raise TypeError("total_steps must be a number")
     return Sitting(**values)

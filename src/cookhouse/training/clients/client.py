@@ -4,11 +4,14 @@ Every request method returns at once with an awaitable; requests of one training
 """
 
 import asyncio
+import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+import httpx
 import tinker
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
@@ -16,6 +19,10 @@ from cookhouse.sampling_client import SamplingClient
 
 if TYPE_CHECKING:
     import torch
+
+logger = logging.getLogger(__name__)
+
+_USAGE_PATIENCE_SECONDS = 5.0
 
 LossFunction: TypeAlias = "Callable[[list[tinker.Datum], list[torch.Tensor]], tuple[torch.Tensor, dict[str, float]]]"
 """Of datums and, for each, the logprobs of its targets under the weights being trained, which carry a gradient: the
@@ -134,11 +141,32 @@ class TinkerServiceClient(tinker.ServiceClient):
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
         super().__init__(base_url=base_url, api_key=api_key)
+        self._address = base_url or os.environ.get("TINKER_BASE_URL")
+        self._key = api_key or os.environ.get("TINKER_API_KEY")
         self._make_rest_client = cache(partial(tinker.RestClient, base_url=base_url, api_key=api_key))
 
     async def context_tokens(self, model_name: str) -> int | None:
         offered = (await self._capabilities()).supported_models
         return next((model.max_context_length for model in offered if model.model_name == model_name), None)
+
+    async def usage(self) -> Mapping[str, float] | None:
+        """What the server has counted for this session: tokens by kind, and `engine_seconds`. None: it does not tell,
+        as the hosted service, which is not asked.
+        """
+        if not self._address:
+            return None
+        url = f"{self._address.rstrip('/')}/api/v1/sessions/{self.holder.get_session_id()}/usage"
+        headers = {"X-API-Key": self._key or ""}
+        try:
+            async with httpx.AsyncClient(timeout=_USAGE_PATIENCE_SECONDS, headers=headers) as client:
+                answer = await client.get(url)
+            counted = answer.json() if answer.status_code == httpx.codes.OK else None
+        except (httpx.HTTPError, ValueError) as error:
+            logger.info("the service did not tell what was used: %s", error)
+            return None
+        if not isinstance(counted, dict):
+            return None
+        return {str(name): value for name, value in counted.items() if isinstance(value, int | float)}
 
     async def delete_checkpoint(self, path: str) -> None:
         rest = await asyncio.to_thread(self._make_rest_client)

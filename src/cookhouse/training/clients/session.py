@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future as ConcurrentFuture
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +50,11 @@ class TrainingSession:
     client: TrainingClient
     context_tokens: int | None
     """Tokens that the service's model takes at most, prompt and answer together; None if it does not say."""
+
+    async def usage(self) -> Mapping[str, float] | None:
+        """What the service has counted for this session; None where it does not tell."""
+        ask = getattr(self.service, "usage", None)
+        return None if ask is None else await ask()
 
     async def close(self, status: SessionStatus, patience_seconds: float = _CLOSE_PATIENCE_SECONDS) -> None:
         """Tell the service how it ended; one that does not answer in time is left alone."""

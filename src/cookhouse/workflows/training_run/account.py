@@ -8,7 +8,7 @@ from cookhouse.catalog import FAMILIES, TEMPLATE, dims, family_of
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import lora_parameter_count, rate_notes
 from cookhouse.report import RecordedAnswer
-from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary
+from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
 from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import keys, read_metrics
@@ -45,6 +45,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
         state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
         sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),
         next_command=_next_command(state, is_interrupted),
+        usage=read_history(state.folder.path).usage,
         registered_model=None if state.registered_model is None else state.registered_model.id,
     )
     metrics = {**state.outcome.metrics, **state.eval_results}

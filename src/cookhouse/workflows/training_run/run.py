@@ -200,6 +200,8 @@ async def cleanup(state: TrainingState) -> None:
 
 async def _close_session(state: TrainingState) -> None:
     if state.error is None:
+        if usage := await state.session.usage():
+            state.telemetry.event(events.RUN_USAGE, metrics=usage)
         await state.session.close(state.status)
     else:
         await state.session.close(state.status, BROKEN_PATIENCE_SECONDS)
