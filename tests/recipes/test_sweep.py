@@ -17,7 +17,7 @@ import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.local import service_folder
-from cookhouse.recipes.sweep import NAME, combined, read_configs, read_grid, sweep_settings
+from cookhouse.recipes.sweeping import NAME, combined, read_configs, read_grid, sweep_settings
 from cookhouse.registry import open_registry
 from cookhouse.runs import find_runs, read_history, read_sweep
 from cookhouse.telemetry import read_metrics

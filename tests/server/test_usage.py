@@ -177,7 +177,7 @@ async def test_a_client_is_told_of_its_session(host: Host) -> None:
     client = await service.create_lora_training_client("cookhouse/tiny", rank=4)
     datum = tinker.Datum(
         model_input=tinker.ModelInput.from_ints([1, 2, 3]),
-        loss_fn_inputs={"target_tokens": [2, 3, 4], "weights": [1.0, 1.0, 1.0]},
+        loss_fn_inputs={"target_tokens": tinker.TensorData(data=[2, 3, 4], dtype="int64", shape=[3])},
     )
     await (await asyncio.to_thread(client.forward_backward, [datum, datum], "cross_entropy"))
     await (await asyncio.to_thread(client.forward, [datum], "cross_entropy"))

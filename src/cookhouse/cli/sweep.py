@@ -10,7 +10,7 @@ from cookhouse.cli.run import adapters_named, finish, ports_of
 from cookhouse.cli.tables import side_by_side
 from cookhouse.printable import printable
 from cookhouse.recipes import read_config_file
-from cookhouse.recipes.sweep import NAME, combined, plan_sweep, read_configs, read_grid, sweep_settings
+from cookhouse.recipes.sweeping import NAME, combined, plan_sweep, read_configs, read_grid, sweep_settings
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from cookhouse.recipes.config import (
 from cookhouse.recipes.pipeline import pipeline_recipe
 from cookhouse.recipes.recipe import RECIPES, Recipe, every_recipe, find_recipe
 from cookhouse.recipes.running import dry_run, run, run_async
-from cookhouse.recipes.sweep import sweep
+from cookhouse.recipes.sweeping import sweep
 
 __all__ = [
     "ALIASES",

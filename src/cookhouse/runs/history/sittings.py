@@ -131,9 +131,9 @@ class History:
     @property
     def usage(self) -> Mapping[str, float] | None:
         """Of the sittings that the service told of; it tells nothing of one whose process was killed."""
-        told = Counter[str]()
+        told: Counter[str] = Counter()
         for sitting in self.sittings:
-            told.update(sitting.usage or {})  # type: ignore[arg-type]  # seconds are no whole numbers
+            told.update(sitting.usage or {})
         return dict(told) or None
 
     @property

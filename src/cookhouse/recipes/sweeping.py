@@ -15,7 +15,7 @@ from cookhouse.recipes.config import read_values_file, settle
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.recipes.running import dry_run, pinned, run
-from cookhouse.settings import ROWS_FIELDS, SweepSettings
+from cookhouse.settings import ROWS_FIELDS, SweepSettings, weights_in
 
 if TYPE_CHECKING:
     from cookhouse.registry import Descent
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cookhouse.telemetry import Record, Telemetry
     from cookhouse.workflows import RunContext, SweepState, Workflow
 
-NAME = "cookhouse.recipes.sweep:RECIPE"
+NAME = "cookhouse.recipes.sweeping:RECIPE"
 """What the recipe of sweeps is called to go on with one."""
 
 MAX_RUNS = 1000
@@ -180,7 +180,8 @@ def _checked(recipe: Recipe[Any], number: int, run: Values, adapters: Adapters) 
         recipe.workflow(config)
     except InputError as error:
         raise InputError(f"run {number} of the sweep: {error}") from error
-    own = dict.fromkeys(["model_name", *run])
+    # What names weights is kept also where nobody set it: the service of the sweep has to know.
+    own = dict.fromkeys(["model_name", *weights_in(chz.asdict(config)), *run])
     return {name: getattr(config, name) for name in own if name not in _OF_THE_WHOLE}
 
 
