@@ -143,7 +143,13 @@ class Sequencer:
         self.stream_sample(request, snapshot, finish, owner=future.owner, session_id=future.session_id)
 
     def stream_sample(
-        self, request: SampleRequest, snapshot: Snapshot | None, on_output: OnOutput, *, owner: str, session_id: str | None = None
+        self,
+        request: SampleRequest,
+        snapshot: Snapshot | None,
+        on_output: OnOutput,
+        *,
+        owner: str,
+        session_id: str | None = None,
     ) -> None:
         """Hand a sampling request to the engine, which has its own queue.
 
