@@ -171,6 +171,28 @@ def kept_files(state_dir: Path, path: str) -> Path | None:
     return next((kept.folder for kept in kept_checkpoints(state_dir) if kept.row.path == path), None)
 
 
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Where a service keeps its state when no folder is named.
+
+    Raises:
+        InputError: the user has no home.
+    """
+    root = environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(root) if root else Path.home() / ".local" / "state") / "cookhouse" / "serve"
+    except RuntimeError as error:  # neither HOME nor an entry among the users
+        raise InputError("this user has no home to keep the server's state in; pass --state-dir") from error
+
+
+def kept_base_model(path: str) -> str | None:
+    """The base model of the weights at a `tinker://` path that lie there; None: they do not."""
+    from cookhouse.server.checkpoints.offline import is_state_dir, kept_checkpoints
+
+    folder = default_state_dir(os.environ)
+    kept = kept_checkpoints(folder) if is_state_dir(folder) else ()
+    return next((each.row.base_model for each in kept if each.row.path == path), None)
+
+
 @contextlib.asynccontextmanager
 async def local_server(
     state_dir: Path,

@@ -10,8 +10,9 @@ import typer
 
 from cookhouse.cli import main
 from cookhouse.cli.main import app
-from cookhouse.cli.serve import default_state_dir, serve
+from cookhouse.cli.serve import serve
 from cookhouse.errors import InputError
+from cookhouse.local import default_state_dir
 from cookhouse.registry import Artifact, NewModel, open_registry
 from cookhouse.training import Checkpoint, CheckpointFile
 

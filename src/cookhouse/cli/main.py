@@ -13,6 +13,7 @@ import typer
 
 from cookhouse.cli.chat.commands import chat
 from cookhouse.cli.checkpoints.commands import checkpoints_app
+from cookhouse.cli.evaluate import eval_command
 from cookhouse.cli.models.commands import models_app
 from cookhouse.cli.new import new
 from cookhouse.cli.recipes import describe, recipes
@@ -45,6 +46,7 @@ app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(models_app, name="models")
 app.add_typer(render_app, name="render")
 app.command()(chat)
+app.command(name="eval")(eval_command())
 app.command()(sample)
 app.command()(sweep)
 app.command()(serve)

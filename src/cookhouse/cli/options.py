@@ -20,6 +20,7 @@ _SHORT_FLAGS = {
     "batch_size": ("-b",),
     "learning_rate": ("-l",),
     "lora_rank": ("-r",),
+    "benchmark_data": ("--data",),
 }
 """Further spellings of the flags that one types most."""
 
@@ -36,11 +37,15 @@ Execute: TypeAlias = Callable[[Layers, bool, str | None], None]
 """Of the values, whether it is a dry run, and the name of the adapters if one was given."""
 
 
-def recipe_command(recipe: Recipe[Any], execute: Execute) -> Callable[..., None]:
+ReadWords: TypeAlias = Callable[[Sequence[str]], tuple[Sequence[str], Mapping[str, str]]]
+"""Of the words of a command line, those that are `key=value`, and what the others set."""
+
+
+def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords | None = None) -> Callable[..., None]:
     """A function for `typer` with one option per setting and alias, which calls `execute`.
 
     A config file comes first; `key=value` and flags override it. A setting given both as a flag and as `key=value`, or
-    as `key=value` twice, is refused; a repeated flag overrides.
+    as `key=value` twice, is refused; a repeated flag overrides. With `read_words` there may be other words besides.
     """
     fields = config_fields(recipe)
     aliases = aliases_of({field.name: field for field in fields})
@@ -55,10 +60,16 @@ def recipe_command(recipe: Recipe[Any], execute: Execute) -> Callable[..., None]
         log_level: Level | None,  # noqa: ARG001
         **flags: str | None,
     ) -> None:
-        execute(layers_of(settings or (), config or (), flags), dry_run, adapters)
+        words, named = (settings or (), {}) if read_words is None else read_words(settings or ())
+        twice = [name for name in named if flags.get(name) is not None]
+        if twice:
+            raise InputError(f"{twice[0]} is given twice, as {named[twice[0]]} and as {_flag(twice[0])}; give it once")
+        execute(layers_of(words, config or (), {**flags, **named}), dry_run, adapters)
 
     parameters = [
-        _parameter("settings", list[str] | None, _settings_argument(fields), None),
+        _parameter(
+            "settings", list[str] | None, _settings_argument(fields, takes_weights=read_words is not None), None
+        ),
         _parameter("config", list[Path] | None, _CONFIG_OPTION, None),
         *(_parameter(field.name, str | None, _option(field), None) for field in fields),
         *(_parameter(alias.name, str | None, _alias_option(alias), None) for alias in others),
@@ -98,7 +109,7 @@ def _parameter(name: str, annotation: Any, info: Any, default: object) -> inspec
     return inspect.Parameter(name, kind, annotation=Annotated[annotation, info], default=default)
 
 
-def _settings_argument(fields: Sequence[ConfigField]) -> Any:
+def _settings_argument(fields: Sequence[ConfigField], *, takes_weights: bool) -> Any:
     def complete(incomplete: str) -> list[str]:
         name, equals, _ = incomplete.partition("=")
         if not equals:
@@ -106,7 +117,11 @@ def _settings_argument(fields: Sequence[ConfigField]) -> Any:
         values = [value for field in fields if field.name == name for value in _choices(field.type)]
         return [word for word in (f"{name}={value}" for value in values) if word.startswith(incomplete)]
 
-    return typer.Argument(metavar="KEY=VALUE", help="Settings by name, as in batch_size=8.", autocompletion=complete)
+    metavar, told = "KEY=VALUE", "Settings by name, as in batch_size=8."
+    if takes_weights:
+        metavar = "WEIGHTS... KEY=VALUE"
+        told = "Base models, tinker:// paths, runs, registered models or PEFT folders; and settings, as in limit=100."
+    return typer.Argument(metavar=metavar, help=told, autocompletion=complete)
 
 
 def _choices(annotation: Any) -> list[str]:

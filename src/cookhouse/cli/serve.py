@@ -6,7 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ import typer
 from cookhouse.assets import TINY_MODEL
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
-from cookhouse.local import service_folder
+from cookhouse.local import default_state_dir, service_folder
 from cookhouse.model_names import parse_served
 
 if TYPE_CHECKING:
@@ -154,15 +154,6 @@ def _named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
         folders += [Path(version.run_folder) for version in versions if version.run_folder is not None]
     states = [service_folder(folder) for folder in dict.fromkeys(folder.absolute() for folder in folders)]
     return options + [word for state in states if state.is_dir() for word in ("--read-state-dir", str(state))]
-
-
-def default_state_dir(environ: Mapping[str, str]) -> Path:
-    """Where a service keeps its state when no folder is named."""
-    root = environ.get("XDG_STATE_HOME")
-    try:
-        return (Path(root) if root else Path.home() / ".local" / "state") / "cookhouse" / "serve"
-    except RuntimeError as error:  # neither HOME nor an entry among the users
-        raise InputError("this user has no home to keep the server's state in; pass --state-dir") from error
 
 
 async def _serve(

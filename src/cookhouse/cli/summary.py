@@ -78,19 +78,21 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     done = "done"
     if summary.is_interrupted:
         done = "interrupted and saved" if summary.state_path else "interrupted"
-    say(
-        console,
-        f"\n{summary.recipe} of {summary.model_name}: {done} after {summary.num_steps} of {summary.total_steps} steps, "
-        f"{summary.seconds:.0f} s",
-    )
+    steps = f" after {summary.num_steps} of {summary.total_steps} steps" if summary.total_steps else ""
+    say(console, f"\n{summary.recipe} of {summary.model_name}: {done}{steps}, {summary.seconds:.0f} s")
     measured = [figure for figure in summary.figures if (figure.before, figure.after) != (None, None)]
     width = max(12, min(_LABEL_CELLS, console.width - 21)) if console.is_terminal else _LABEL_CELLS
+    has_before = any(figure.before is not None for figure in measured)
     if measured:
-        say(console, f"\n{'':<{width}}{'before':>10}{'after':>10}", style="dim")
+        say(console, f"\n{'':<{width}}{'before':>10}{'after':>10}" if has_before else "", style="dim")
     for figure in measured:
-        before, after = (_amount(value, is_share=figure.is_share) for value in (figure.before, figure.after))
+        before, after, error = (
+            _amount(value, is_share=figure.is_share) for value in (figure.before, figure.after, figure.stderr)
+        )
+        values = f"{before:>10}{after:>10}" if has_before else f"{after:>10}"
+        values += "" if figure.stderr is None else f" ± {error}"
         *above, last = [line.plain.rstrip() for line in wrapped(Text(figure.label), width)]
-        say(console, "\n".join([*above, f"{last:<{width}}{before:>10}{after:>10}"]), style="bold")
+        say(console, "\n".join([*above, f"{last:<{width}}{values}"]), style="bold")
     for sample in summary.samples:
         _print_sample(console, sample)
     if summary.synthetic:

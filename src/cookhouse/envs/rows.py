@@ -5,14 +5,16 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from cookhouse.data import HubSource, HubSplit, data_source, iter_rows, parse_each
+from cookhouse.data import DataSource, HubSource, HubSplit, data_source, iter_rows, parse_each
 from cookhouse.errors import InputError
 
 P = TypeVar("P")
 _log = logging.getLogger(__name__)
 
 
-def read_problems(given: str | os.PathLike[str] | HubSplit, parse: Callable[[Mapping[str, Any]], P | None]) -> list[P]:
+def read_problems(
+    given: str | os.PathLike[str] | HubSplit | DataSource, parse: Callable[[Mapping[str, Any]], P | None]
+) -> list[P]:
     """What `parse` makes of each row of a source; rows of which it makes None are left out and counted.
 
     Raises:

@@ -1,5 +1,25 @@
 """Evaluators, scores, and previews of what is trained."""
 
+from cookhouse.evals.benchmarks.answering import (
+    Answerer,
+    CompleterAnswerer,
+    Draw,
+    SampledAnswer,
+    SamplingAnswerer,
+)
+from cookhouse.evals.benchmarks.asking import Asking, ask_benchmark
+from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Outcome
+from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem, Grade
+from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures
+from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator, benchmark_evaluator
+from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
+from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
+from cookhouse.evals.benchmarks.reading import (
+    LoadedBenchmark,
+    benchmarks_named,
+    load_benchmark,
+    sources_of_benchmarks,
+)
 from cookhouse.evals.evaluator import (
     EVALUATORS,
     Evaluator,
@@ -26,39 +46,67 @@ from cookhouse.evals.scores import (
     classification,
     is_exact_match,
     mean,
+    pass_at_k,
     standard_error,
     wilson_interval,
 )
 from cookhouse.sampling_client import SampleClient
 
 __all__ = [
+    "BENCHMARKS",
     "EVALUATORS",
     "Answer",
+    "Answerer",
+    "Asking",
+    "Attempt",
+    "AttemptLog",
     "Averaging",
+    "Benchmark",
+    "BenchmarkEvaluator",
+    "BenchmarkItem",
     "Classification",
+    "CompleterAnswerer",
+    "Draw",
+    "Estimate",
     "Evaluator",
     "EvaluatorBuilder",
     "ExactMatchEvaluator",
     "ForwardClient",
+    "Grade",
     "JudgedComparison",
+    "LoadedBenchmark",
     "Metrics",
     "NLLEvaluator",
     "NoopEvaluator",
+    "OpenAIAnswerer",
+    "Outcome",
+    "PairedDifference",
     "SampleClient",
+    "SampledAnswer",
+    "SamplingAnswerer",
     "SamplingClientEvaluator",
     "TrainingClientEvaluator",
     "accuracy",
+    "as_metrics",
+    "ask_benchmark",
+    "benchmark_evaluator",
+    "benchmark_figures",
+    "benchmarks_named",
     "classification",
     "comparison_metrics",
     "is_exact_match",
     "judge_comparisons",
+    "load_benchmark",
     "mean",
     "noop_evaluator",
     "note_comparisons",
+    "paired_difference",
+    "pass_at_k",
     "preview_example",
     "preview_pieces",
     "preview_plain",
     "preview_rich",
+    "sources_of_benchmarks",
     "standard_error",
     "wilson_interval",
 ]

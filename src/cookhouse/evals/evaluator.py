@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import tinker
 
 from cookhouse.chat import Renderer
+from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark
 from cookhouse.naming import OpenSet
 from cookhouse.sampling_client import SampleClient
 from cookhouse.settings import TrainingSettings
@@ -42,10 +43,19 @@ Evaluator: TypeAlias = TrainingClientEvaluator | SamplingClientEvaluator | Calla
 EvaluatorBuilder: TypeAlias = Callable[[TrainingSettings, Renderer], Evaluator]
 """Makes an evaluator for a run, from its settings and the renderer of its model."""
 
+
+def _check(thing: Any) -> EvaluatorBuilder | None:
+    if isinstance(thing, Benchmark):
+        from cookhouse.evals.benchmarks.inline import benchmark_evaluator
+
+        return benchmark_evaluator(thing)
+    return thing if callable(thing) else None
+
+
 EVALUATORS: OpenSet[EvaluatorBuilder] = OpenSet(
     kind="evaluator",
     group="cookhouse.evaluators",
-    builtin={},
-    check=lambda thing: thing if callable(thing) else None,
-    wants="an evaluator is named by a function of the settings and the renderer that makes one",
+    builtin=BENCHMARKS.builtin,
+    check=_check,
+    wants="an evaluator is named by a benchmark, or by a function of the settings and the renderer that makes one",
 )

@@ -58,6 +58,18 @@ def wilson_interval(successes: float, n: int) -> tuple[float, float]:
     return max(0.0, center - half), min(1.0, center + half)
 
 
+def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
+    """Probability that at least one of k answers is right, estimated without bias from `num_samples` of which
+    `num_correct` are: 1 − C(n − c, k) / C(n, k), of Chen et al., 2021 (arXiv:2107.03374).
+
+    Raises:
+        InputError: k is not from 1 to `num_samples`.
+    """
+    if not 1 <= k <= num_samples:
+        raise InputError(f"pass@{k} of {num_samples} samples cannot be estimated; k goes from 1 to {num_samples}")
+    return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
+
+
 def is_exact_match(answer: str, expected: str) -> bool:
     """Equality of texts, but for whitespace around them."""
     return answer.strip() == expected.strip()

@@ -47,7 +47,8 @@ async def run_child(
     *,
     relay: "Callable[[Telemetry], Sink] | None" = None,
 ) -> "RunResult[Any]":
-    """Run a recipe in a folder as a part of another run, or go on with it there, or read what it left when it finished.
+    """Run a recipe in a folder as a part of another run, or go on with it there, or read what it left when it finished;
+    fits `cookhouse.workflows.RunChild`.
 
     `relay` makes the sink that tells the whole of it; default: one that hands on everything.
     """

@@ -19,12 +19,12 @@ from cookhouse.adapters import Adapters
 from cookhouse.blobs import open_blobs
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.hub import HuggingFaceHub, hub_in_use
-from cookhouse.local import kept_files, service_folder
+from cookhouse.local import default_state_dir, kept_files, service_folder
 from cookhouse.peft_folders import peft_folder
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
-from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
+from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, CHECKPOINTS_FILE, RUNS_FOLDER
 from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, weights_in, with_weights
 
 if TYPE_CHECKING:
@@ -300,17 +300,19 @@ def _other_state_dirs(config: RunSettings, folder: Path, registry: "ModelRegistr
     named = _all_weights(config)
     runs = [run_that_saved(name, among=(folder.parent, RUNS_FOLDER), registry=registry) for name in named]
     kept = dict.fromkeys(service_folder(run) for run in runs if run is not None and run != folder)
+    served = default_state_dir(os.environ)
+    if any(run is None and kept_files(served, name) for name, run in zip(named, runs, strict=True)):
+        kept[served] = None
     return [state_dir for state_dir in kept if state_dir.is_dir()]
 
 
 def _how_to_resume(context: "RunContext", program: str) -> list[str]:
     """The command that continues a run that broke, if it has saved anything."""
     folder = context.folder.path
-    checkpoints = folder / CHECKPOINTS_FILE
-    if not checkpoints.exists() or not checkpoints.stat().st_size:
-        return []
+    kept = {CHECKPOINTS_FILE: "its last checkpoint is kept", ATTEMPT_ANSWERS_FILE: "its answers are kept"}
+    found = [said for file, said in kept.items() if (folder / file).exists() and (folder / file).stat().st_size]
     settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
-    return [f"its last checkpoint is kept; continue with:\n  {program} {context.command} {settings}"]
+    return [f"{said}; continue with:\n  {program} {context.command} {settings}" for said in found[:1]]
 
 
 def _run_in_thread(start: "Callable[[Interrupt], Any]") -> "RunResult[Any]":

@@ -12,11 +12,13 @@ from cookhouse.report.comparison import (
 from cookhouse.report.comparison_page import comparison_page, setting_text, value_text
 from cookhouse.report.direction import direction
 from cookhouse.report.noted_page import noted_page
+from cookhouse.report.paired_page import PairedTable, paired_page
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
 from cookhouse.report.sweep import SweepRow, SweepTable, last_value, sweep_table, swept_settings
+from cookhouse.report.transcripts_page import transcripts_page
 
 __all__ = [
     "ABSENT",
@@ -24,6 +26,7 @@ __all__ = [
     "ComparedMetric",
     "ComparedSetting",
     "Comparison",
+    "PairedTable",
     "RecordedAnswer",
     "RenderedExample",
     "RenderedToken",
@@ -36,6 +39,7 @@ __all__ = [
     "direction",
     "last_value",
     "noted_page",
+    "paired_page",
     "render_page",
     "rollouts_page",
     "run_page",
@@ -43,5 +47,6 @@ __all__ = [
     "sweep_table",
     "swept_settings",
     "telling",
+    "transcripts_page",
     "value_text",
 ]

@@ -37,6 +37,8 @@ class Figure:
     after: float | None
     is_share: bool = False
     """Whether it lies in [0, 1] and is shown in percent."""
+    stderr: float | None = None
+    """Standard error of `after`, where it is a mean and that was told."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ A config *is* every spec that it is made of, so that it is handed on as it is: n
 name from the command line to the line that uses it. A component names in its signature the spec that it reads.
 """
 
+from cookhouse.settings.benchmarks import EvalSettings
 from cookhouse.settings.checks import above, at_least, between, from_to_below, one_of, within
 from cookhouse.settings.defaults import (
     Default,
@@ -54,6 +55,7 @@ from cookhouse.settings.training import (
     WEIGHTS_FIELDS,
     AdamSettings,
     AdapterSettings,
+    BenchmarkDataSettings,
     EvaluationSettings,
     FolderSettings,
     ModelSettings,
@@ -76,8 +78,10 @@ __all__ = [
     "AdamSettings",
     "AdapterSettings",
     "AdvantageSettings",
+    "BenchmarkDataSettings",
     "Default",
     "EnvironmentSettings",
+    "EvalSettings",
     "EvaluationSettings",
     "FolderSettings",
     "GradingSettings",

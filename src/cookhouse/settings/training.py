@@ -135,7 +135,18 @@ class StepSettings:
 
 
 @chz.chz
-class EvaluationSettings:
+class BenchmarkDataSettings:
+    """Where benchmarks are read from."""
+
+    benchmark_data: str | None = chz.field(
+        default=None,
+        doc="Rows of the benchmarks: a file or hub id, a folder with a file for each, or NAME=FILE, separated by "
+        "commas; default: each from where it is published.",
+    )
+
+
+@chz.chz
+class EvaluationSettings(BenchmarkDataSettings):
     """What is measured along the way, and how often."""
 
     eval_every: int = chz.field(
@@ -145,7 +156,8 @@ class EvaluationSettings:
         default=0, doc="Steps between the evaluations of infrequent_evaluators; 0: only after.", validator=at_least(0)
     )
     evaluators: str = chz.field(
-        default="", doc="Further evaluators, by name, module:name or file.py:name, separated by commas."
+        default="",
+        doc="Further evaluators or benchmarks, by name, module:name or file.py:name, separated by commas.",
     )
     infrequent_evaluators: str = chz.field(default="", doc="The same, every infrequent_eval_every steps.")
     num_eval: int = chz.field(default=100, doc="Held-out problems to evaluate on; 0: none.", validator=at_least(0))
@@ -225,6 +237,7 @@ class TrainingSettings(
 
 
 WEIGHTS_FIELDS = (
+    "weights",
     "load_checkpoint_path",
     "kl_reference",
     "reference_model",
@@ -259,6 +272,7 @@ FREE_ON_RESUME = frozenset(
         "eval_every",
         "jobs",
         "log_path",
+        "max_concurrent_requests",
         "num_samples",
         "on_bad_row",
         "registered_model_name",

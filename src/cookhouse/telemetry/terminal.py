@@ -86,6 +86,8 @@ class TerminalSink:
                 self._step(record)
             case events.TRAINING_CHECKPOINT:
                 self._say(f"checkpoint {record.text['checkpoint']} saved after step {record.step}")
+            case events.EVAL_PROGRESS:
+                self._evaluated(record)
             case events.EVAL_COMPLETE:
                 self._say(_evaluation_line(record))
             case events.MODEL_REGISTERED:
@@ -130,6 +132,16 @@ class TerminalSink:
         is_due = self._progress is None and now - self._printed_at >= _QUIET_SECONDS
         if is_due or record.step == total_steps:
             self._printed_at = now
+            self._say(line)
+
+    def _evaluated(self, record: Event) -> None:
+        done, total = int(record.metrics["done"]), int(record.metrics["total"])
+        line = f"{record.text['benchmark']} {done:,}/{total:,}  {_clock(record.metrics['seconds_left'])} left"
+        if self._progress is not None:
+            assert self._task is not None
+            self._progress.update(self._task, description=escape(line), completed=done, total=total)
+        elif time.monotonic() - self._printed_at >= _QUIET_SECONDS:
+            self._printed_at = time.monotonic()
             self._say(line)
 
     def _say(self, line: str) -> None:
@@ -201,5 +213,6 @@ def _evaluation_line(record: Event) -> str:
         error = "" if stderr is None else f" ± {stderr:.3f}"
         parts.append(f"mean reward {record.metrics[TEST_REWARD]:.3f}{error} of {count} held-out attempts")
     if not parts:
-        parts = [f"{name.removeprefix('test/')} {value:.4g}" for name, value in record.metrics.items()][:_MAX_FIGURES]
+        told = [name for name in record.metrics if not name.endswith(("_stderr", "_n"))][:_MAX_FIGURES]
+        parts = [f"{name.removeprefix('test/')} {record.metrics[name]:.4g}" for name in told]
     return f"evaluation after step {record.step}: {', '.join(parts)}"

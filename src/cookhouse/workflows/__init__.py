@@ -3,6 +3,9 @@
 from cookhouse.envs import OpenSampler
 from cookhouse.workflows.distillation.off_policy import OffPolicyState, off_policy_workflow
 from cookhouse.workflows.distillation.on_policy import OnPolicyState, on_policy_workflow
+from cookhouse.workflows.evaluation.comparison import ComparisonState, comparison_workflow
+from cookhouse.workflows.evaluation.state import EvaluationState
+from cookhouse.workflows.evaluation.workflow import evaluation_workflow
 from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
 from cookhouse.workflows.preference.workflow import PreferenceState, preference_workflow
@@ -29,7 +32,9 @@ __all__ = [
     "Child",
     "ChildRun",
     "Children",
+    "ComparisonState",
     "Environments",
+    "EvaluationState",
     "EvaluatorRun",
     "FlatState",
     "HeldOutEvaluation",
@@ -54,7 +59,9 @@ __all__ = [
     "Workflow",
     "best_text",
     "check_preference_model",
+    "comparison_workflow",
     "dry_run_workflow",
+    "evaluation_workflow",
     "flat_workflow",
     "off_policy_workflow",
     "on_policy_workflow",

@@ -9,7 +9,8 @@ import pytest
 from tests.envs.answers import answer_with, configured
 
 from cookhouse.envs import CodeEnv, CodeGrading, DeepCoderConfig, Prompting, PythonFunctionsConfig
-from cookhouse.envs.problems.deepcoder import parse_deepcoder, parse_humaneval
+from cookhouse.envs.problems.deepcoder import parse_deepcoder
+from cookhouse.envs.problems.python_benchmarks import parse_humaneval
 from cookhouse.errors import InputError
 from cookhouse.grading import FunctionTest, StdinTest
 from cookhouse.grading.sandbox import LocalSandbox, Walls

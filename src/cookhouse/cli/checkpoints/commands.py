@@ -17,9 +17,9 @@ from cookhouse.blobs import open_blobs, put_folder
 from cookhouse.cli.checkpoints.deletion import delete
 from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, folder_of, list_saved
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
-from cookhouse.cli.serve import default_state_dir
 from cookhouse.cli.tables import aligned, when
 from cookhouse.errors import InputError
+from cookhouse.local import default_state_dir
 
 checkpoints_app = typer.Typer(help="List, inspect, export, push, import and delete checkpoints.")
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cookhouse.cli.runs.names import run_folder
-from cookhouse.cli.serve import default_state_dir
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.local import service_folder
+from cookhouse.local import default_state_dir, service_folder
 from cookhouse.registry import check_artifact, names_registered_model, open_registry
 from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
 

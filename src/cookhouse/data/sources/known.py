@@ -200,3 +200,8 @@ DEEPCODER = KnownSet(
     convert=_deepcoder,
 )
 HUMANEVAL = KnownSet(kind="problems", train=_split("openai/openai_humaneval", "test"))
+MBPP = KnownSet(
+    kind="problems",
+    train=_split("google-research-datasets/mbpp", "train", "full"),
+    test=_split("google-research-datasets/mbpp", "test", "full"),
+)

@@ -63,8 +63,8 @@ class ArithmeticConfig(EnvConfig):
 
     async def build(self) -> tuple[GroupDataset[ArithmeticProblem], GroupDataset[ArithmeticProblem]]:
         """Read both files. Raises `InputError` for a bad row, by file and line."""
-        train = read_problems(self.dataset_path or data_file("arithmetic/train.jsonl"), _parse)
-        test = read_problems(self.test_path or data_file("arithmetic/test.jsonl"), _parse)
+        train = read_problems(self.dataset_path or data_file("arithmetic/train.jsonl"), parse_arithmetic)
+        test = read_problems(self.test_path or data_file("arithmetic/test.jsonl"), parse_arithmetic)
         return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
             test, partial(self._group, 1)
         )
@@ -74,7 +74,8 @@ class ArithmeticConfig(EnvConfig):
         return ProblemGroupBuilder(make_env=make_env, group_size=group_size, tags=("arithmetic", problem.skill))
 
 
-def _parse(row: Mapping[str, Any]) -> ArithmeticProblem:
+def parse_arithmetic(row: Mapping[str, Any]) -> ArithmeticProblem:
+    """A problem of `question`, `answer` and, where there is one, `skill`."""
     answer = text_field(row, "answer").strip()
     if not _INTEGER.fullmatch(answer):
         raise InputError(f"answer must be a whole number, not {answer!r}")

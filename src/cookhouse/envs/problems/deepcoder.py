@@ -11,9 +11,10 @@ from cookhouse.data.sources import known
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.code import TIMEOUT_SECONDS, CodeEnv, CodeGrading, CodeProblem, CodeReward, check_sandbox
 from cookhouse.envs.problems.problem import ProblemGroupBuilder
+from cookhouse.envs.problems.python_benchmarks import parse_humaneval
 from cookhouse.envs.rows import read_problems, text_field
 from cookhouse.errors import InputError
-from cookhouse.grading import AssertTest, CodeTest, FunctionTest, parse_code_test
+from cookhouse.grading import CodeTest, FunctionTest, parse_code_test
 
 TRAIN = known.DEEPCODER.train
 TEST = known.DEEPCODER.test_split
@@ -23,7 +24,6 @@ _ASK = (
     "Write a Python program that solves the problem. Think first, then answer with the whole program in one ```python "
     "block.\n\n"
 )
-_ASK_FUNCTION = "Complete the function. Answer with all of its code in one ```python block.\n\n"
 _KINDS = {"stdin_stdout": "stdin", "function_call": "functional"}
 
 
@@ -73,19 +73,6 @@ def parse_deepcoder(row: Mapping[str, Any], *, max_tests: int) -> CodeProblem | 
     if starter:
         question += f"\n\nStart from this code:\n```python\n{starter}\n```"
     return CodeProblem(question=_ASK + question, tests=tests, source="deepcoder") if tests else None
-
-
-def parse_humaneval(row: Mapping[str, Any]) -> CodeProblem:
-    """A problem of `prompt`, `entry_point` and `test`."""
-    prompt, entry_point = text_field(row, "prompt"), text_field(row, "entry_point")
-    test = AssertTest(code=f"check({entry_point})", setup=text_field(row, "test"), names=[entry_point])
-    return CodeProblem(
-        question=f"{_ASK_FUNCTION}```python\n{prompt.strip()}\n```",
-        tests=[test],
-        source="humaneval",
-        # Imports and helpers of the prompt, which answers often leave out.
-        preamble=prompt[: prompt.index(f"def {entry_point}")] if f"def {entry_point}" in prompt else "",
-    )
 
 
 def _tests(row: Mapping[str, Any]) -> list[CodeTest]:

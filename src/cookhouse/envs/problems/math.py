@@ -69,14 +69,15 @@ class _Split:
     parse: Parse
 
 
-def _gsm8k(row: Mapping[str, Any]) -> MathProblem:
+def parse_gsm8k(row: Mapping[str, Any]) -> MathProblem:
+    """A problem of `question`, and an `answer` that ends in `#### N`."""
     _, mark, answer = text_field(row, "answer").rpartition("####")
     if not mark:
         raise InputError("the answer has no #### before its number")
     return MathProblem(question=text_field(row, "question"), answer=answer.strip().replace(",", ""), source="gsm8k")
 
 
-def _solved(row: Mapping[str, Any], source: str) -> MathProblem | None:
+def parse_solved(row: Mapping[str, Any], source: str) -> MathProblem | None:
     """A problem with a written solution; None if that boxes no answer."""
     answer = text_field(row, "answer") if row.get("answer") else extract_math_answer(text_field(row, "solution"))
     return MathProblem(question=text_field(row, "problem"), answer=answer, source=source) if answer else None
@@ -86,14 +87,14 @@ def _answered(row: Mapping[str, Any], source: str, question: str, answer: str) -
     return MathProblem(question=text_field(row, question), answer=text_field(row, answer), source=source)
 
 
-_MATH500 = _Split(hub=known.MATH500.train, parse=partial(_solved, source="math500"))
+_MATH500 = _Split(hub=known.MATH500.train, parse=partial(parse_solved, source="math500"))
 _SETS: Mapping[str, tuple[_Split, _Split]] = MappingProxyType(
     {
         "gsm8k": (
-            _Split(hub=known.GSM8K.train, parse=_gsm8k),
-            _Split(hub=known.GSM8K.test_split, parse=_gsm8k),
+            _Split(hub=known.GSM8K.train, parse=parse_gsm8k),
+            _Split(hub=known.GSM8K.test_split, parse=parse_gsm8k),
         ),
-        "math": (_Split(hub=known.MATH.train, parse=partial(_solved, source="math")), _MATH500),
+        "math": (_Split(hub=known.MATH.train, parse=partial(parse_solved, source="math")), _MATH500),
         "deepmath": (
             _Split(
                 hub=known.DEEPMATH.train,

@@ -1,0 +1,28 @@
+"""`cookhouse eval WEIGHTS ...`: the recipe `eval`, with what is evaluated in front."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from cookhouse.cli.options import recipe_command
+from cookhouse.cli.run import run_recipe
+from cookhouse.recipes import find_recipe
+
+_RECIPE = "eval"
+
+
+def eval_command() -> Callable[..., None]:
+    """A function for `typer`, as that of the recipe, but that words which set nothing name weights."""
+    return recipe_command(find_recipe(_RECIPE), partial(run_recipe, _RECIPE), read_words=_read_words)
+
+
+def _read_words(words: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+    """The words that are settings, and what the others set: the first is evaluated, the rest compared with it."""
+    settings = [word for word in words if _is_setting(word)]
+    weights = [word for word in words if not _is_setting(word)]
+    named = {"weights": weights[0]} if weights else {}
+    return settings, named | ({"compare_with": ",".join(weights[1:])} if weights[1:] else {})
+
+
+def _is_setting(word: str) -> bool:
+    key, equals, _ = word.partition("=")
+    return bool(equals) and key.isidentifier()

@@ -1,0 +1,1 @@
+"""Benchmarks: problems with an answer that is graded, asked of any model."""

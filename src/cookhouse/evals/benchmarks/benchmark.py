@@ -1,0 +1,71 @@
+"""What a benchmark is: where its rows are, and what is asked and how it is graded in each of them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from cookhouse.chat import Message
+from cookhouse.data import HubSplit
+from cookhouse.naming import OpenSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grade:
+    """What one answer is worth."""
+
+    correct: float
+    """How right it is, from 0 to 1."""
+    is_well_formed: bool = True
+    """Whether it could be graded at all."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Further figures, each reported as its mean over the items that have it."""
+
+
+GradeAnswer: TypeAlias = Callable[[str], Awaitable[Grade]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkItem:
+    """One problem."""
+
+    messages: Sequence[Message]
+    """What is asked; a system message of the evaluation's stands before it."""
+    expected: str
+    """What a right answer would be, for people who read transcripts."""
+    grade: GradeAnswer
+    """Of the text of an answer. It raises nothing because of what the model wrote."""
+    name: str | None = None
+    """What the benchmark calls the problem, if it does."""
+    group: str | None = None
+    """What kind of problem it is; `correct` is reported for each kind as well."""
+
+
+ParseItem: TypeAlias = Callable[[Mapping[str, Any]], BenchmarkItem | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """A set of problems by name."""
+
+    name: str
+    """Metrics stand under it."""
+    source: str | HubSplit
+    """Where its rows are unless somebody says: a file, a data set by name, or a split of the hub."""
+    parse: ParseItem
+    """What a row asks; None leaves the row out. Raises `InputError`, or misses a key, where it is none."""
+    max_tokens: int = 1024
+    """Of an answer, unless somebody says."""
+    prepare: Callable[[], Awaitable[None]] | None = None
+    """Awaited before anything is asked; raises `InputError` where answers could not be graded here."""
+
+
+BENCHMARKS: OpenSet[Benchmark] = OpenSet(
+    kind="benchmark",
+    group="cookhouse.benchmarks",
+    builtin={
+        name: f"cookhouse.evals.benchmarks.built_in:{name.upper()}"
+        for name in ("arithmetic", "gsm8k", "math500", "humaneval", "mbpp")
+    },
+    check=lambda thing: thing if isinstance(thing, Benchmark) else None,
+    wants="a benchmark is an object of cookhouse.evals.Benchmark",
+)

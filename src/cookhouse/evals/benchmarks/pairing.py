@@ -1,0 +1,42 @@
+"""Two models at the same items: what separates them, item by item, so that what is hard for both cancels out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cookhouse.evals.benchmarks.attempts import Attempt
+from cookhouse.evals.scores import mean, standard_error
+
+_NORMAL_975 = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedDifference:
+    """Mean of `second - first` over the items that both have, with its standard error and its 95 % interval, by the
+    normal distribution; what cannot be told is None.
+    """
+
+    mean: float | None
+    stderr: float | None
+    n: int
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        if self.mean is None or self.stderr is None:
+            return None
+        half = _NORMAL_975 * self.stderr
+        return self.mean - half, self.mean + half
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval does not hold 0."""
+        return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
+
+
+def paired_difference(first: Sequence[Attempt], second: Sequence[Attempt]) -> PairedDifference:
+    """How much more of the items the second model answers right. The standard error is that of the mean of the
+    differences, one for each item.
+    """
+    theirs = {attempt.place: attempt.correct for attempt in first}
+    values = [attempt.correct - theirs[attempt.place] for attempt in second if attempt.place in theirs]
+    return PairedDifference(mean=mean(values), stderr=standard_error(values), n=len(values))

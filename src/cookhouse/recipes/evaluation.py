@@ -1,0 +1,76 @@
+"""Evaluation of weights on benchmarks; of several, one after the other, with what separates them."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import chz
+
+from cookhouse.catalog import default_renderer
+from cookhouse.naming import names_in
+from cookhouse.recipes.evaluated import evaluated
+from cookhouse.recipes.pipeline import run_child
+from cookhouse.recipes.program import become_command
+from cookhouse.recipes.recipe import Recipe
+from cookhouse.settings import Default, EvalSettings, ModelSettings, is_embedded, redefault
+
+if TYPE_CHECKING:
+    from cookhouse.workflows import Workflow
+
+
+def _model(config: EvalSettings) -> str:
+    if config.openai_base_url is not None:
+        return config.weights or "default"
+    return evaluated(config.weights, config.registry).model_name
+
+
+def _renderer(config: EvalSettings) -> str:
+    if config.openai_base_url is not None:
+        return "of the address"
+    trained = evaluated(config.weights, config.registry) if config.weights is not None else None
+    if trained is not None and trained.renderer_name is not None and trained.model_name == config.model_name:
+        return trained.renderer_name
+    # The embedded model answers no problem in its chat format.
+    return "human_ai" if is_embedded(config) else default_renderer(config.model_name)
+
+
+@chz.chz
+class Config(EvalSettings):
+    """Settings of the recipe."""
+
+    model_name: str = redefault(ModelSettings, "model_name", Default(_model, "that of the weights"))
+    renderer_name: str = redefault(
+        ModelSettings, "renderer_name", Default(_renderer, "that of the run that trained the weights, else the model's")
+    )
+
+
+def _workflow(config: Config) -> "Workflow[Any]":
+    from cookhouse.workflows import ChildRun, comparison_workflow, evaluation_workflow
+
+    others = names_in(config.compare_with)
+    if not others:
+        return evaluation_workflow(config)
+    # What a child finds out by itself of its weights is not handed on.
+    own = ("weights", "compare_with", "model_name", "renderer_name", "log_path", "behavior_if_log_dir_exists")
+    shared = {name: value for name, value in chz.asdict(config).items() if name not in own}
+    names = [config.weights or config.model_name, *others]
+    runs = [
+        ChildRun(name=f"model-{number}", recipe="eval", settings=partial(_settings_of, {**shared, "weights": weights}))
+        for number, weights in enumerate(names, start=1)
+    ]
+    return comparison_workflow(config, runs, names, run_child)
+
+
+def _settings_of(settings: dict[str, Any], folders: object) -> dict[str, Any]:
+    del folders
+    return settings
+
+
+RECIPE = Recipe(
+    name="eval",
+    description="Evaluation of a base model, a checkpoint or any other weights on benchmarks.",
+    config_class=Config,
+    workflow=_workflow,
+)
+
+if __name__ == "__main__":
+    become_command(RECIPE)

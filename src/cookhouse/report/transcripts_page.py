@@ -1,0 +1,66 @@
+"""The page of a benchmark: what was asked and answered, by what came of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cookhouse.chat import text_of
+from cookhouse.evals import Attempt, BenchmarkItem, Outcome
+from cookhouse.report.page import render
+
+_MAX_SHOWN = 200
+"""Answers of one outcome; the files of the evaluation have all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Transcript:
+    title: str
+    asked: Sequence[tuple[str, str]]
+    """Role and text."""
+    expected: str
+    answer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Section:
+    outcome: str
+    count: int
+    transcripts: Sequence[_Transcript]
+
+
+def transcripts_page(items: Mapping[int, BenchmarkItem], attempts: Sequence[Attempt], *, title: str) -> str:
+    """One self-contained page; all text is escaped, control characters are spelled out, and no script can run. Of many
+    answers with one outcome it shows 200, evenly spaced.
+    """
+    found: dict[Outcome, list[tuple[Attempt, int]]] = {outcome: [] for outcome in Outcome}
+    for attempt in attempts:
+        for sample, outcome in enumerate(attempt.outcomes):
+            found[outcome].append((attempt, sample))
+    sections = [
+        _Section(
+            outcome=outcome,
+            count=len(some),
+            transcripts=[_transcript(items[attempt.place], attempt, sample) for attempt, sample in _spread(some)],
+        )
+        for outcome, some in found.items()
+        if some
+    ]
+    return render("transcripts.html", title=title, sections=sections, num_answers=sum(map(len, found.values())))
+
+
+def _spread(some: Sequence[tuple[Attempt, int]]) -> list[tuple[Attempt, int]]:
+    kept = min(_MAX_SHOWN, len(some))
+    return [some[index * len(some) // kept] for index in range(kept)]
+
+
+def _transcript(item: BenchmarkItem, attempt: Attempt, sample: int) -> _Transcript:
+    answer, grade = attempt.answers[sample], attempt.grades[sample]
+    several = f", sample {sample + 1}" if len(attempt.answers) > 1 else ""
+    said = [f"{name} {value:.4g}" for name, value in grade.metrics.items()]
+    cut = ["cut off"] if answer.is_cut else []
+    name = f" ({item.name})" if item.name is not None else ""
+    return _Transcript(
+        title=f"Item {attempt.place}{name}{several}: {', '.join([f'correct {grade.correct:g}', *cut, *said])}",
+        asked=[(message["role"], text_of(message)) for message in item.messages],
+        expected=item.expected,
+        answer=answer.text if answer.error is None else f"no answer: {answer.error}",
+    )

@@ -1,0 +1,50 @@
+"""Settings of evaluations that stand alone."""
+
+import chz
+
+from cookhouse.settings.checks import at_least
+from cookhouse.settings.defaults import Default, computed
+from cookhouse.settings.training import BenchmarkDataSettings, RunSettings
+
+
+@chz.chz
+class EvalSettings(RunSettings, BenchmarkDataSettings):
+    """Which weights are evaluated, on what, and how they are asked."""
+
+    weights: str | None = chz.field(
+        default=None,
+        doc="What is evaluated: a base model, a tinker:// path, a run, a registered model such as sums@1, or a PEFT "
+        "folder; default: the base model.",
+    )
+    compare_with: str = chz.field(
+        default="", doc="Further weights, evaluated as the first and compared with them, separated by commas."
+    )
+    openai_base_url: str | None = chz.field(
+        default=None,
+        doc="Ask the OpenAI-compatible service at this address, such as http://127.0.0.1:8000/v1, for the model that "
+        "weights names; the key is OPENAI_API_KEY.",
+    )
+    benchmark: str = chz.field(
+        default="arithmetic", doc="Benchmarks, by name, module:NAME or file.py:NAME, separated by commas."
+    )
+    limit: int | None = chz.field(
+        default=None,
+        doc="Items of each benchmark, evenly spaced through all of them; default: all.",
+        validator=at_least(1),
+    )
+    num_samples: int = chz.field(
+        default=1, doc="Answers to each item; of several, pass@k is told.", validator=at_least(1)
+    )
+    max_tokens: int | None = chz.field(
+        default=None, doc="Tokens of each answer; default: what the benchmark says.", validator=at_least(1)
+    )
+    temperature: float = computed(
+        Default(lambda config: 0.0 if config.num_samples == 1 else 1.0, "0 (greedy) for one sample, else 1"),
+        float,
+        "Of sampling.",
+        at_least(0),
+    )
+    system_prompt: str | None = chz.field(default=None, doc="First message of every conversation.")
+    max_concurrent_requests: int = chz.field(
+        default=64, doc="Items that are answered or graded at a time.", validator=at_least(1)
+    )

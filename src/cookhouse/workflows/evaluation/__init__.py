@@ -1,0 +1,1 @@
+"""Evaluations that stand alone: stages that ask and grade benchmarks, and compare models."""

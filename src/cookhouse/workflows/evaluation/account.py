@@ -1,0 +1,70 @@
+"""What an evaluation says of itself: before it runs, and when it is over."""
+
+import shlex
+from collections.abc import Mapping
+
+from cookhouse.evals import Outcome
+from cookhouse.runs import Figure, RunResult, RunSummary
+from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, REPORT_FILE
+from cookhouse.workflows.evaluation.state import EvaluationState
+
+
+def evaluation_facts(state: EvaluationState) -> Mapping[str, str]:
+    """What would be asked."""
+    config = state.config
+    items = {
+        loaded.name: f"{len(loaded.items):,} of {loaded.num_all:,} items from {state.sources[loaded.name]}"
+        for loaded in state.loaded
+    }
+    samples = "" if config.num_samples == 1 else f", {config.num_samples} samples of each item"
+    return {
+        "weights": config.weights or config.model_name,
+        **items,
+        "sampling": f"temperature {config.temperature:g}, seed {config.seed}{samples}",
+    }
+
+
+def evaluation_result(state: EvaluationState, seconds: float) -> RunResult[EvaluationState]:
+    """Every figure, and where what was answered can be read."""
+    path, is_whole = state.folder.path, state.status != "interrupted"
+    folder = shlex.quote(str(path))
+    pages = {
+        f"{name}/transcripts": str(page)
+        for name in state.figures
+        if (page := state.folder.evaluations / f"{name}.html").exists()
+    }
+    report = path / REPORT_FILE
+    resume = f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
+    summary = RunSummary(
+        recipe=state.context.recipe,
+        model_name=state.config.weights or state.config.model_name,
+        folder=path,
+        is_interrupted=not is_whole,
+        num_steps=0,
+        total_steps=0,
+        seconds=seconds,
+        figures=_figures(state),
+        samples=(),
+        report=report if report.exists() else None,
+        state_path=None,
+        sampler_path=None,
+        next_command=f"cookhouse report {folder}" if is_whole else resume,
+    )
+    artifacts = {"folder": str(path), "report": str(report), "answers": str(path / ATTEMPT_ANSWERS_FILE), **pages}
+    return RunResult(state=state, metrics=dict(state.eval_results), artifacts=artifacts, summary=summary)
+
+
+def _figures(state: EvaluationState) -> list[Figure]:
+    return [
+        Figure(
+            name=f"test/{benchmark}/{name}",
+            label=f"{benchmark} {name}, of {estimate.n:,}",
+            before=None,
+            after=estimate.mean,
+            is_share=True,
+            stderr=estimate.stderr,
+        )
+        for benchmark, figures in state.figures.items()
+        for name, estimate in figures.items()
+        if "/" not in name and (name not in set(Outcome) or estimate.mean)
+    ]

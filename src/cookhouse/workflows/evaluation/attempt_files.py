@@ -1,0 +1,62 @@
+"""Attempts on disk: each answer and each grade a line of its file, there from when it is known."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cookhouse.errors import InputError
+from cookhouse.evals import AttemptLog, Grade, SampledAnswer
+from cookhouse.evals.benchmarks.attempts import Key
+from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, ATTEMPT_GRADES_FILE
+from cookhouse.training.files import append_line
+
+
+class AttemptFiles(AttemptLog):
+    """What was answered is not asked again, and what was graded is not graded again, whatever ended the evaluation.
+
+    Raises:
+        InputError: what lies in the folder is no evaluation's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        for key, values in _rows(folder / ATTEMPT_ANSWERS_FILE):
+            self.answers[key] = [_made(SampledAnswer, value, folder) for value in values]
+        for key, values in _rows(folder / ATTEMPT_GRADES_FILE):
+            self.grades[key] = [_made(Grade, value, folder) for value in values]
+
+    def add_answers(self, key: Key, answers: Sequence[SampledAnswer]) -> None:
+        self._append(ATTEMPT_ANSWERS_FILE, key, answers)
+        super().add_answers(key, answers)
+
+    def add_grades(self, key: Key, grades: Sequence[Grade]) -> None:
+        self._append(ATTEMPT_GRADES_FILE, key, grades)
+        super().add_grades(key, grades)
+
+    def _append(self, file: str, key: Key, values: Sequence[SampledAnswer | Grade]) -> None:
+        row = {"benchmark": key[0], "item": key[1], "values": [asdict(value) for value in values]}
+        append_line(self._folder / file, json.dumps(row))
+
+
+def _rows(path: Path) -> Iterator[tuple[Key, Sequence[Mapping[str, Any]]]]:
+    if not path.is_file():
+        return
+    # What a crash left at the end, without a newline, is no line.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            row = json.loads(line)
+            yield (str(row["benchmark"]), int(row["item"])), [dict(value) for value in row["values"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path}:{number} is no line of an evaluation ({error!r}); remove it, and the item is asked again"
+            ) from error
+
+
+def _made(kind: Any, values: Mapping[str, Any], folder: Path) -> Any:
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise InputError(f"{folder} holds answers of another version of cookhouse ({error}); begin anew") from error

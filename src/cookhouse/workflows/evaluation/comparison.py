@@ -1,0 +1,105 @@
+"""Several models at the same benchmarks: an evaluation of each, and what separates them, item by item."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cookhouse.data import from_store
+from cookhouse.evals import (
+    Estimate,
+    LoadedBenchmark,
+    benchmark_figures,
+    benchmarks_named,
+    load_benchmark,
+    paired_difference,
+    sources_of_benchmarks,
+)
+from cookhouse.report import PairedTable, paired_page
+from cookhouse.runs import RunResult
+from cookhouse.runs.names import COMPARISON_FILE, REPORT_FILE
+from cookhouse.settings import EvalSettings
+from cookhouse.training.files import write_whole
+from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
+from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, RunChild, pipeline_workflow
+from cookhouse.workflows.stages.stage import stage
+from cookhouse.workflows.stages.workflow import Workflow
+
+
+@dataclass(kw_only=True)
+class ComparisonState(PipelineRunState):
+    """Of several models."""
+
+    config: EvalSettings
+    models: Sequence[str]
+    paired: PairedTable = field(init=False)
+
+
+def comparison_workflow(
+    config: EvalSettings, runs: Sequence[ChildRun], models: Sequence[str], run_child: RunChild
+) -> Workflow[Any]:
+    """The evaluations one after another, then what separates the models from the first."""
+    benchmarks_named(config.benchmark)  # what is misspelled is told before anything is asked
+    workflow = pipeline_workflow(config, runs, run_child).with_state(
+        ComparisonState, lambda context: ComparisonState(context=context, config=config, models=models)
+    )
+    pipeline_result = workflow.result
+    return replace(
+        workflow,
+        name="comparison",
+        final=(compare_models,),
+        result=lambda state, seconds: _result(state, pipeline_result(state, seconds)),
+    )
+
+
+@stage(reads=("config", "models", "path"), writes=("paired",))
+async def compare_models(state: ComparisonState) -> None:
+    """Read what each model answered, and write the page that compares them."""
+    state.paired = await asyncio.to_thread(_paired, state)
+    names = [f"{name}/{REPORT_FILE}" for name in state.results]
+    page = paired_page(state.paired, links=names, title=f"{len(state.models)} models at {state.config.benchmark}")
+    write_whole(state.path / COMPARISON_FILE, page)
+
+
+def _paired(state: ComparisonState) -> PairedTable:
+    logs = [AttemptFiles(result.summary.folder) for result in state.results.values()]
+    loaded = _loaded(state)
+    figures: dict[str, list[Estimate | None]] = {}
+    for number, log in enumerate(logs):
+        for each in loaded:
+            for name, estimate in benchmark_figures(each, log.attempts(each.name)).items():
+                if "/" not in name:
+                    figures.setdefault(f"{each.name}/{name}", [None] * len(logs))[number] = estimate
+    first, *others = logs
+    differences = {
+        each.name: [paired_difference(first.attempts(each.name), log.attempts(each.name)) for log in others]
+        for each in loaded
+    }
+    return PairedTable(models=state.models, figures=figures, differences=differences)
+
+
+def _loaded(state: ComparisonState) -> list[LoadedBenchmark]:
+    config = state.config
+    benchmarks = benchmarks_named(config.benchmark)
+    sources = sources_of_benchmarks(benchmarks, config.benchmark_data)
+    store = state.context.adapters.datasets
+    return [load_benchmark(each, from_store(sources[each.name], store), config.limit) for each in benchmarks]
+
+
+def _result(state: ComparisonState, result: RunResult[Any]) -> RunResult[Any]:
+    """The pipeline's, with the differences and the page that has them."""
+    page = state.path / COMPARISON_FILE
+    if result.summary.is_interrupted or not page.exists():
+        return result
+    differences = {
+        f"model-{number}/difference/{name}": some[number - 2].mean
+        for name, some in state.paired.differences.items()
+        for number in range(2, len(state.models) + 1)
+    }
+    summary = replace(result.summary, model_name=", ".join(state.models), report=page, figures=())
+    return replace(
+        result,
+        metrics={**result.metrics, **differences},
+        artifacts={**result.artifacts, "comparison": str(page)},
+        summary=summary,
+    )

@@ -1,0 +1,30 @@
+"""What the stages of an evaluation hand to one another."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cookhouse.data import DataSource
+from cookhouse.evals import Answerer, Benchmark, Estimate, LoadedBenchmark
+from cookhouse.runs import RunFolder
+from cookhouse.settings import EvalSettings
+from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
+from cookhouse.workflows.stages.state import RunState
+
+
+@dataclass(kw_only=True)
+class EvaluationState(RunState):
+    """Of one model."""
+
+    config: EvalSettings
+    benchmarks: Sequence[Benchmark]
+    sources: Mapping[str, DataSource]
+    """Of the rows, by the benchmark's name."""
+    loaded: Sequence[LoadedBenchmark] = field(init=False)
+    folder: RunFolder = field(init=False)
+    log: AttemptFiles = field(init=False)
+    answerer: Answerer = field(init=False)
+    figures: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    """By benchmark and name."""
+    eval_results: dict[str, Any] = field(default_factory=dict)
+    """The same as metrics, under `test/`."""

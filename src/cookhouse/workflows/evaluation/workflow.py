@@ -1,0 +1,221 @@
+"""An evaluation: benchmarks are read, asked and graded, and what was said can be read by what came of it."""
+
+import asyncio
+import os
+import time
+
+from cookhouse.catalog import context_tokens
+from cookhouse.data import build_renderer
+from cookhouse.errors import InputError
+from cookhouse.evals import (
+    Answerer,
+    Asking,
+    CompleterAnswerer,
+    LoadedBenchmark,
+    OpenAIAnswerer,
+    SamplingAnswerer,
+    as_metrics,
+    ask_benchmark,
+    benchmark_figures,
+    benchmarks_named,
+    load_benchmark,
+    sources_of_benchmarks,
+)
+from cookhouse.report import transcripts_page
+from cookhouse.runs import RunFolder, open_folder
+from cookhouse.settings import EvalSettings
+from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
+from cookhouse.training import Patience, service_errors
+from cookhouse.training.clients.session import close_service
+from cookhouse.training.files import file_errors, write_whole
+from cookhouse.workflows.evaluation.account import evaluation_facts, evaluation_result
+from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
+from cookhouse.workflows.evaluation.state import EvaluationState
+from cookhouse.workflows.stages.body import Stages
+from cookhouse.workflows.stages.sinks import named_sinks, start_sinks
+from cookhouse.workflows.stages.stage import Stage, stage
+from cookhouse.workflows.stages.workflow import Workflow
+from cookhouse.workflows.training_run.evaluation import record_metrics
+from cookhouse.workflows.training_run.second_model import sampler_at, sampler_place
+
+
+def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
+    """The stages of an evaluation."""
+    benchmarks = benchmarks_named(config.benchmark)
+    sources = sources_of_benchmarks(benchmarks, config.benchmark_data)
+    needs = ("service",) if config.openai_base_url is None else ()
+    opening = Stage(
+        name="open_model",
+        run=_open_model,
+        reads=("config",),
+        writes=("answerer",),
+        needs=needs,
+        uses=("completer", "registry"),
+    )
+    return Workflow(
+        name="evaluation",
+        state_class=EvaluationState,
+        start=lambda context: EvaluationState(context=context, config=config, benchmarks=benchmarks, sources=sources),
+        setup=(load_benchmarks, init_folder),
+        body=Stages(parts=(opening, ask, score)),
+        final=(write_transcripts,),
+        cleanup=cleanup,
+        result=evaluation_result,
+        facts=evaluation_facts,
+        data_files=sources,
+    )
+
+
+@stage(reads=("config", "benchmarks", "sources"), writes=("loaded",), uses=("datasets",))
+async def load_benchmarks(state: EvaluationState) -> None:
+    """Read the items of every benchmark, and see that their answers can be graded here."""
+    # The run folder's own sources where it has them: they are of its store.
+    sources = {**state.sources, **state.context.folder.data}
+    state.loaded = [
+        await asyncio.to_thread(load_benchmark, each, sources[each.name], state.config.limit)
+        for each in state.benchmarks
+    ]
+    for each in state.benchmarks:
+        if each.prepare is not None:
+            await each.prepare()
+
+
+@stage(reads=("config", "loaded"), writes=("folder", "log"), leaves_files=True)
+async def init_folder(state: EvaluationState) -> None:
+    """Open the run folder, with what was answered there before."""
+    context = state.context
+    sinks = named_sinks(context)
+    folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
+    state.folder = folder
+    state.closing.push_async_callback(_close_folder, state, folder)
+    with file_errors(folder.path):
+        for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.diary):
+            state.telemetry.add(sink)
+    await start_sinks(context, sinks, folder.path)
+    state.log = await asyncio.to_thread(AttemptFiles, folder.path)
+    _check_num_samples(state)
+    state.telemetry.event(
+        events.RUN_START,
+        step=0,
+        recipe=context.recipe,
+        model=state.config.weights or state.config.model_name,
+        folder=str(folder.path),
+    )
+    for name, text in evaluation_facts(state).items():
+        if name in {loaded.name for loaded in state.loaded}:
+            state.telemetry.event(events.DATA_COUNTS, text=f"{name}: {text}")
+
+
+def _check_num_samples(state: EvaluationState) -> None:
+    before = {len(answers) for answers in state.log.answers.values()}
+    if before - {state.config.num_samples}:
+        raise InputError(
+            f"num_samples={state.config.num_samples}, but the evaluation in {state.folder.path} was started with "
+            f"{max(before)}; leave it as it was, or choose another log_path"
+        )
+
+
+async def _open_model(state: EvaluationState) -> None:
+    """Open what answers: a completer that the adapters bring, an OpenAI-compatible address, or the service."""
+    config, context = state.config, state.context
+    if context.adapters.completer is not None:
+        state.answerer = CompleterAnswerer(context.adapters.completer(config.weights or config.model_name))
+    elif config.openai_base_url is not None:
+        key = os.environ.get("OPENAI_API_KEY") or None
+        answerer = OpenAIAnswerer(config.openai_base_url, config.weights or config.model_name, api_key=key)
+        state.closing.push_async_callback(answerer.aclose)
+        state.answerer = answerer
+    else:
+        state.answerer = await _service_answerer(state)
+
+
+async def _service_answerer(state: EvaluationState) -> Answerer:
+    config, context = state.config, state.context
+    renderer = await asyncio.to_thread(
+        build_renderer, config.model_name, config.renderer_name, force=config.force_renderer
+    )
+    place = sampler_place(config.weights or config.model_name, context.adapters.registry)
+    patience = Patience(state.telemetry)
+    with service_errors("opening a session"):
+        service = await patience.wait(context.connect(), "the session to open")
+        state.closing.push_async_callback(lambda: close_service(service, state.status))
+        client = await patience.wait(sampler_at(service, place), "the model to be loaded")
+        limit = await service.context_tokens(config.model_name)
+    limits = [tokens for tokens in (limit, context_tokens(config.model_name)) if tokens is not None]
+    return SamplingAnswerer(client, renderer, context_tokens=min(limits, default=None))
+
+
+@stage(reads=("config", "loaded", "answerer", "log"), writes=())
+async def ask(state: EvaluationState) -> None:
+    """Have every item answered and graded that was not before; asked to stop, it finishes those that are asked."""
+    config = state.config
+    asking = Asking(
+        num_samples=config.num_samples,
+        max_tokens=config.max_tokens,
+        temperature=config.temperature,
+        seed=config.seed,
+        system_prompt=config.system_prompt,
+        max_concurrent=config.max_concurrent_requests,
+    )
+    with state.interrupt.deferred(), service_errors("answering a benchmark"):
+        for loaded in state.loaded:
+            with state.telemetry.span(loaded.name):
+                await ask_benchmark(
+                    loaded,
+                    state.answerer,
+                    asking,
+                    state.log,
+                    on_done=_Progress(state, loaded),
+                    is_stopped=lambda: state.interrupt.is_requested,
+                )
+
+
+class _Progress:
+    """Tells how far a benchmark is."""
+
+    def __init__(self, state: EvaluationState, loaded: LoadedBenchmark) -> None:
+        self._telemetry = state.telemetry
+        self._name, self._total = loaded.name, len(loaded.items)
+        self._before = self._done = sum((loaded.name, place) in state.log.grades for place in loaded.items)
+        self._start = time.monotonic()
+
+    def __call__(self) -> None:
+        self._done += 1
+        pace = (time.monotonic() - self._start) / (self._done - self._before)
+        metrics = {"done": self._done, "total": self._total, "seconds_left": pace * (self._total - self._done)}
+        self._telemetry.event(events.EVAL_PROGRESS, metrics=metrics, benchmark=self._name)
+
+
+@stage(reads=("loaded", "log"), writes=("figures", "eval_results"))
+async def score(state: EvaluationState) -> None:
+    """What the attempts come to."""
+    state.figures = {loaded.name: benchmark_figures(loaded, state.log.attempts(loaded.name)) for loaded in state.loaded}
+    for name, figures in state.figures.items():
+        state.eval_results |= record_metrics(state.telemetry, 0, as_metrics(name, figures))
+    state.telemetry.metrics(0, state.eval_results)
+
+
+@stage(reads=("loaded", "log", "folder"), writes=())
+async def write_transcripts(state: EvaluationState) -> None:
+    """A page for each benchmark of what was asked and answered, by outcome."""
+    with file_errors(state.folder.evaluations):
+        state.folder.evaluations.mkdir(exist_ok=True)
+    for loaded in state.loaded:
+        title = f"{loaded.name}: {state.config.weights or state.config.model_name}"
+        page = transcripts_page(loaded.items, state.log.attempts(loaded.name), title=title)
+        write_whole(state.folder.evaluations / f"{loaded.name}.html", page)
+
+
+@stage()
+async def cleanup(state: EvaluationState) -> None:
+    """End the session and stop logging; a folder in which nothing was answered goes."""
+    await state.closing.aclose()
+
+
+async def _close_folder(state: EvaluationState, folder: RunFolder) -> None:
+    state.telemetry.event(events.RUN_END, status=state.status)
+    await asyncio.to_thread(folder.end, state.status, state.error)
+    folder.close()
+    has_answers = hasattr(state, "log") and bool(state.log.answers)
+    if not has_answers and (isinstance(state.error, InputError) or state.interrupt.is_forced):
+        folder.discard()
