@@ -11,7 +11,7 @@ from cookhouse.recipes.evaluated import evaluated
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import Default, EvalSettings, ModelSettings, is_embedded, redefault
+from cookhouse.settings import Default, EvalSettings, ModelSettings, is_embedded, is_left_open, redefault
 
 if TYPE_CHECKING:
     from cookhouse.workflows import Workflow
@@ -49,8 +49,9 @@ def _workflow(config: Config) -> "Workflow[Any]":
     others = names_in(config.compare_with)
     if not others:
         return evaluation_workflow(config)
-    # What a child finds out by itself of its weights is not handed on.
-    own = ("weights", "compare_with", "model_name", "renderer_name", "log_path", "behavior_if_log_dir_exists")
+    # What nobody set is for each model to find out of its weights.
+    open_names = [name for name in ("model_name", "renderer_name") if is_left_open(config, name)]
+    own = {"weights", "compare_with", "log_path", "behavior_if_log_dir_exists", *open_names}
     shared = {name: value for name, value in chz.asdict(config).items() if name not in own}
     names = [config.weights or config.model_name, *others]
     runs = [

@@ -9,6 +9,7 @@ from cookhouse.data import from_store
 from cookhouse.evals import (
     Estimate,
     LoadedBenchmark,
+    Outcome,
     benchmark_figures,
     benchmarks_named,
     load_benchmark,
@@ -16,7 +17,7 @@ from cookhouse.evals import (
     sources_of_benchmarks,
 )
 from cookhouse.report import PairedTable, paired_page
-from cookhouse.runs import RunResult
+from cookhouse.runs import Figure, RunResult
 from cookhouse.runs.names import COMPARISON_FILE, REPORT_FILE
 from cookhouse.settings import EvalSettings
 from cookhouse.training.files import write_whole
@@ -96,10 +97,30 @@ def _result(state: ComparisonState, result: RunResult[Any]) -> RunResult[Any]:
         for name, some in state.paired.differences.items()
         for number in range(2, len(state.models) + 1)
     }
-    summary = replace(result.summary, model_name=", ".join(state.models), report=page, figures=())
+    summary = replace(
+        result.summary, model_name=", ".join(state.models), report=page, figures=_figures(state), total_steps=0
+    )
     return replace(
         result,
         metrics={**result.metrics, **differences},
         artifacts={**result.artifacts, "comparison": str(page)},
         summary=summary,
     )
+
+
+def _figures(state: ComparisonState) -> list[Figure]:
+    """What each model reached, then the differences from the first."""
+    paired = state.paired
+    first, *others = paired.models
+    reached = [
+        Figure(name=name, label=f"{name}: {model}", before=None, after=each.mean, is_share=True, stderr=each.stderr)
+        for name, estimates in paired.figures.items()
+        for model, each in zip(paired.models, estimates, strict=True)
+        if each is not None and name.rpartition("/")[2] not in set(Outcome)
+    ]
+    differences = [
+        Figure(name=name, label=f"{name}: {model} less {first}", before=None, after=each.mean, stderr=each.stderr)
+        for name, some in paired.differences.items()
+        for model, each in zip(others, some, strict=True)
+    ]
+    return reached + differences

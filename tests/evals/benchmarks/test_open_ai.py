@@ -1,0 +1,100 @@
+"""Answers by chat completions, over a server in memory."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.evals import Draw, OpenAIAnswerer, SampledAnswer
+
+pytestmark = pytest.mark.anyio
+DRAW = Draw(num_samples=1, max_tokens=7, temperature=0.5, seed=2**40 + 3)
+ASKED: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}]
+
+
+def answerer(handle: Callable[[httpx.Request], httpx.Response], **more: Any) -> OpenAIAnswerer:
+    transport = httpx.MockTransport(handle)
+    return OpenAIAnswerer("http://model.test/v1/", "some", transport=transport, first_pause_seconds=0.0, **more)
+
+
+def completion(*texts: str, reason: str = "stop") -> httpx.Response:
+    choices = [{"message": {"role": "assistant", "content": text}, "finish_reason": reason} for text in texts]
+    return httpx.Response(200, json={"choices": choices})
+
+
+async def test_what_is_asked() -> None:
+    seen: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return completion("2", "3")
+
+    draw = Draw(num_samples=2, max_tokens=7, temperature=0.5, seed=2**40 + 3)
+    asked = answerer(handle, api_key="secret")
+    assert await asked(ASKED, draw) == [SampledAnswer(text="2"), SampledAnswer(text="3")]
+    await asked.aclose()
+    assert str(seen[0].url) == "http://model.test/v1/chat/completions"
+    assert seen[0].headers["Authorization"] == "Bearer secret"
+    assert json.loads(seen[0].content) == {
+        "model": "some",
+        "messages": ASKED,
+        "max_tokens": 7,
+        "temperature": 0.5,
+        "seed": 3,
+        "n": 2,
+    }
+
+
+async def test_an_answer_that_was_cut_is_marked() -> None:
+    asked = answerer(lambda _: completion("2", reason="length"))
+    assert await asked(ASKED, DRAW) == [SampledAnswer(text="2", is_cut=True)]
+
+
+async def test_fewer_answers_than_asked_for_are_failures() -> None:
+    """Catches a silent mean over those that came."""
+    draw = Draw(num_samples=3, max_tokens=7, temperature=0.5, seed=1)
+    answers = await answerer(lambda _: completion("2"))(ASKED, draw)
+    assert [answer.error is None for answer in answers] == [True, False, False]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_what_is_overloaded_is_asked_again(status: int) -> None:
+    responses = iter([httpx.Response(status), httpx.Response(status), completion("2")])
+    assert await answerer(lambda _: next(responses))(ASKED, DRAW) == [SampledAnswer(text="2")]
+
+
+async def test_what_stays_broken_ends_the_evaluation() -> None:
+    with pytest.raises(ServiceError, match=r"failed with 503: try later"):
+        await answerer(lambda _: httpx.Response(503, json={"error": {"message": "try later"}}))(ASKED, DRAW)
+
+
+async def test_nobody_there() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    with pytest.raises(ServiceError, match=r"model.test/v1/chat/completions cannot be reached: refused"):
+        await answerer(refuse)(ASKED, DRAW)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_model_that_is_gone_or_a_bad_key(status: int) -> None:
+    body = {"error": {"message": "no such model"}}
+    with pytest.raises(InputError, match=rf"refused model 'some' with {status}: no such model; .*OPENAI_API_KEY"):
+        await answerer(lambda _: httpx.Response(status, json=body))(ASKED, DRAW)
+
+
+async def test_a_request_that_is_refused_is_an_answer_that_failed() -> None:
+    """Catches one prompt that is too long ending an evaluation of thousands."""
+    answers = await answerer(lambda _: httpx.Response(400, json={"error": "too long"}))(ASKED, DRAW)
+    assert answers == [SampledAnswer(error="refused with 400: too long")]
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b'{"choices": [{}]}', b'{"choices": [{"message": {"content": 3}}]}']
+)
+async def test_what_is_no_completion(body: bytes) -> None:
+    with pytest.raises(ServiceError, match="did not answer with a chat completion"):
+        await answerer(lambda _: httpx.Response(200, content=body))(ASKED, DRAW)

@@ -1,0 +1,54 @@
+"""The published reference answers score as right through an evaluation as a user runs it, and broken ones as wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cookhouse
+from cookhouse.adapters import Adapters
+
+from .references import FILES, RIGHT, WRONG, Reference
+
+COUNTS = {"gsm8k": 1319, "math500": 500, "humaneval": 164, "mbpp": 974}
+
+
+def evaluate(name: str, shared: Path, folder: Path, answers: Any, **settings: Any) -> Any:
+    completer = Reference(name, shared / "data" / FILES[name], answers)
+    return cookhouse.run(
+        "eval",
+        {"benchmark": name, "benchmark_data": str(shared / "data"), "log_path": str(folder), **settings},
+        adapters=Adapters(completer=lambda _: completer, sinks=[]),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_reference_answer_is_right(name: str, shared: Path, tmp_path: Path) -> None:
+    """Catches a prompt, a reader or a grader that loses what was answered: each would lower every score."""
+    result = evaluate(name, shared, tmp_path / "run", RIGHT)
+    wrong = [a.place for a in result.state.log.attempts(name) if a.num_right == 0]
+    assert wrong == []
+    assert result.metrics[f"test/{name}/correct"] == 1.0
+    assert result.metrics[f"test/{name}/correct_n"] == COUNTS[name]
+    assert result.metrics[f"test/{name}/failed"] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_broken_answer_is_wrong(name: str, shared: Path, tmp_path: Path) -> None:
+    """Catches a grader that passes what it did not look at."""
+    result = evaluate(name, shared, tmp_path / "run", WRONG)
+    right = [a.place for a in result.state.log.attempts(name) if a.num_right]
+    assert right == []
+    assert result.metrics[f"test/{name}/correct"] == 0.0
+    assert result.metrics[f"test/{name}/correct_n"] == COUNTS[name]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_some_of_them(name: str, shared: Path, tmp_path: Path) -> None:
+    """The same of a few items of each, which takes a second; and that they are spaced evenly, not those at the head."""
+    result = evaluate(name, shared, tmp_path / "run", RIGHT, limit=4)
+    assert result.metrics[f"test/{name}/correct"] == 1.0
+    places = [attempt.place for attempt in result.state.log.attempts(name)]
+    assert places == [index * COUNTS[name] // 4 for index in range(4)]
