@@ -1,6 +1,10 @@
 """Scores, against hand calculation."""
 
+import random
+from typing import Any
+
 import pytest
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
 from cookhouse.errors import InputError
 from cookhouse.evals import accuracy, classification, is_exact_match, mean, standard_error, wilson_interval
@@ -70,3 +74,19 @@ def test_wilsons_interval(successes: float, n: int, expected: tuple[float, float
 def test_what_is_no_share_has_no_interval(successes: float, n: int) -> None:
     with pytest.raises(InputError, match="is no share"):
         wilson_interval(successes, n)
+
+
+@pytest.mark.parametrize("averaging", ["macro", "micro", "weighted"])
+@pytest.mark.parametrize("labels", [None, ["a", "b", "c"], ["a", "d"]])
+@pytest.mark.parametrize("seed", range(5))
+def test_classification_is_scikit_learns(averaging: Any, labels: list[str] | None, seed: int) -> None:
+    """Also where answers are of no class, and where a class is never predicted or never expected."""
+    chance = random.Random(seed)
+    expected = chance.choices(["a", "b", "c"], [5, 2, 1], k=30)
+    predicted = [e if chance.random() < 0.6 else chance.choice(["a", "b", "nothing of these"]) for e in expected]
+    scores = classification(predicted, expected, averaging=averaging, labels=labels)
+    precision, recall, f1, _ = precision_recall_fscore_support(
+        expected, predicted, labels=labels, average=averaging, zero_division=0.0
+    )
+    assert (scores.precision, scores.recall, scores.f1) == pytest.approx((precision, recall, f1), abs=1e-12)
+    assert scores.accuracy == pytest.approx(accuracy_score(expected, predicted), abs=1e-12)

@@ -30,6 +30,7 @@ from cookhouse.evals.evaluator import (
     TrainingClientEvaluator,
 )
 from cookhouse.evals.exact_match import Answer, ExactMatchEvaluator
+from cookhouse.evals.labels import labels_of
 from cookhouse.evals.nll import NLLEvaluator
 from cookhouse.evals.noop import NoopEvaluator, noop_evaluator
 from cookhouse.evals.preference import (
@@ -96,6 +97,7 @@ __all__ = [
     "comparison_metrics",
     "is_exact_match",
     "judge_comparisons",
+    "labels_of",
     "load_benchmark",
     "mean",
     "noop_evaluator",

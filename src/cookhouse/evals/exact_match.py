@@ -10,7 +10,7 @@ from cookhouse.chat import Message, Renderer, Termination, text_of
 from cookhouse.data import Conversation, parse_each
 from cookhouse.errors import InputError
 from cookhouse.evals.evaluator import Metrics, SamplingClientEvaluator
-from cookhouse.evals.scores import is_exact_match, mean, standard_error
+from cookhouse.evals.scores import Averaging, classification, is_exact_match, mean, standard_error
 from cookhouse.sampling_client import SampleClient
 
 
@@ -25,10 +25,15 @@ class Answer:
     termination: Termination
     group: str | None
     """Value of the key to report by, if the conversation has it."""
+    is_whole: bool = True
+    """Whether it is text alone, without calls of tools."""
 
 
 class ExactMatchEvaluator(SamplingClientEvaluator):
     """Share of conversations whose last assistant message the model, asked greedily, writes letter by letter.
+
+    With `labels`, the classes that the expected messages are of, the answers are scored as classes, too; one that is
+    none of them is a miss.
 
     Both are read by the renderer, so that thinking does not count, nor does whitespace around the text. At most
     `concurrency` requests are in flight; a failing one fails the evaluation. `answers` holds those of the last call, in
@@ -51,6 +56,8 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
         context_tokens: int | None = None,
         concurrency: int = 64,
         group_by: str | None = None,
+        labels: Sequence[str] | None = None,
+        averaging: Averaging = "macro",
     ) -> None:
         if not conversations:
             raise InputError("there are no held-out conversations to answer")
@@ -63,6 +70,8 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
         if context_tokens is not None:
             self._fit(context_tokens)
         self._concurrency = concurrency
+        self._labels = labels
+        self._averaging: Averaging = averaging
 
     @property
     def longest_tokens(self) -> int:
@@ -71,7 +80,8 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
 
     async def __call__(self, client: SampleClient) -> Metrics:
         """`exact_match`, its `exact_match_stderr` (None of one), `exact_match_n`, the share of `malformed` answers, and
-        `exact_match/{group}` for each group.
+        `exact_match/{group}` for each group; with labels also `accuracy` of `accuracy_n`, and `precision`, `recall` and
+        `f1` by the `averaging` that stands beside them.
         """
         slots = asyncio.Semaphore(self._concurrency)
         try:
@@ -80,7 +90,23 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         self.answers = [task.result() for task in tasks]
-        return _metrics(self.answers)
+        return {**_metrics(self.answers), **self._class_metrics()}
+
+    def _class_metrics(self) -> Metrics:
+        if self._labels is None:
+            return {}
+        # One that is no whole answer is of no class, whatever its text.
+        predicted = [answer.answer.strip() if answer.is_whole else None for answer in self.answers]
+        expected = [answer.expected.strip() for answer in self.answers]
+        scores = classification(predicted, expected, averaging=self._averaging, labels=self._labels)
+        return {
+            "accuracy": scores.accuracy,
+            "accuracy_n": float(scores.n),
+            "precision": scores.precision,
+            "recall": scores.recall,
+            "f1": scores.f1,
+            "averaging": scores.averaging,
+        }
 
     async def _answer(self, client: SampleClient, case: "_Case", slots: asyncio.Semaphore) -> Answer:
         async with slots:
@@ -96,6 +122,7 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
             expected=case.expected,
             answer=answer,
             is_correct=is_whole and is_exact_match(answer, case.expected),
+            is_whole=is_whole,
             termination=termination,
             group=case.group,
         )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cookhouse.errors import InputError
 
@@ -16,7 +16,7 @@ _Z95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classification:
-    """Accuracy, and precision, recall and F1 averaged over the classes that occur.
+    """Accuracy, and precision, recall and F1 averaged over classes.
 
     A class that was never predicted has precision 0, one that is never right recall 0.
     """
@@ -82,36 +82,55 @@ def accuracy(predicted: Sequence[Hashable], expected: Sequence[Hashable]) -> flo
 
 
 def classification(
-    predicted: Sequence[Hashable], expected: Sequence[Hashable], *, averaging: Averaging
+    predicted: Sequence[Hashable],
+    expected: Sequence[Hashable],
+    *,
+    averaging: Averaging,
+    labels: Sequence[Hashable] | None = None,
 ) -> Classification:
-    """Scores of class predictions. Raises `InputError` if the lengths differ."""
+    """Scores of class predictions, as scikit-learn's with `zero_division=0`. With `labels` the averages are over these
+    classes, whether they occur or not: a prediction of another one is only a miss. Raises `InputError` if the lengths
+    differ.
+    """
     _check_lengths(predicted, expected)
     share = accuracy(predicted, expected)
     if share is None:
         return Classification(n=0, averaging=averaging, accuracy=None, precision=None, recall=None, f1=None)
-    if averaging == "micro":  # one label for each case: all three are the accuracy
-        precision = recall = f1 = share
-    else:
-        precision, recall, f1 = _by_class(predicted, expected, is_weighted=averaging == "weighted")
+    classes = list(dict.fromkeys([*expected, *predicted])) if labels is None else labels
+    counts = [_counts(label, predicted, expected) for label in classes]
+    if averaging == "micro":
+        counts = [_Counts(*map(sum, zip(*counts, strict=True)))]
+    total = sum(each.expected for each in counts)
+    weights = [each.expected / total if averaging == "weighted" and total else 1 / len(counts) for each in counts]
+    precision, recall, f1 = (
+        sum(weight * score for weight, score in zip(weights, scores, strict=True))
+        for scores in zip(*(each.scores for each in counts), strict=True)
+    )
     return Classification(
         n=len(expected), averaging=averaging, accuracy=share, precision=precision, recall=recall, f1=f1
     )
 
 
-def _by_class(
-    predicted: Sequence[Hashable], expected: Sequence[Hashable], *, is_weighted: bool
-) -> tuple[float, float, float]:
-    classes = list(dict.fromkeys([*expected, *predicted]))
-    weights = [expected.count(c) / len(expected) if is_weighted else 1 / len(classes) for c in classes]
-    totals = [0.0, 0.0, 0.0]
-    for label, weight in zip(classes, weights, strict=True):
-        hits = sum(p == e == label for p, e in zip(predicted, expected, strict=True))
-        num_predicted, num_expected = predicted.count(label), expected.count(label)
-        precision = hits / num_predicted if num_predicted else 0.0
-        recall = hits / num_expected if num_expected else 0.0
-        f1 = 2 * hits / (num_predicted + num_expected)
-        totals = [total + weight * score for total, score in zip(totals, (precision, recall, f1), strict=True)]
-    return totals[0], totals[1], totals[2]
+class _Counts(NamedTuple):
+    """Of one class."""
+
+    hits: int
+    predicted: int
+    expected: int
+
+    @property
+    def scores(self) -> tuple[float, float, float]:
+        """Precision, recall and F1."""
+        return (
+            self.hits / self.predicted if self.predicted else 0.0,
+            self.hits / self.expected if self.expected else 0.0,
+            2 * self.hits / (self.predicted + self.expected) if self.predicted + self.expected else 0.0,
+        )
+
+
+def _counts(label: Hashable, predicted: Sequence[Hashable], expected: Sequence[Hashable]) -> _Counts:
+    hits = sum(p == e == label for p, e in zip(predicted, expected, strict=True))
+    return _Counts(hits, predicted.count(label), expected.count(label))
 
 
 def _check_lengths(predicted: Sequence[Hashable], expected: Sequence[Hashable]) -> None:

@@ -22,4 +22,12 @@ class SupervisedSettings(TrainingSettings, RowSettings):
         default="none", doc="Weight of an example: none, as many as it has trained tokens; mean, 1 for each example."
     )
     loss_fn: str = chz.field(default="cross_entropy", doc="cross_entropy, or your own as module:name or file.py:name.")
+    labels: str = chz.field(
+        default="",
+        doc="Classes that every conversation ends in one of, separated by commas, or auto: evaluations then tell "
+        "accuracy, precision, recall and F1.",
+    )
+    label_averaging: Literal["macro", "micro", "weighted"] = chz.field(
+        default="macro", doc="How precision, recall and F1 are averaged over the classes."
+    )
     batch_size: int = chz.field(default=128, doc="Conversations per step.", validator=at_least(1))

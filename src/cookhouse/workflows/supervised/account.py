@@ -30,6 +30,11 @@ def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
             after=after.get(keys.TEST_EXACT_MATCH),
             is_share=True,
         ),
+        *(
+            Figure(name=name, label=f"held-out {label}", before=first.get(name), after=after[name], is_share=True)
+            for name, label in ((keys.TEST_ACCURACY, "accuracy"), (keys.TEST_F1, "F1"))
+            if name in after
+        ),
         Figure(
             name=keys.TRAIN_LOSS,
             label="training loss of the last step",

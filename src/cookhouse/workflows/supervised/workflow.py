@@ -28,7 +28,7 @@ from cookhouse.data import (
     shares,
 )
 from cookhouse.errors import InputError
-from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, preview_example
+from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
 from cookhouse.registry import Descent
 from cookhouse.settings import SupervisedSettings
 from cookhouse.telemetry import events
@@ -46,7 +46,7 @@ from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.account import facts, figures
 from cookhouse.workflows.supervised.counts import CountingLog, Counts, added, batch_metrics, estimated
-from cookhouse.workflows.supervised.data import RunData, TrainingRows, read_data
+from cookhouse.workflows.supervised.data import RunData, StreamedConversations, TrainingRows, read_data
 from cookhouse.workflows.training_run.account import settings_notes, training_result
 from cookhouse.workflows.training_run.evaluation import HeldOutEvaluation, named_evaluations
 from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
@@ -154,6 +154,8 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
             max_tokens=config.eval_max_tokens,
             context_tokens=state.context_tokens,
             group_by="skill",
+            labels=_labels(state),
+            averaging=config.label_averaging,
         )
         state.notes += state.exact_match.notes
     set_steps(state, len(state.dataset), config.n_batches)
@@ -187,6 +189,13 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
     sample, num_sampled = await asyncio.to_thread(streamed.sample)
     counts = estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
     return streamed, counts, sample
+
+
+def _labels(state: SupervisedState) -> Sequence[str] | None:
+    if not state.config.labels:
+        return None
+    read = () if isinstance(state.train, StreamedConversations) else state.train
+    return labels_of(state.config.labels, [*read, *state.test])
 
 
 def _mixture(dataset: Dataset, names: Sequence[str]) -> list[str]:
