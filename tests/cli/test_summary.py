@@ -74,7 +74,8 @@ def test_what_was_not_measured_is_no_zero() -> None:
     print_summary(out, summary(figures=(nothing,), samples=()), "cookhouse")
     assert "held-out" not in text_of(out)
     out = console()
-    print_summary(out, summary(figures=(nothing, half)), "cookhouse")
+    both = Figure(name="test/loss", label="loss", before=1.0, after=0.5)
+    print_summary(out, summary(figures=(nothing, half, both)), "cookhouse")
     assert [line.split()[-2:] for line in text_of(out).splitlines() if "exact match" in line] == [["-", "50.0%"]]
 
 

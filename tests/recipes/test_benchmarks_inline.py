@@ -54,7 +54,7 @@ def test_rows_are_read_from_where_the_settings_say(tmp_path: Path) -> None:
     assert {row["test/arithmetic/correct_n"] for row in rows} == {1}
 
 
-def test_bad_rows_and_unknown_names_are_told_before_anything_runs(tmp_path: Path) -> None:
+def test_bad_rows_and_unknown_names_are_told(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text('{"question": "Compute 1 + 1.", "answer": "two"}\n')
     with pytest.raises(BadRowsError, match=r"mine\.jsonl:1: answer must be a whole number"):

@@ -11,7 +11,7 @@ from tinker.lib.base_url import DEFAULT_BASE_URL
 from cookhouse.adapters import Adapters, Service
 from cookhouse.errors import InputError
 from cookhouse.recipes import ALIASES, config_fields, every_recipe, find_recipe, make_config, read_config_file, settle
-from cookhouse.settings import RunSettings, defaults_taken, published_model_of
+from cookhouse.settings import AdapterSettings, RunSettings, defaults_taken, published_model_of
 
 RL = find_recipe("rl_basic")
 
@@ -138,7 +138,8 @@ def test_a_resumed_run_keeps_its_own_model(tmp_path: Path) -> None:
 def test_every_built_in_recipe_has_a_published_model() -> None:
     """Catches one that would ask the hosted service for the embedded model."""
     for recipe in every_recipe():
-        assert published_model_of(recipe.config_class), recipe.name
+        if issubclass(recipe.config_class, AdapterSettings):
+            assert published_model_of(recipe.config_class), recipe.name
 
 
 def test_what_is_no_config_is_refused() -> None:

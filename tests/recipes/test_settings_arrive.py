@@ -86,7 +86,7 @@ async def test_the_adapter_is_the_one_that_the_config_says(
     assert references in ([], [{"base_model": "cookhouse/tiny", "rank": 1, "seed": 9}])
 
 
-@pytest.mark.parametrize("recipe", sorted(RECIPES.names()))
+@pytest.mark.parametrize("recipe", sorted(set(RECIPES.names()) - {"eval"}))
 def test_every_recipe_has_them(recipe: str) -> None:
     assert {*UPDATE, *ADAPTED} <= set(chz.chz_fields(find_recipe(recipe).config_class))
 

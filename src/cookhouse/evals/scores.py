@@ -10,7 +10,7 @@ from cookhouse.errors import InputError
 Averaging = Literal["macro", "micro", "weighted"]
 """`macro`: mean over classes. `micro`: over all cases. `weighted`: mean over classes by their number of references."""
 
-_Z95 = 1.959963984540054
+Z95 = 1.959963984540054
 """Quantile of the normal distribution that leaves 2.5 % above."""
 
 
@@ -52,7 +52,7 @@ def wilson_interval(successes: float, n: int) -> tuple[float, float]:
     """
     if n < 1 or not 0 <= successes <= n:
         raise InputError(f"{successes:g} of {n} is no share; there must be at least one case, and no more successes")
-    share, spread = successes / n, _Z95**2 / n
+    share, spread = successes / n, Z95**2 / n
     center = (share + spread / 2) / (1 + spread)
     half = math.sqrt(share * (1 - share) * spread + spread**2 / 4) / (1 + spread)
     return max(0.0, center - half), min(1.0, center + half)

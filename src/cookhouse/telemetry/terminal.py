@@ -14,6 +14,7 @@ from rich.text import Text
 from cookhouse.printable import printable
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
+from cookhouse.telemetry.headline import COMPANIONS
 from cookhouse.telemetry.keys import (
     PAIR_ACCURACY,
     PAIR_LOSS,
@@ -213,6 +214,6 @@ def _evaluation_line(record: Event) -> str:
         error = "" if stderr is None else f" ± {stderr:.3f}"
         parts.append(f"mean reward {record.metrics[TEST_REWARD]:.3f}{error} of {count} held-out attempts")
     if not parts:
-        told = [name for name in record.metrics if not name.endswith(("_stderr", "_n"))][:_MAX_FIGURES]
+        told = [name for name in record.metrics if not name.endswith(COMPANIONS)][:_MAX_FIGURES]
         parts = [f"{name.removeprefix('test/')} {record.metrics[name]:.4g}" for name in told]
     return f"evaluation after step {record.step}: {', '.join(parts)}"

@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cookhouse.evals.benchmarks.attempts import Attempt
-from cookhouse.evals.scores import mean, standard_error
-
-_NORMAL_975 = 1.959963984540054
-"""The 97.5 % point of the normal distribution."""
+from cookhouse.evals.scores import Z95, mean, standard_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +21,7 @@ class PairedDifference:
     def interval(self) -> tuple[float, float] | None:
         if self.mean is None or self.stderr is None:
             return None
-        half = _NORMAL_975 * self.stderr
+        half = Z95 * self.stderr
         return self.mean - half, self.mean + half
 
     @property
