@@ -97,10 +97,9 @@ def test_paired_differences_cancel_what_is_hard_for_both() -> None:
     values = [float(place % 2 == 0 and place < 10) for place in range(100)]
     assert difference.n == 100
     assert difference.mean == pytest.approx(0.05)
-    assert difference.stderr == pytest.approx(statistics.stdev(values) / 10)
-    assert difference.interval == pytest.approx(
-        (0.05 - 1.96 * difference.stderr, 0.05 + 1.96 * difference.stderr), abs=1e-5
-    )
+    error = statistics.stdev(values) / 10
+    assert difference.stderr == pytest.approx(error)
+    assert difference.interval == pytest.approx((0.05 - 1.96 * error, 0.05 + 1.96 * error), abs=1e-5)
     assert difference.is_clear
 
 

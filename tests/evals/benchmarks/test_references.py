@@ -1,5 +1,6 @@
 """The published reference answers score as right through an evaluation as a user runs it, and broken ones as wrong."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,29 @@ def test_some_of_them(name: str, shared: Path, tmp_path: Path) -> None:
     assert result.metrics[f"test/{name}/correct"] == 1.0
     places = [attempt.place for attempt in result.state.log.attempts(name)]
     assert places == [index * COUNTS[name] // 4 for index in range(4)]
+
+
+@pytest.mark.slow
+def test_hostile_answers_are_wrong_and_harm_nothing(shared: Path, tmp_path: Path) -> None:
+    """Every program of the corpus that tries to pass without solving, to harm the host, or to break the sandbox."""
+    corpus = Path(__file__).parents[2] / "grading"
+    texts = [(corpus / name).read_text(encoding="utf-8") for name in ("hostile_programs.txt", "hostile_solutions.txt")]
+    programs = [part.partition("\n")[2] for text in texts for part in text.split("\n=== ")[1:]]
+    canary = tmp_path / "canary"
+    canary.write_text("alive")
+    programs = [
+        program.replace("@CANARY@", str(canary)).replace("@PID@", str(os.getpid())).replace("@PORT@", "9")
+        for program in programs
+    ]
+    given = iter(programs * 2)
+
+    def hostile(row: Any) -> str:
+        return f"```python\n{next(given).replace('solve', row['entry_point'])}\n```"
+
+    result = evaluate("humaneval", shared, tmp_path / "run", {"humaneval": hostile}, limit=min(len(programs), 164))
+    right = [a.place for a in result.state.log.attempts("humaneval") if a.num_right]
+    assert right == []
+    assert result.metrics["test/humaneval/failed"] == 0.0
+    assert canary.read_text() == "alive"
+    again = evaluate("humaneval", shared, tmp_path / "after", RIGHT, limit=10)
+    assert again.metrics["test/humaneval/correct"] == 1.0, "the sandbox still works"

@@ -14,10 +14,9 @@ import typer
 from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, is_run_folder, list_saved, saved_by
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
-from cookhouse.cli.serve import default_state_dir
 from cookhouse.connection import check_reachable, configured_service
 from cookhouse.errors import InputError
-from cookhouse.local import service_folder
+from cookhouse.local import default_state_dir, service_folder
 from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
 
 
