@@ -8,6 +8,8 @@ import pytest
 
 import cookhouse
 from cookhouse.adapters import Adapters
+from cookhouse.envs import CodeGrading
+from cookhouse.evals.benchmarks import built_in
 
 from .references import FILES, RIGHT, WRONG, Reference
 
@@ -56,8 +58,12 @@ def test_some_of_them(name: str, shared: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_hostile_answers_are_wrong_and_harm_nothing(shared: Path, tmp_path: Path) -> None:
+def test_hostile_answers_are_wrong_and_harm_nothing(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every program of the corpus that tries to pass without solving, to harm the host, or to break the sandbox."""
+    # Many of them run for as long as they may.
+    monkeypatch.setattr(built_in, "_GRADING", CodeGrading(timeout_seconds=3.0))
     corpus = Path(__file__).parents[2] / "grading"
     texts = [(corpus / name).read_text(encoding="utf-8") for name in ("hostile_programs.txt", "hostile_solutions.txt")]
     programs = [part.partition("\n")[2] for text in texts for part in text.split("\n=== ")[1:]]
