@@ -144,7 +144,8 @@ def _row(line: bytes) -> dict[str, Any]:
 def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Taken, and to take. A row of training is of a step that has been taken, another of the weights after it."""
     if isinstance(told.get("num_steps"), int) and isinstance(told.get("total_steps"), int):
-        return told["num_steps"], told["total_steps"]
+        # What trains nothing, such as an evaluation, has none.
+        return (told["num_steps"], told["total_steps"]) if told["total_steps"] else (None, None)
     last = rows.last()
     recorded = [sitting.total_steps for sitting in run.history.sittings if sitting.total_steps is not None]
     done = last.get(keys.PROGRESS_DONE)
