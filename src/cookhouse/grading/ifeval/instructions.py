@@ -1,0 +1,130 @@
+"""Instructions by the names that the data set gives them, and the check of each."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeGuard
+
+from cookhouse.errors import InputError
+from cookhouse.grading.ifeval import cases, combinations, formats, keywords, lengths
+from cookhouse.grading.ifeval.language import is_in_language, require_language
+from cookhouse.grading.ifeval.relations import RELATIONS
+
+Check: TypeAlias = Callable[..., bool]
+"""Whether an answer, its first argument, follows an instruction, whose settings are the others."""
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        "change_case:capital_word_frequency": cases.has_capital_words,
+        "change_case:english_capital": cases.is_english_capital,
+        "change_case:english_lowercase": cases.is_english_lowercase,
+        "combination:repeat_prompt": combinations.repeats_prompt,
+        "combination:two_responses": combinations.has_two_responses,
+        "detectable_content:number_placeholders": formats.has_placeholders,
+        "detectable_content:postscript": formats.has_postscript,
+        "detectable_format:constrained_response": formats.has_constrained_response,
+        "detectable_format:json_format": formats.is_json,
+        "detectable_format:multiple_sections": formats.has_sections,
+        "detectable_format:number_bullet_lists": formats.has_bullets,
+        "detectable_format:number_highlighted_sections": formats.has_highlights,
+        "detectable_format:title": formats.has_title,
+        "keywords:existence": keywords.has_keywords,
+        "keywords:forbidden_words": keywords.lacks_words,
+        "keywords:frequency": keywords.has_keyword_frequency,
+        "keywords:letter_frequency": keywords.has_letter_frequency,
+        "language:response_language": is_in_language,
+        "length_constraints:nth_paragraph_first_word": lengths.has_first_word,
+        "length_constraints:number_paragraphs": lengths.has_paragraphs,
+        "length_constraints:number_sentences": lengths.has_sentences,
+        "length_constraints:number_words": lengths.has_words,
+        "punctuation:no_comma": keywords.lacks_commas,
+        "startend:end_checker": combinations.ends_with,
+        "startend:quotation": combinations.is_quoted,
+    }
+)
+_ENGLISH = {"change_case:english_capital", "change_case:english_lowercase"}
+_TEXTS = {"keywords", "forbidden_words"}
+_RELATIONS = {"relation", "let_relation", "capital_relation"}
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction of a prompt, with its settings, which have been checked."""
+
+    id: str
+    settings: Mapping[str, Any]
+
+    def __call__(self, answer: str) -> bool:
+        """Whether an answer follows it; one of white space follows none."""
+        return bool(answer.strip()) and CHECKS[self.id](answer, **self.settings)
+
+
+def parse_instructions(row: Mapping[str, Any]) -> tuple[Instruction, ...]:
+    """The instructions of a row with `instruction_id_list` and `kwargs`, one of these for each; nulls are left out.
+
+    Raises:
+        InputError: an instruction is none of `CHECKS` or has other settings than its check, or it needs the language
+            of an answer, which cannot be told here.
+    """
+    ids, kwargs = row.get("instruction_id_list"), row.get("kwargs")
+    if not _is_list(ids, str) or not _is_list(kwargs, Mapping) or len(ids) != len(kwargs) or not ids:
+        raise InputError(
+            "instruction_id_list must be a list of one or more names, and kwargs a list of an object for each of them"
+        )
+    return tuple(_instruction(name, settings) for name, settings in zip(ids, kwargs, strict=True))
+
+
+def follows(instruction_id: str, kwargs: Mapping[str, Any], answer: str) -> bool:
+    """Whether an answer follows one instruction. Raises as `parse_instructions`."""
+    return _instruction(instruction_id, kwargs)(answer)
+
+
+def _instruction(name: str, kwargs: Mapping[str, Any]) -> Instruction:
+    if name not in CHECKS:
+        raise InputError(f"there is no instruction {name!r}; there are: {', '.join(CHECKS)}")
+    settings = {key: value for key, value in kwargs.items() if value is not None}
+    _, *wanted = inspect.signature(CHECKS[name]).parameters
+    if set(settings) != set(wanted):
+        raise InputError(f"instruction {name} takes {_listed(wanted)}, and is given {_listed(settings)}")
+    for key, value in settings.items():
+        wants = _wants(key)
+        if not _fits(key, value):
+            raise InputError(f"instruction {name}: {key} must be {wants}, not {value!r}")
+    if name in _ENGLISH or "language" in settings:
+        require_language(settings.get("language", "en"), name)
+    return Instruction(name, settings)
+
+
+def _wants(key: str) -> str:
+    if key in _TEXTS:
+        return "a list of one or more texts"
+    if key in _RELATIONS:
+        return " or ".join(map(repr, RELATIONS))
+    if key == "letter":
+        return "one character"
+    if _is_count(key):
+        return "a whole number, 0 or more" if key != "nth_paragraph" else "a whole number, 1 or more"
+    return "a text"
+
+
+def _fits(key: str, value: object) -> bool:
+    if key in _TEXTS:
+        return _is_list(value, str) and all(text.strip() for text in value) and bool(value)
+    if key in _RELATIONS:
+        return value in RELATIONS
+    if _is_count(key):
+        return type(value) is int and value >= (key == "nth_paragraph")
+    return isinstance(value, str) and bool(value.strip()) and (key != "letter" or len(value) == 1)
+
+
+def _is_count(key: str) -> bool:
+    return key.startswith("num_") or key.endswith("frequency") or key == "nth_paragraph"
+
+
+def _is_list(value: object, kind: type) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(item, kind) for item in value)
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted(names)) or "no settings"
