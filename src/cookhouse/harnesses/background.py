@@ -1,0 +1,68 @@
+"""Weights that are open on a thread of their own, for a harness whose event loops come and go, or that has none."""
+
+import asyncio
+import atexit
+import sys
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from cookhouse.named_weights import NamedWeights, OpenWeights, open_weights
+
+_T = TypeVar("_T")
+
+
+class BackgroundWeights:
+    """Opened when they are first asked for, and closed by `close` or when the program ends: an embedded engine is
+    started once and stopped.
+    """
+
+    def __init__(self, weights: NamedWeights) -> None:
+        self._weights = weights
+        self._lock = threading.Lock()
+        self._opened: Future[OpenWeights] | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="cookhouse-weights", daemon=True)
+        self._is_over = asyncio.Event()
+
+    def open(self) -> "Future[OpenWeights]":
+        """The weights, once a service has loaded them.
+
+        The future raises `InputError` or `ServiceError` if that fails, as `open_weights`.
+        """
+        with self._lock:
+            if self._opened is None:
+                self._opened = Future()
+                self._thread.start()
+                atexit.register(self.close)
+            return self._opened
+
+    def submit(self, work: Coroutine[Any, Any, _T]) -> "Future[_T]":
+        """Run a coroutine on the thread's event loop; after `open`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Stop what was started, and wait for it. Nothing can be asked any more."""
+        atexit.unregister(self.close)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._is_over.set)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._hold())
+        finally:
+            self._loop.close()
+
+    async def _hold(self) -> None:
+        assert self._opened is not None
+        try:
+            async with open_weights(self._weights, say=lambda text: print(text, file=sys.stderr)) as opened:  # noqa: T201
+                self._opened.set_result(opened)
+                await self._is_over.wait()
+        except Exception as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)
