@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-gpu check docs bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-gpu test-harness check docs bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -29,6 +29,10 @@ test-slow: $(VENV)/installed-dev
 # What computes in an engine: its own tests, and those that start one through the server or the command line.
 test-gpu: $(VENV)/installed-dev
 	$(BIN)/pytest --device cuda -m "" $(or $(ARGS),tests/engine tests/contract tests/e2e)
+
+# Inspect AI and lm-evaluation-harness, which go into the same environment (300 MB), and our models of them.
+test-harness: $(VENV)/installed-harness
+	$(BIN)/pytest -m "" $(or $(ARGS),tests/harnesses tests/grading/ifeval)
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -77,6 +81,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 $(VENV)/installed-dev: $(VENV)/installed
 	@$(PIP) --editable ".[dev]"
 	@$(COOKBOOK)
+	@touch $@
+
+$(VENV)/installed-harness: $(VENV)/installed-dev
+	@$(PIP) --editable ".[inspect,lm-eval]"
 	@touch $@
 
 $(VENV)/installed-bench: $(VENV)/installed

@@ -74,7 +74,7 @@ def test_it_agrees_with_the_harness_s_own_model(smollm2: Path, tasks: Path, monk
 
 
 def test_scores_of_the_embedded_model(tiny: Any) -> None:
-    """Catches a likelihood that is not the sum over the continuation alone: of a text's parts it is that of the text."""
+    """Catches a likelihood that is not the sum over the continuation alone: its parts add up to the whole."""
     whole, first, last = tiny.loglikelihood(
         [
             _request("How are you", " today? Fine."),

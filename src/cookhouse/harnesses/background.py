@@ -8,9 +8,13 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from cookhouse.named_weights import NamedWeights, OpenWeights, open_weights
+from cookhouse.cli.sampling.engine import Engine
+from cookhouse.cli.sampling.speaker import Draw, Speaker
+from cookhouse.cli.sampling.target import Target, named_target
 
 _T = TypeVar("_T")
+_NO_DRAW = Draw(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)
+"""Each request says its own."""
 
 
 class BackgroundWeights:
@@ -18,18 +22,19 @@ class BackgroundWeights:
     started once and stopped.
     """
 
-    def __init__(self, weights: NamedWeights) -> None:
-        self._weights = weights
+    def __init__(self, name: str, *, registry: str | None = None) -> None:
+        """`name` is one that weights have everywhere, or a base model. Raises `InputError` where there are none."""
+        self._target: Target = named_target(name, registry)
         self._lock = threading.Lock()
-        self._opened: Future[OpenWeights] | None = None
+        self._opened: Future[Speaker] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="cookhouse-weights", daemon=True)
         self._is_over = asyncio.Event()
 
-    def open(self) -> "Future[OpenWeights]":
+    def open(self) -> "Future[Speaker]":
         """The weights, once a service has loaded them.
 
-        The future raises `InputError` or `ServiceError` if that fails, as `open_weights`.
+        The future raises `InputError` or `ServiceError` if that fails, as `Engine.speaker`.
         """
         with self._lock:
             if self._opened is None:
@@ -59,10 +64,14 @@ class BackgroundWeights:
     async def _hold(self) -> None:
         assert self._opened is not None
         try:
-            async with open_weights(self._weights, say=lambda text: print(text, file=sys.stderr)) as opened:  # noqa: T201
-                self._opened.set_result(opened)
+            async with Engine(say=_say) as engine:
+                self._opened.set_result(await engine.speaker(self._target, _NO_DRAW))
                 await self._is_over.wait()
         except Exception as error:
             if self._opened.done():
                 raise
             self._opened.set_exception(error)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

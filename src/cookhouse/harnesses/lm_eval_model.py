@@ -15,11 +15,10 @@ from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs, po
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import parse_messages
+from cookhouse.cli.sampling.speaker import Speaker
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.harnesses.background import BackgroundWeights
-from cookhouse.named_weights import OpenWeights, find_weights
 
 _T = TypeVar("_T")
 _Pair = tuple[Any, list[int], list[int]]
@@ -62,11 +61,12 @@ class CookhouseLM(TemplateLM):
                 f"--model cookhouse takes no argument {unknown[0]!r}; it takes weights, max_length, max_gen_toks, "
                 "max_concurrent, seed and registry"
             )
-        self._background = BackgroundWeights(find_weights(str(weights), registry=registry))
-        self._weights: OpenWeights = self._background.open().result()
-        self.tokenizer = self._weights.tokenizer
+        self._background = BackgroundWeights(str(weights), registry=registry)
+        self._weights: Speaker = self._background.open().result()
+        self.tokenizer: Any = self._weights.renderer.encoder.tokenizer
+        self._client: Any = self._weights.client
         # A scored text has one token more than the model reads, and the service samples one after it.
-        self.max_length = max_length or (context_tokens(self._weights.model_name) or _CONTEXT_TOKENS) - 2
+        self.max_length = max_length or (self._weights.context_tokens or _CONTEXT_TOKENS) - 2
         self.max_gen_toks = max_gen_toks
         self._max_concurrent = max_concurrent
         self._seed = seed
@@ -86,7 +86,7 @@ class CookhouseLM(TemplateLM):
 
     @property
     def tokenizer_name(self) -> str:
-        return str(self._weights.model_name).replace("/", "__")
+        return self._weights.name.replace("/", "__")
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
         """The name of the chat format, by which the harness tells stored requests apart."""
@@ -150,7 +150,7 @@ class CookhouseLM(TemplateLM):
             raise InputError(
                 f"a continuation has {num_scored:,} tokens; the model takes {self.max_length:,} with its context"
             )
-        response = await self._weights.client.sample(
+        response = await self._client.sample(
             tinker.ModelInput.from_ints(tokens),
             1,
             tinker.SamplingParams(max_tokens=1),
@@ -171,7 +171,7 @@ class CookhouseLM(TemplateLM):
         return math.fsum(scored), is_greedy
 
     async def _continue(self, context: str, settings: Mapping[str, Any]) -> str:
-        given = dict(normalize_gen_kwargs(dict(settings), self.max_gen_toks))
+        given: dict[str, Any] = dict(normalize_gen_kwargs(dict(settings), self.max_gen_toks))
         end = str(self.tokenizer.decode([self.eot_token_id], skip_special_tokens=False))
         stops = [stop for stop in handle_stop_sequences(given.pop("until", None), eos=end) if stop]
         max_tokens = int(given.pop("max_gen_toks"))
@@ -191,7 +191,7 @@ class CookhouseLM(TemplateLM):
             stop=stops,
         )
         prompt = tinker.ModelInput.from_ints(self.tok_encode(context)[-room:])
-        response = await self._weights.client.sample(prompt, 1, params)
+        response = await self._client.sample(prompt, 1, params)
         text = str(self.tokenizer.decode(response.sequences[0].tokens, skip_special_tokens=True))
         return str(postprocess_generated_text(text, stop=stops, think_end_token=None))
 

@@ -1,0 +1,11 @@
+"""What Inspect AI loads of cookhouse: the provider of `--model cookhouse/WEIGHTS`."""
+
+from inspect_ai.model import ModelAPI, modelapi
+
+
+@modelapi(name="cookhouse")
+def cookhouse() -> type[ModelAPI]:
+    """Weights by any name: a run, a checkpoint, a registered model or a base model."""
+    from cookhouse.harnesses.inspect_model import CookhouseModel
+
+    return CookhouseModel
