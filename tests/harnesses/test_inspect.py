@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from cookhouse.tokenizers import get_tokenizer
 pytest.importorskip("inspect_ai", reason="needs Inspect AI: make test-harness")
 from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, ChatMessageUser, GenerateConfig
 from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
+from tests.harnesses.tools_task import sums
 
+from cookhouse.evals.inspect.evaluator import inspect_evaluator
 from cookhouse.evals.inspect.model import AskedClient, SampledModel
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +123,17 @@ async def test_what_cannot_be_kept_to_is_refused(
     """Catches a setting that is silently ignored, so that a figure is of something else."""
     with pytest.raises(InputError, match=said):
         await _ask(renderer, "x", [ChatMessageUser(content="Hi")], config=config, choice=choice)
+
+
+async def test_a_task_evaluates_a_run(renderer: Renderer, tmp_path: Path) -> None:
+    """Catches figures that do not arrive, are of another model than the run's, or depend on more than its seed."""
+    client = _Client(renderer, "It is 5.<|im_end|>")
+    settings: Any = SimpleNamespace(log_path=str(tmp_path), model_name="Qwen/Qwen3-0.6B", seed=4)
+    evaluator: Any = inspect_evaluator(sums)(settings, renderer)
+    figures = await evaluator(client)
+    assert figures["inspect/sums/includes/accuracy"] == 0.5
+    assert {params.seed for _, _, params, _ in client.asked} == {4}
+    assert list((tmp_path / "inspect").iterdir())
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ _FACTS = [
     ("def add(a, b):\n    return a", [" + b", " - b", "\n\n\n"], 0),
     ("The largest planet is", [" Jupiter", " Mars", " Venus"], 0),
 ]
-_TEXTS = ["It was a dark and stormy night.", "1 2 3 4 5 6 7 8 9 10. " * 12, "x"]
+_TEXTS = ["It was a dark and stormy night.", "1 2 3 4 5 6 7 8 9 10. " * 4, "x"]
 _CHOICES = {"output_type": "multiple_choice", "doc_to_choice": "choices", "doc_to_target": "answer"}
 _ROLLING = {"output_type": "loglikelihood_rolling", "doc_to_target": "{{text}}"}
 _WRITING = {"output_type": "generate_until", "doc_to_target": "{{choices[answer]}}"}

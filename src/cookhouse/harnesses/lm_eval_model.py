@@ -111,7 +111,7 @@ class CookhouseLM(TemplateLM):
         return list(self.tokenizer.encode(string, add_special_tokens=add_special_tokens))
 
     def _loglikelihood_tokens(
-        self, requests: list[_Pair], disable_tqdm: bool = False, **_: Any
+        self, requests: list[_Pair], disable_tqdm: bool = False, **_others: Any
     ) -> list[tuple[float, bool]]:
         """For each continuation, the sum of its tokens' logprobs, and whether each is the likeliest."""
         scores = self._all("scored", [self._score(context, end) for _, context, end in requests], disable_tqdm)
