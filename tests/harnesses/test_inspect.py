@@ -24,7 +24,11 @@ from tests.harnesses.tools_task import sums
 from cookhouse.evals.inspect.evaluator import inspect_evaluator
 from cookhouse.evals.inspect.model import AskedClient, SampledModel
 
-pytestmark = pytest.mark.anyio
+# The warnings are of Inspect AI's own code.
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 _TASK = Path(__file__).with_name("tools_task.py")
 _ADD = ToolInfo(name="add", description="Add.", parameters=ToolParams())
 

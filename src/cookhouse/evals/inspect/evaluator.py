@@ -7,7 +7,7 @@ from typing import Any
 
 from inspect_ai import Task, eval_async
 from inspect_ai.log import EvalLog
-from inspect_ai.model import GenerateConfig, Model
+from inspect_ai.model import GenerateConfig, Model, ModelAPI, modelapi
 
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
@@ -39,9 +39,15 @@ class InspectEvaluator(SamplingClientEvaluator):
         """The task's metrics. Raises `ServiceError` with its error if it failed."""
         context = context_tokens(self._model_name)
         asked = AskedClient(client=client, renderer=self._renderer, context_tokens=context)
-        model = Model(SampledModel(self._model_name, asked), GenerateConfig(seed=self._seed))
+        model = Model(_model_of_run(self._model_name, asked), GenerateConfig(seed=self._seed))
         [log] = await eval_async(self._make_task(), model=model, log_dir=str(self._log_dir))
         return metrics_of(log)
+
+
+@modelapi(name="cookhouse_run")
+def _model_of_run() -> type[ModelAPI]:
+    """Inspect AI takes none but registered models."""
+    return SampledModel
 
 
 def inspect_evaluator(make_task: Callable[[], Task]) -> EvaluatorBuilder:
