@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from cookhouse.cli.sampling.engine import Engine
@@ -22,9 +23,10 @@ class BackgroundWeights:
     started once and stopped.
     """
 
-    def __init__(self, name: str, *, registry: str | None = None) -> None:
+    def __init__(self, name: str, *, registry: str | None = None, renderer: str | None = None) -> None:
         """`name` is one that weights have everywhere, or a base model. Raises `InputError` where there are none."""
-        self._target: Target = named_target(name, registry)
+        target = named_target(name, registry)
+        self._target: Target = replace(target, renderer_name=renderer or target.renderer_name)
         self._lock = threading.Lock()
         self._opened: Future[Speaker] | None = None
         self._loop = asyncio.new_event_loop()

@@ -21,6 +21,7 @@ class CookhouseModel(SampledModel):
         api_key: str | None = None,
         config: GenerateConfig | None = None,
         registry: str | None = None,
+        renderer: str | None = None,
         **others: Any,
     ) -> None:
         """The service and its key are those of TINKER_BASE_URL and TINKER_API_KEY.
@@ -31,9 +32,11 @@ class CookhouseModel(SampledModel):
         if base_url is not None or api_key is not None:
             raise InputError("a model of cookhouse is asked where TINKER_BASE_URL and TINKER_API_KEY say; set these")
         if others:
-            raise InputError(f"a model of cookhouse takes no argument {sorted(others)[0]!r}; it takes registry")
+            raise InputError(
+                f"a model of cookhouse takes no argument {sorted(others)[0]!r}; it takes registry and renderer"
+            )
         super().__init__(model_name, config=config)
-        self._background = BackgroundWeights(model_name, registry=registry)
+        self._background = BackgroundWeights(model_name, registry=registry, renderer=renderer)
 
     async def open(self) -> Asked:
         return await asyncio.wrap_future(self._background.open())
