@@ -149,15 +149,6 @@ def test_a_task_runs_by_the_command(tmp_path: Path) -> None:
     assert said[0] == said[1]
 
 
-@pytest.mark.slow
-@pytest.mark.real
-def test_a_task_of_tools_runs_on_a_real_model(smollm2: Path, tmp_path: Path) -> None:
-    """Catches what the embedded model hides. Its own chat template has no form for tools; that of Qwen3 is near."""
-    log = _run_inspect(tmp_path, str(smollm2), "-M", "renderer=qwen3_instruct")
-    assert log["status"] == "success"
-    assert all(_text(sample) or len(sample["messages"]) > 2 for sample in log["samples"])
-
-
 async def _ask(
     renderer: Renderer,
     text: str,
