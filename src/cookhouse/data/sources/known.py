@@ -200,6 +200,7 @@ DEEPCODER = KnownSet(
     convert=_deepcoder,
 )
 HUMANEVAL = KnownSet(kind="problems", train=_split("openai/openai_humaneval", "test"))
+IFEVAL = KnownSet(kind="problems", train=_split("google/IFEval", "train"))
 MBPP = KnownSet(
     kind="problems",
     train=_split("google-research-datasets/mbpp", "train", "full"),

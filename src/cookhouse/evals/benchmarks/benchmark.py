@@ -64,7 +64,7 @@ BENCHMARKS: OpenSet[Benchmark] = OpenSet(
     group="cookhouse.benchmarks",
     builtin={
         name: f"cookhouse.evals.benchmarks.built_in:{name.upper()}"
-        for name in ("arithmetic", "gsm8k", "math500", "humaneval", "mbpp")
+        for name in ("arithmetic", "gsm8k", "math500", "humaneval", "mbpp", "ifeval")
     },
     check=lambda thing: thing if isinstance(thing, Benchmark) else None,
     wants="a benchmark is an object of cookhouse.evals.Benchmark",

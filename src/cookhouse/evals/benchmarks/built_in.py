@@ -11,7 +11,9 @@ from cookhouse.envs.problems.arithmetic import parse_arithmetic
 from cookhouse.envs.problems.code import check_sandbox
 from cookhouse.envs.problems.math import parse_gsm8k, parse_solved
 from cookhouse.envs.problems.python_benchmarks import parse_humaneval, parse_mbpp
+from cookhouse.errors import InputError
 from cookhouse.evals.benchmarks.benchmark import Benchmark, BenchmarkItem, Grade
+from cookhouse.grading.ifeval import parse_instructions, score_instructions
 
 _ANYONE = Prompting(model_name="")
 """Asks in messages, whatever chat format they are then put in."""
@@ -61,6 +63,30 @@ def _mbpp(row: Mapping[str, Any]) -> BenchmarkItem:
     return problem_item(CodeEnv(parse_mbpp(row), _ANYONE, grading), name=_text(row, "task_id"))
 
 
+def _ifeval(row: Mapping[str, Any]) -> BenchmarkItem:
+    instructions = parse_instructions(row)
+    question = row["prompt"]
+    if not isinstance(question, str):
+        raise InputError("prompt must be a text")
+
+    async def grade(answer: str) -> Grade:
+        scores = score_instructions(instructions, answer)
+        shares = {
+            f"instructions_{how}": sum(followed) / len(followed)
+            for how, followed in (("strict", scores.strict), ("loose", scores.loose))
+        }
+        return Grade(
+            correct=float(scores.prompt_strict), metrics={"correct_loose": float(scores.prompt_loose), **shares}
+        )
+
+    return BenchmarkItem(
+        messages=[{"role": "user", "content": question}],
+        expected=f"an answer that follows {', '.join(row['instruction_id_list'])}",
+        grade=grade,
+        name=_text(row, "key"),
+    )
+
+
 def _text(row: Mapping[str, Any], key: str) -> str | None:
     value = row.get(key)
     return None if value is None else str(value)
@@ -74,3 +100,4 @@ MATH500 = Benchmark(name="math500", source=known.MATH500.train, parse=_math500, 
 _code = partial(Benchmark, prepare=check_sandbox)
 HUMANEVAL = _code(name="humaneval", source=known.HUMANEVAL.train, parse=_humaneval)
 MBPP = _code(name="mbpp", source=known.MBPP.test_split, parse=_mbpp)
+IFEVAL = Benchmark(name="ifeval", source=known.IFEVAL.train, parse=_ifeval, max_tokens=1280)
