@@ -4,9 +4,10 @@ Both halves read this: what a client asks for is what the server that it started
 """
 
 import hashlib
+import json
 from pathlib import Path
 
-from cookhouse.assets import adapter_folder
+from cookhouse.assets import TINY_MODEL, adapter_folder, resolve_model
 from cookhouse.errors import InputError
 
 _PREFIX = "tinker://peft-"
@@ -20,6 +21,17 @@ def peft_folder(name: str) -> Path | None:
         return folder if (folder / _FILES[0]).is_file() else None
     except (OSError, ValueError):  # what is no path at all
         return None
+
+
+def adapted_model(folder: Path) -> str | None:
+    """The base model that a PEFT folder says it adapts; None: it does not say."""
+    try:
+        name = json.loads((folder / _FILES[0]).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError):  # what it is then is asked of the service
+        return None
+    if not isinstance(name, str):
+        return None
+    return TINY_MODEL if name == resolve_model(TINY_MODEL) else name
 
 
 def peft_path(folder: Path) -> str:

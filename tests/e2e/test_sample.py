@@ -1,7 +1,11 @@
 """`cookhouse sample` on a finished run."""
 
+import shutil
+
 import pytest
 from tests.e2e.conftest import Cookhouse, Reference
+
+from cookhouse.assets import adapter_folder
 
 pytestmark = pytest.mark.slow
 
@@ -11,4 +15,15 @@ def test_a_finished_run_answers(cookhouse: Cookhouse, reference: Reference) -> N
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert "embedded" not in done.stdout, "only the answer belongs on standard output"
+    assert not cookhouse.servers()
+
+
+def test_a_peft_folder_answers(cookhouse: Cookhouse) -> None:
+    # Catches an engine that is started without the adapter that it is to answer with.
+    folder = adapter_folder("cookhouse/tiny-arithmetic")
+    assert folder is not None
+    shutil.copytree(folder, cookhouse.folder / "mine")
+    asked = ("sample", "Compute 88 + 46.", "--renderer", "human_ai")
+    answers = [cookhouse.run(*asked, "--checkpoint", name) for name in ("cookhouse/tiny-arithmetic", "./mine")]
+    assert [(done.returncode, done.stdout.strip()) for done in answers] == [(0, "134")] * 2, answers[1].stderr
     assert not cookhouse.servers()

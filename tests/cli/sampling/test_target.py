@@ -1,13 +1,16 @@
 """What `sample` and `chat` decide before they start anything."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cookhouse.cli.sampling.target import find_target
+from cookhouse.assets import adapter_folder
+from cookhouse.cli.sampling.target import find_target, named_target
 from cookhouse.errors import InputError
+from cookhouse.peft_folders import peft_path
 
 
 def run_folder(folder: Path, *sampler_paths: str | None) -> Path:
@@ -35,6 +38,21 @@ def test_flags_override_the_run(tmp_path: Path) -> None:
 
 def test_a_checkpoint_alone_leaves_the_model_to_the_service() -> None:
     assert find_target(None, "tinker://c", None, None).model_name is None
+
+
+def test_a_peft_folder_is_what_the_engine_takes_with_the_base_model_that_it_names(tmp_path: Path) -> None:
+    # Catches a PEFT folder that can be trained on from, and not be talked with.
+    embedded = adapter_folder("cookhouse/tiny-chat")
+    assert embedded is not None
+    named = named_target("cookhouse/tiny-chat")
+    assert (named.adapter, named.sampler_path) == (embedded, peft_path(embedded))
+    assert named.model_name == "cookhouse/tiny"
+    copied = shutil.copytree(embedded, tmp_path / "mine")
+    config = json.loads((copied / "adapter_config.json").read_text())
+    (copied / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "M"}))
+    own = find_target(None, str(copied), None, "qwen3")
+    assert (own.adapter, own.sampler_path, own.model_name) == (copied, peft_path(copied), "M")
+    assert find_target(None, str(copied), "N", None).model_name == "N"
 
 
 def test_nothing_named_means_the_embedded_model() -> None:

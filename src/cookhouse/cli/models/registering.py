@@ -1,15 +1,14 @@
 """What is registered by hand: of a run's folder what the run recorded, of other weights what they say themselves."""
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from cookhouse.cli.checkpoints.saved import TINKER, find_saved, is_run_folder, list_saved
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.peft_folders import adapted_model
 from cookhouse.registry import Descent, ModelRegistry, NewModel, config_sha256, read_artifact
 from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import ranked, split_values
@@ -118,13 +117,7 @@ def _base_model_in(folder: Path) -> str | None:
     """What a checkpoint's folder, or one of PEFT, says of its base model."""
     from cookhouse.engine.files.checkpoint import is_checkpoint, read_spec
 
-    if is_checkpoint(folder):
-        return read_spec(folder)[0]
-    try:
-        config: Mapping[str, Any] = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        return str(config["base_model_name_or_path"])
-    except (OSError, ValueError, KeyError, TypeError):  # it is neither, and the user is asked
-        return None
+    return read_spec(folder)[0] if is_checkpoint(folder) else adapted_model(folder)
 
 
 def _known(base_model: str | None, weights: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cookhouse.adapters import ServiceAddress
-from cookhouse.assets import TINY_MODEL
+from cookhouse.assets import TINY_MODEL, adapter_folders
 from cookhouse.cli.sampling.speaker import Draw, Speaker
 from cookhouse.cli.sampling.target import Target
 from cookhouse.connection import check_reachable, configured_service
@@ -31,11 +31,13 @@ class _Running:
     model: str
     state_dirs: Sequence[Path]
     """Whose checkpoints it can load."""
+    peft_folders: Sequence[Path]
+    """Whose adapters it can load, besides the embedded ones."""
 
 
 class Engine:
     """Opens what is to be sampled, one target after another. Its embedded engine, if it needs one, is started for the
-    first, and again only for another base model, or for a run that was not there at the start.
+    first, and again only for another base model, a PEFT folder, or a run that was not there at the start.
     """
 
     def __init__(self, *, say: Callable[[str], None]) -> None:
@@ -77,27 +79,33 @@ class Engine:
         return self._running.address
 
     async def _start(self, target: Target) -> _Running:
-        if target.sampler_path is not None and (target.state_dir is None or not target.state_dir.is_dir()):
+        is_kept_here = target.state_dir is not None and target.state_dir.is_dir()
+        if target.sampler_path is not None and target.adapter is None and not is_kept_here:
             raise InputError(
                 f"{target.sampler_path} is not on this machine's embedded service; "
                 "name the run with --run, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
             )
         model = target.model_name or TINY_MODEL
         others = await asyncio.to_thread(lambda: list(_state_dirs(target)))
+        adapters = [] if target.adapter is None else [target.adapter]
         self._say(f"starting the embedded engine with {model}")
         async with AsyncExitStack() as stack:
             own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cookhouse-")))
-            server = await stack.enter_async_context(local_server(own, base_models=[model], read_state_dirs=others))
+            server = await stack.enter_async_context(
+                local_server(own, base_models=[model], read_state_dirs=others, peft_folders=adapters)
+            )
             before, self._stack = self._stack, stack.pop_all()  # only now: the one before goes on if this one cannot
         await before.aclose()
-        return _Running(
-            address=ServiceAddress(base_url=server.url, api_key=server.api_key), model=model, state_dirs=others
-        )
+        address = ServiceAddress(base_url=server.url, api_key=server.api_key)
+        return _Running(address=address, model=model, state_dirs=others, peft_folders=adapters)
 
 
 def _has(running: _Running, target: Target) -> bool:
-    kept_in = None if target.state_dir is None else target.state_dir.resolve()
-    is_readable = target.sampler_path is None or kept_in in running.state_dirs
+    if target.adapter is not None:
+        is_readable = target.adapter in (*adapter_folders(), *running.peft_folders)
+    else:
+        kept_in = None if target.state_dir is None else target.state_dir.resolve()
+        is_readable = target.sampler_path is None or kept_in in running.state_dirs
     return running.model == (target.model_name or TINY_MODEL) and is_readable
 
 

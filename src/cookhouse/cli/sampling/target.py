@@ -12,6 +12,7 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
 from cookhouse.local import service_folder
+from cookhouse.peft_folders import adapted_model, is_peft_path, peft_folder
 from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, RUNS_FOLDER
 
 RunOption: TypeAlias = Annotated[
@@ -21,7 +22,7 @@ CheckpointOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--checkpoint",
-        help="Weights: a tinker:// path, a registered model such as sums@1, or a run as for --run.",
+        help="Weights: a tinker:// path, a registered model such as sums@1, a PEFT folder, or a run as for --run.",
         autocompletion=complete_run,
     ),
 ]
@@ -44,7 +45,8 @@ class Target:
     renderer_name: str | None
     state_dir: Path | None
     """State of the embedded service that trained it; None: none is known on this machine."""
-
+    adapter: Path | None = None
+    """The PEFT folder that the weights are in, if they are in one."""
     named: str | None = None
     """How the user named it."""
 
@@ -104,6 +106,9 @@ def _target_of_checkpoint(name: str, otherwise: Target, registry: str | None) ->
     name = weights_named(name, may_be_model=False)
     models = open_registry(registry, os.environ) if names_registered_model(name) else None
     path = weights_path(name, purpose="sampling", registry=models)
+    if is_peft_path(path) and (adapter := peft_folder(name)) is not None:
+        model_name = otherwise.model_name or adapted_model(adapter)
+        return replace(otherwise, sampler_path=path, adapter=adapter.resolve(), model_name=model_name)
     saved_by = run_that_saved(name, among=(RUNS_FOLDER,), registry=models) if otherwise.state_dir is None else None
     return replace(otherwise if saved_by is None else _target_of_run(saved_by), sampler_path=path)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import tinker
 
-from cookhouse.assets import TINY_MODEL, resolve_model
+from cookhouse.assets import resolve_model
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
-from cookhouse.peft_folders import peft_folder
+from cookhouse.peft_folders import adapted_model, peft_folder
 from cookhouse.registry import ModelRegistry, names_registered_model
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.sampling_client import SamplingClient
@@ -50,7 +50,7 @@ def origin_of(name: str, registry: ModelRegistry | None, among: tuple[Path, ...]
     if not names_weights(name):
         return Origin(base_model=name)
     if (folder := peft_folder(name)) is not None and not (folder / CONFIG_FILE).is_file():
-        return Origin(base_model=_adapted_model(folder))
+        return Origin(base_model=adapted_model(folder))
     run = run_that_saved(name, among=among, registry=registry)
     if run is not None:
         settings = _settings_of(run)
@@ -58,12 +58,6 @@ def origin_of(name: str, registry: ModelRegistry | None, among: tuple[Path, ...]
     if registry is not None and names_registered_model(name):
         return Origin(base_model=registry.get(name).base_model)
     return Origin(base_model=None)
-
-
-def _adapted_model(folder: Path) -> str | None:
-    config = _read(folder / "adapter_config.json")
-    name = config.get("base_model_name_or_path")
-    return TINY_MODEL if name == resolve_model(TINY_MODEL) else name
 
 
 def _settings_of(run: Path) -> Mapping[str, Any]:
