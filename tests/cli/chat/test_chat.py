@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from cookhouse.cli.sampling.engine import Engine
 from cookhouse.cli.sampling.speaker import Answer, Draw, Speaker
 from cookhouse.cli.sampling.target import Target
 from cookhouse.data import read_conversations
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, ServiceError
 
 DRAW = Draw(max_tokens=20, temperature=1.0, top_p=1.0, seed=None)
 
@@ -60,6 +61,9 @@ class Parrot:
         asked = str(messages[-1]["content"])
         if asked == "fail":
             raise InputError("the conversation has 9 tokens")
+        if asked == "break":
+            show({"type": "text", "text": "so far"})
+            raise ServiceError("gone")
         if asked == "wait":
             show({"type": "text", "text": "so far"})
             os.kill(os.getpid(), signal.SIGINT)
@@ -166,11 +170,31 @@ def test_what_is_saved_can_be_trained_on(tmp_path: Path) -> None:
     assert "日本" in path.read_text(encoding="utf-8")
 
 
-def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
+def test_a_save_begins_a_line_of_its_own(tmp_path: Path) -> None:
+    # Catches a row on the line of the one before, which an editor has left without its end, and a text whose own line
+    # separator is taken for the end of a row.
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}))
+    script, _ = talk("one\u2028two\x85three", f"/save {path}", f"/save {path}")
+    assert [said.split(":")[0] for said in script.said] == [f"saved as line {n} of {path}" for n in (2, 3)]
+    assert [len(row.messages) for row in read_conversations(str(path))] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("content", [b"mine", b"\xff\xfe\x00"])
+def test_a_file_that_holds_something_else_is_left_alone(content: bytes, tmp_path: Path) -> None:
+    # Catches also a conversation that ends, unsaved, at a file that is no text.
+    (tmp_path / "notes.txt").write_bytes(content)
     script, _ = talk("hi", f"/save {tmp_path / 'notes.txt'}")
     assert "is no JSONL, and is left alone" in script.said[-1]
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "notes.txt").read_bytes() == content
+
+
+def test_an_answer_that_fails_half_way_ends_its_line() -> None:
+    # Catches an error told on the line of the answer, and a terminal that stays dim after a thought.
+    script, conversation = talk("break", "hi")
+    assert script.said == ["error: gone"]
+    assert script.answers == ["so far", "A: hi, user 1.0"]
+    assert [turn["role"] for turn in conversation.turns] == ["user", "assistant"]
 
 
 def test_lines_between_quotation_marks_are_one_message(monkeypatch: pytest.MonkeyPatch) -> None:

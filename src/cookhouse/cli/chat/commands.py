@@ -201,7 +201,8 @@ class Talk:
             if not answering.cancelled():
                 raise
             message, note = _partial("".join(said)), "stopped"
-        writer.close()
+        finally:
+            writer.close()
         if note is not None:
             self.screen.say(f"note: {note}" if note != "stopped" else "(stopped)")
         if message is not None:
