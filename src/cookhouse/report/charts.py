@@ -17,8 +17,6 @@ FIRST = (
     keys.TEACHER_KL,
     keys.TRAIN_REWARD,
     keys.TEST_REWARD,
-    keys.PAIR_LOSS,
-    keys.TEST_PAIR_ACCURACY,
     keys.TEST_PAIR_MARGIN,
     keys.TEST_ANSWER_WIN_RATE,
     "optim/kl_sample_train_v1",
