@@ -41,15 +41,7 @@ from cookhouse.training.distillation.teachers import (
 )
 from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop.cadence import Cadence
-from cookhouse.training.loop.loop import (
-    Evaluation,
-    FinishedStep,
-    LoopOutcome,
-    LoopSlots,
-    ScheduledEvaluation,
-    SlotNames,
-    TrainingLoop,
-)
+from cookhouse.training.loop.loop import TrainingLoop
 from cookhouse.training.loop.objective import (
     CROSS_ENTROPY,
     LOSSES,
@@ -64,6 +56,14 @@ from cookhouse.training.loop.objective import (
 from cookhouse.training.loop.optimizer import AdamSchedule
 from cookhouse.training.loop.rolling import RollingSaves, drop_rolling
 from cookhouse.training.loop.saving import CheckpointKind, PendingCheckpoint, submit_checkpoint
+from cookhouse.training.loop.slots import (
+    Evaluation,
+    FinishedStep,
+    LoopOutcome,
+    LoopSlots,
+    ScheduledEvaluation,
+    SlotNames,
+)
 from cookhouse.training.loop.source import Batches, BatchSource, Source, as_datums
 from cookhouse.training.loop.step_log import StepLog
 from cookhouse.training.preference.assembler import PairAssembler, PairPayload

@@ -15,10 +15,10 @@ the order they come.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import tinker
 
@@ -30,88 +30,13 @@ from cookhouse.training.clients.patience import Patience
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop.cadence import Cadence
-from cookhouse.training.loop.objective import Objective
-from cookhouse.training.loop.optimizer import AdamSchedule
 from cookhouse.training.loop.rolling import RollingSaves
 from cookhouse.training.loop.saving import PendingCheckpoint
-from cookhouse.training.loop.source import Source
-from cookhouse.training.work import Cursor, Work
+from cookhouse.training.loop.slots import FinishedStep, LoopOutcome, LoopSlots, ScheduledEvaluation, SlotNames
+from cookhouse.training.work import Work
 
 _T = TypeVar("_T")
 P = TypeVar("P")
-
-
-class Evaluation(Protocol):
-    """Measures the weights at one point of the run."""
-
-    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
-        """Request all that must see the present weights; no step is submitted meanwhile. The coroutine returned here
-        then runs beside the steps that follow, and returns metrics.
-        """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduledEvaluation:
-    """An evaluation, and before which steps it is due."""
-
-    name: str
-    evaluation: Evaluation
-    cadence: Cadence
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinishedStep:
-    """A step whose answers are all here."""
-
-    cursor: Cursor
-    metrics: Mapping[str, Any]
-    """Of the work and the optimizer (each a mean over the step's pieces or updates that report it), of the objective,
-    and of the evaluations of the weights before the step that were due."""
-    seconds: float
-    """Since the step before it finished or, for the first, since it was submitted; waiting for evaluations left out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopSlots(Generic[P]):
-    """What the loop is filled with. The service sees the requests of the slots in the order they stand here. P is what
-    the source's work carries besides datums, for the objective.
-    """
-
-    evaluate: Sequence[ScheduledEvaluation]
-    get_work: Source[P]
-    forward_backward: Objective[P]
-    optim_step: AdamSchedule
-    checkpoint: Callable[[TrainingClient, Cursor], PendingCheckpoint]
-    log: Callable[[FinishedStep], None]
-    look_back: Callable[[TrainingClient, Sequence[Work[P]]], Awaitable[Mapping[str, float]]] | None = None
-    """Asks the weights after a step about the work of that step; the metrics are the step's."""
-    publish: Callable[[TrainingClient, int], None] | None = None
-    """Requests a sampler with the weights after so many steps, before the first step and after each but the last."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlotNames:
-    """What the slots are called in spans and in what a stalled run waits for."""
-
-    evaluate: str = "evaluate"
-    get_work: str = "get_batch"
-    forward_backward: str = "forward_backward"
-    optim_step: str = "optim_step"
-    look_back: str = "look_back"
-    checkpoint: str = "checkpoint"
-    log: str = "log_step_metrics"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopOutcome:
-    """How the loop ended, and where it would continue."""
-
-    cursor: Cursor
-    is_interrupted: bool
-    metrics: Mapping[str, Any]
-    """Of the last step; empty if none was taken."""
-    checkpoint: Checkpoint | None
-    """The last one saved by this loop."""
 
 
 @dataclass(frozen=True, kw_only=True)

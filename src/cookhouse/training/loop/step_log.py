@@ -1,7 +1,7 @@
 """Completes a finished step's metrics with progress and time, and reports them."""
 
 from cookhouse.telemetry import Telemetry, events, keys, split_values
-from cookhouse.training.loop.loop import FinishedStep
+from cookhouse.training.loop.slots import FinishedStep
 
 
 class StepLog:

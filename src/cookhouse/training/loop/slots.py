@@ -1,0 +1,90 @@
+"""What the training loop is filled with, and what it reports."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from cookhouse.telemetry import Values
+from cookhouse.training.checkpoints import Checkpoint
+from cookhouse.training.clients.client import TrainingClient
+from cookhouse.training.loop.cadence import Cadence
+from cookhouse.training.loop.objective import Objective
+from cookhouse.training.loop.optimizer import AdamSchedule
+from cookhouse.training.loop.saving import PendingCheckpoint
+from cookhouse.training.loop.source import Source
+from cookhouse.training.work import Cursor, Work
+
+P = TypeVar("P")
+
+
+class Evaluation(Protocol):
+    """Measures the weights at one point of the run."""
+
+    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
+        """Request all that must see the present weights; no step is submitted meanwhile. The coroutine returned here
+        then runs beside the steps that follow, and returns metrics.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduledEvaluation:
+    """An evaluation, and before which steps it is due."""
+
+    name: str
+    evaluation: Evaluation
+    cadence: Cadence
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedStep:
+    """A step whose answers are all here."""
+
+    cursor: Cursor
+    metrics: Mapping[str, Any]
+    """Of the work and the optimizer (each a mean over the step's pieces or updates that report it), of the objective,
+    and of the evaluations of the weights before the step that were due."""
+    seconds: float
+    """Since the step before it finished or, for the first, since it was submitted; waiting for evaluations left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSlots(Generic[P]):
+    """What the loop is filled with. The service sees the requests of the slots in the order they stand here. P is what
+    the source's work carries besides datums, for the objective.
+    """
+
+    evaluate: Sequence[ScheduledEvaluation]
+    get_work: Source[P]
+    forward_backward: Objective[P]
+    optim_step: AdamSchedule
+    checkpoint: Callable[[TrainingClient, Cursor], PendingCheckpoint]
+    log: Callable[[FinishedStep], None]
+    look_back: Callable[[TrainingClient, Sequence[Work[P]]], Awaitable[Mapping[str, float]]] | None = None
+    """Asks the weights after a step about the work of that step; the metrics are the step's."""
+    publish: Callable[[TrainingClient, int], None] | None = None
+    """Requests a sampler with the weights after so many steps, before the first step and after each but the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotNames:
+    """What the slots are called in spans and in what a stalled run waits for."""
+
+    evaluate: str = "evaluate"
+    get_work: str = "get_batch"
+    forward_backward: str = "forward_backward"
+    optim_step: str = "optim_step"
+    look_back: str = "look_back"
+    checkpoint: str = "checkpoint"
+    log: str = "log_step_metrics"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOutcome:
+    """How the loop ended, and where it would continue."""
+
+    cursor: Cursor
+    is_interrupted: bool
+    metrics: Mapping[str, Any]
+    """Of the last step; empty if none was taken."""
+    checkpoint: Checkpoint | None
+    """The last one saved by this loop."""
