@@ -1,6 +1,8 @@
 """Fingerprints of data files: what they notice, and what they say of it."""
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,15 @@ def test_text_has_the_fingerprint_that_it_had_before_images_were_read(path: Path
     found = fingerprint_of(path)
     assert found.num_images == 0
     assert found.marks[1] == "87dbf05f0ce99c79"
+
+
+def test_a_pipe_that_a_row_names_is_not_waited_for(path: Path) -> None:
+    # Catches a run over somebody else's rows that never begins.
+    pipe = path.with_name("pipe.png")
+    os.mkfifo(pipe)
+    path.write_text(f"{json.dumps(seen(str(pipe)))}\n")
+    found: list[Fingerprint] = []
+    reading = threading.Thread(target=lambda: found.append(fingerprint_of(path)), daemon=True)
+    reading.start()
+    reading.join(timeout=20)
+    assert [(each.num_lines, each.num_images) for each in found] == [(1, 1)]

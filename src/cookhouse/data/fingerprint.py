@@ -187,6 +187,8 @@ def _image_files(value: object) -> Iterator[str]:
 def _image(path: Path) -> bytes:
     """Of its size, its beginning and its end; one that cannot be read is refused where it is rendered."""
     try:
+        if not path.is_file():  # a pipe or a terminal would be waited for
+            return b"-"
         with path.open("rb") as file:
             num_bytes = file.seek(0, os.SEEK_END)
             file.seek(0)
