@@ -1,6 +1,7 @@
 """Prompts of preferences, answered in tournaments that a preference model judges."""
 
 import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -35,7 +36,7 @@ from cookhouse.grading import (
 from cookhouse.settings import TournamentSettings
 
 _MAX_REMEMBERED = 100_000
-"""Judgments; one is some hundred bytes and its texts."""
+"""Judgments; one is some hundred bytes."""
 
 
 class SharedPreferenceModel:
@@ -46,11 +47,11 @@ class SharedPreferenceModel:
     def __init__(self, model: PreferenceModel, *, max_concurrent: int) -> None:
         self._model = model
         self._slots = asyncio.Semaphore(max_concurrent)
-        self._remembered: dict[str, Judgment] = {}
+        self._remembered: dict[bytes, Judgment] = {}
 
     async def __call__(self, comparison: Comparison) -> Judgment:
         """As the model's own."""
-        key = repr(comparison)
+        key = hashlib.blake2b(repr(comparison).encode(), digest_size=16).digest()
         if (known := self._remembered.get(key)) is not None:
             return known
         async with self._slots:
