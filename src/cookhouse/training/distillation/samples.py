@@ -96,14 +96,18 @@ class TeacherSampler:
         *,
         stop: Any,
         seed: int,
+        context_tokens: int | None = None,
         cache: Path | None = None,
     ) -> None:
-        """Raises `InputError` where the file does not hold what this class wrote."""
+        """`context_tokens`: what the teacher takes, prompt and answer together; None: nobody knows. Raises `InputError`
+        where the file does not hold what this class wrote.
+        """
         self._client = client
         self._reader = reader
         self._settings = settings
         self._stop = stop
         self._seed = seed
+        self._context_tokens = context_tokens
         self._cache = cache
         self._known = {} if cache is None else _read(cache)
         self._slots = asyncio.Semaphore(_CONCURRENCY)
@@ -133,10 +137,16 @@ class TeacherSampler:
         text = json.dumps([content, list(question.teacher_tokens)])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
+    def _room(self, num_prompt_tokens: int) -> int:
+        """Tokens that an answer may have; a prompt that leaves none is for the service to refuse."""
+        if self._context_tokens is None:
+            return self._settings.max_tokens
+        return max(1, min(self._settings.max_tokens, self._context_tokens - num_prompt_tokens))
+
     async def _ask(self, key: str, question: Question) -> list[TeacherAnswer]:
         settings = self._settings
         params = tinker.SamplingParams(
-            max_tokens=settings.max_tokens,
+            max_tokens=self._room(len(question.teacher_tokens)),
             temperature=settings.temperature,
             stop=self._stop,
             seed=int(np.random.SeedSequence(int(key, 16)).generate_state(1)[0]),

@@ -241,6 +241,7 @@ async def _taught(state: OffPolicyState) -> TeacherRecord:
         greedy,
         stop=state.teacher_renderer.get_stop_sequences(),
         seed=state.config.seed,
+        context_tokens=state.context_tokens,
     )
     answers = [said for [said] in await ask(state.held_out, 0)]
     # What is distilled is what the teacher does with its prompt, whatever the data say.
@@ -254,6 +255,14 @@ async def cleanup_teacher(state: OffPolicyState) -> None:
     await state.teacher_service.aclose()
 
 
+def example_tokens(config: OffPolicyDistillationSettings, context_tokens: int | None) -> int:
+    """Tokens of an example at most."""
+    # Who asks for the most likely tokens of a text samples a token behind it, which has to fit the context, too.
+    if config.teacher_top_k and context_tokens is not None:
+        context_tokens -= 1
+    return kept_tokens(config, context_tokens)
+
+
 def _source(state: OffPolicyState) -> BatchSource[QuestionBatch, None]:
     config, client = state.config, state.teacher
     assert client is not None
@@ -262,13 +271,19 @@ def _source(state: OffPolicyState) -> BatchSource[QuestionBatch, None]:
         with file_errors(cache):
             cache.unlink(missing_ok=True)
     ask = TeacherSampler(
-        client, state.reader, config, stop=state.teacher_renderer.get_stop_sequences(), seed=config.seed, cache=cache
+        client,
+        state.reader,
+        config,
+        stop=state.teacher_renderer.get_stop_sequences(),
+        seed=config.seed,
+        context_tokens=state.context_tokens,
+        cache=cache,
     )
     assemble = AnswerAssembler(
         ask,
         state.renderer,
         state.telemetry,
-        max_length=kept_tokens(config, state.context_tokens),
+        max_length=example_tokens(config, state.context_tokens),
         is_verbatim=state.is_verbatim,
         targets=None
         if not config.teacher_top_k
