@@ -24,8 +24,7 @@ class TeacherSettings:
     )
     teacher_base_url: str | None = chz.field(
         default=None,
-        doc="Address of the service that has the teacher, its key in TEACHER_API_KEY or TINKER_API_KEY; default: the "
-        "run's own.",
+        doc="Address of the service that has the teacher, its key in TEACHER_API_KEY; default: the run's own.",
     )
 
 

@@ -175,7 +175,14 @@ async def check_logprobs(name: str, client: SamplingClient, prompt: tinker.Model
 
 
 def connect_elsewhere(brought: Connect | None, base_url: str | None) -> Connect | None:
-    """How to reach another service than the run's own; None: teachers are there."""
+    """How to reach another service than the run's own; None: teachers are there.
+
+    Raises:
+        InputError: nobody has given a key for it. That of the run's service is not shown to another.
+    """
     if brought is not None or base_url is None:
         return brought
-    return connect_to(base_url, os.environ.get(KEY_VARIABLE) or os.environ.get("TINKER_API_KEY"))
+    key = os.environ.get(KEY_VARIABLE)
+    if not key:
+        raise InputError(f"teacher_base_url={base_url} needs the key of that service; set it in {KEY_VARIABLE}")
+    return connect_to(base_url, key)
