@@ -17,9 +17,11 @@ from tests.docs.blocks import Block, Command, commands_of
 
 from cookhouse.cli import main, run
 from cookhouse.cli.main import app
-from cookhouse.recipes import find_recipe, settle
+from cookhouse.recipes import config_fields, find_recipe, settle
 
 TAKE_SETTINGS = (("run",), ("runs", "resume"))
+FEW = {"n_train_samples": 64, "num_samples": 1}
+"""What shortens every run that a page shortens, where its recipe has these settings."""
 
 
 class Reader:
@@ -111,6 +113,9 @@ def takes_settings(words: list[str]) -> bool:
 def shortened(words: list[str], told: str) -> list[str]:
     """The words of a command with the settings that the tests are told, in place of its own of the same names."""
     settings = [word for word in told.split() if "=" in word or word.startswith("-")]
+    if settings and words[0] == "run":
+        fields = {field.name for field in config_fields(find_recipe(words[1]))}
+        settings += [f"{name}={value}" for name, value in FEW.items() if name in fields]
     instead = tuple(setting.partition("=")[0] + "=" for setting in settings)
     return [*(word for word in words if not word.startswith(instead or ("=",))), *settings]
 
