@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,13 @@ def shortened(words: list[str], told: str) -> list[str]:
 
 
 def read(words: list[str], patch: pytest.MonkeyPatch) -> None:
-    """Parse the words of a command, the settings of a run too; run nothing."""
+    """Parse the words of a command, the settings of a run too, but not where it reads and writes; run nothing."""
+    words = [*takewhile(lambda word: word not in ("<", ">"), words)]
     patch.setattr(run, "run_recipe", _settle)
     command: Any = typer.main.get_command(app)
+    if words[0].startswith("-"):
+        assert words[0] in {name for option in command.params for name in option.opts}, f"there is no option {words[0]}"
+        return
     context = command.make_context("cookhouse", [], resilient_parsing=True)
     left = list(words)
     while is_group(command) and left:
