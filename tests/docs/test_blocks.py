@@ -82,6 +82,8 @@ def test_a_page_is_read_as_a_person_reads_it(tmp_path: Path) -> None:
         ("run rl steps=2", "unknown setting of recipe rl"),
         ("runs shaw 1", "no command shaw"),
         ("serve --port x", "valid integer"),
+        ("--instal-completion", "no option --instal-completion"),
+        ("chat --rum 1 < questions.txt", "No such option"),
     ],
 )
 def test_a_command_that_is_only_read_is_still_checked(words: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
