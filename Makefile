@@ -42,7 +42,7 @@ check: $(VENV)/installed-dev
 	$(DOCS)
 
 # A warning is an error, and so is a link within the pages that leads nowhere. Pages: build/docs/index.html.
-DOCS := $(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
+DOCS := $(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
 docs: $(VENV)/installed-dev
 	$(DOCS)
 
