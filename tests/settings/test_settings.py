@@ -7,10 +7,12 @@ import pytest
 
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import get_lr
+from cookhouse.recipes import every_recipe
 from cookhouse.settings import (
     EnvironmentSettings,
     LossSettings,
     OptimizerSettings,
+    PreferenceSettings,
     ReinforcementSettings,
     SupervisedSettings,
     by_model,
@@ -118,6 +120,46 @@ def test_a_config_is_each_of_its_specs() -> None:
 def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Config(**settings)
+
+
+@pytest.mark.parametrize("recipe", every_recipe(), ids=lambda recipe: str(recipe.name))
+def test_a_config_makes_the_checks_of_every_spec_that_it_is_made_of(recipe: Any) -> None:
+    """Catches a spec whose checks go where another one comes first."""
+    specs = recipe.config_class.__mro__
+    declared = {check for spec in specs for check in vars(spec).get("__chz_validators__", [])}
+    assert set(recipe.config_class.__chz_validators__) == declared
+
+
+@pytest.mark.parametrize("loss_fn", ["ipo", "kto"])
+def test_smoothing_is_refused_by_losses_that_have_no_place_for_it(loss_fn: str) -> None:
+    with pytest.raises(InputError, match=rf"label_smoothing is 0\.1, and {loss_fn} has no place for it"):
+        PreferenceSettings(loss_fn=loss_fn, label_smoothing=0.1)
+
+
+@chz.chz
+class _EvenBatch:
+    @chz.validate
+    def _batch_is_even(self) -> None:
+        if self.batch_size % 2:  # type: ignore[attr-defined]
+            raise InputError("batch_size is odd")
+
+
+@chz.chz
+class _EvenPairs(_EvenBatch, PreferenceSettings):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 3}, "batch_size is odd"),
+        ({"loss_fn": "ipo", "label_smoothing": 0.1}, "ipo has no place for it"),
+        ({"train_mlp": False, "train_attn": False, "train_unembed": False}, "at least one must be true"),
+    ],
+)
+def test_a_check_of_ones_own_takes_the_place_of_none(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        _EvenPairs(**settings)
 
 
 def test_the_services_names_of_options_are_used_where_it_is_asked() -> None:

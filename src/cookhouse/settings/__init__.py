@@ -5,7 +5,7 @@ name from the command line to the line that uses it. A component names in its si
 """
 
 from cookhouse.settings.benchmarks import EvalSettings
-from cookhouse.settings.checks import above, at_least, between, from_to_below, one_of, within
+from cookhouse.settings.checks import Checked, above, at_least, between, from_to_below, one_of, within
 from cookhouse.settings.defaults import (
     Default,
     always,
@@ -79,6 +79,7 @@ __all__ = [
     "AdapterSettings",
     "AdvantageSettings",
     "BenchmarkDataSettings",
+    "Checked",
     "Default",
     "EnvironmentSettings",
     "EvalSettings",

@@ -1,13 +1,28 @@
-"""What makes a setting's value refused: one check per field, run when a config is made."""
+"""What makes settings refused when a config is made: checks of one field, and those of a whole spec."""
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, ClassVar
 
 from cookhouse.errors import InputError, UnknownNameError
 
 Check = Callable[[Any, str], None]
 """Of a config and the name of one of its fields; fits chz's `validator`. A field that is None passes."""
+
+
+class Checked:
+    """Base of a spec with a `chz.validate` of its own: what inherits from several specs makes the checks of each.
+
+    chz alone keeps those of the first one that has any.
+    """
+
+    __chz_validators__: ClassVar[list[Callable[[Any], None]]] = []
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        # chz has no public way to read a class's checks.
+        of_specs = (vars(spec).get("__chz_validators__", []) for spec in reversed(cls.__mro__))
+        cls.__chz_validators__ = list(dict.fromkeys(check for checks in of_specs for check in checks))
 
 
 def at_least(least: float) -> Check:

@@ -3,14 +3,14 @@
 import chz
 
 from cookhouse.errors import InputError
-from cookhouse.settings.checks import above, at_least, from_to_below
+from cookhouse.settings.checks import Checked, above, at_least, from_to_below
 from cookhouse.settings.defaults import Default, computed, redefault
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
 
 @chz.chz
-class PairLossSettings:
+class PairLossSettings(Checked):
     """A loss over pairs of answers."""
 
     loss_fn: str = chz.field(

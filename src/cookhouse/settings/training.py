@@ -12,7 +12,7 @@ from cookhouse.hyperparams import get_lr
 from cookhouse.naming import names_in
 from cookhouse.registry import check_name
 from cookhouse.schedules import SCHEDULES
-from cookhouse.settings.checks import above, at_least, one_of
+from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
 
 
@@ -45,7 +45,7 @@ class SeedSettings:
 
 
 @chz.chz
-class AdapterSettings(SeedSettings):
+class AdapterSettings(SeedSettings, Checked):
     """What is trained."""
 
     train_mlp: bool = chz.field(default=True, doc="Adapt the MLPs, experts included.")
