@@ -59,6 +59,14 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "next         .venv/bin/cookhouse sample --run runs/x 'hi'" in lines
 
 
+def test_what_the_figures_come_to_stands_below_them() -> None:
+    out = console()
+    print_summary(out, summary(remark="They part after step 5."), "cookhouse")
+    lines = text_of(out).splitlines()
+    held_out = next(index for index, line in enumerate(lines) if "exact match" in line)
+    assert lines[held_out : held_out + 3][1:] == ["", "They part after step 5."]
+
+
 def test_an_answer_cannot_play_with_the_terminal() -> None:
     out = console()
     odd = (AnswerSample(prompt="p", expected="e", before="\x1b[2J\x07hi", after="  "),)

@@ -25,11 +25,12 @@ def test_the_preference_model_learns_the_reward_raises_its_score_and_the_rule_fo
     process = cookhouse.start("run", "rlhf", "log_path=runs/polite")
     wait_until(lambda: len(metrics(cookhouse, "rl")) >= 3 or process.poll() is not None, patience=_PATIENCE_SECONDS)
     process.send_signal(signal.SIGINT)
-    process.wait(_PATIENCE_SECONDS)
+    process.communicate(timeout=_PATIENCE_SECONDS)
     again = cookhouse.run(
         *("run", "rlhf", "log_path=runs/polite", "behavior_if_log_dir_exists=resume"), patience=_PATIENCE_SECONDS
     )
     assert again.returncode == 0, again.stderr
+    assert "the preference model's win share goes from" in " ".join(again.stdout.split())
     found = json.loads((cookhouse.folder / "runs" / "polite" / "result.json").read_text())["metrics"]
     assert found["preference_model/test/accuracy"] >= 0.95
     assert found["preference_model/test/order_disagreement"] <= 0.1

@@ -4,6 +4,7 @@ often it is killed.
 
 import json
 from collections.abc import Mapping, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,11 @@ async def test_each_run_hands_its_weights_on_by_name(tmp_path: Path) -> None:
     first, *_, last = learned(tmp_path / "run")["rl"]
     assert first["optim/kl_reference"] == pytest.approx(0.0, abs=0.1)
     assert "optim/kl_reference" in last
-    assert "Preference model and rule" in (tmp_path / "run" / "rl" / "report.html").read_text()
+    page = (tmp_path / "run" / "rl" / "report.html").read_text()
+    assert "Preference model and rule" in page
+    assert result.summary.remark is not None
+    assert result.summary.remark == result.state.results["rl"].summary.remark
+    assert result.summary.remark in unescape(page)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.report.parting import parting_chart, parting_line, parting_of, scores_of
+from cookhouse.report.parting import parting_chart, parting_line, parting_of, parting_remark, scores_of
 
 
 def rows(model: Sequence[float], rule: Sequence[float], stderr: float = 0.01) -> list[dict[str, Any]]:
@@ -55,6 +55,13 @@ def test_going_together_or_by_chance_is_no_parting(
 def test_runs_that_did_not_measure_both_have_no_chart() -> None:
     assert parting_chart([{"step": 0, "test/env/all/rule": 0.5}], (0, 1)) is None
     assert parting_chart([], (0, 0)) is None
+    assert parting_remark([]) is None
+
+
+def test_one_evaluation_tells_nothing_of_a_way() -> None:
+    assert parting_remark(rows([0.5], [0.4])) is None
+    two = rows([0.5, 0.6], [0.4, 0.9])
+    assert parting_remark(two) == parting_line(scores_of(two))
 
 
 def test_the_chart_has_both_curves_and_the_sentence() -> None:

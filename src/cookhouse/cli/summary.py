@@ -93,6 +93,8 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         values += "" if figure.stderr is None else f" ± {error}"
         *above, last = [line.plain.rstrip() for line in wrapped(Text(figure.label), width)]
         say(console, "\n".join([*above, f"{last:<{width}}{values}"]), style="bold")
+    if summary.remark is not None:
+        say(console, f"\n{summary.remark}")
     for sample in summary.samples:
         _print_sample(console, sample)
     if summary.synthetic:

@@ -81,6 +81,12 @@ def parting_line(scores: Sequence[Scores]) -> str:
     return f"{said} At step {last.step} they agree on {last.agreement:.0%} of the held-out answers."
 
 
+def parting_remark(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The sentence of a run's metrics; None where it has not measured both more than once."""
+    scores = scores_of(rows)
+    return parting_line(scores) if len(scores) > 1 else None
+
+
 def parting_chart(rows: Sequence[Mapping[str, Any]], steps: tuple[int, int]) -> Chart | None:
     """Both over the steps, with the sentence; None where a run has not measured both."""
     scores = scores_of(rows)

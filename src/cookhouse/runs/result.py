@@ -56,6 +56,8 @@ class RunSummary:
     """Wall-clock time of this call."""
     figures: Sequence[Figure]
     samples: Sequence[AnswerSample]
+    remark: str | None = None
+    """What the figures come to, in a sentence or two, where there is something to say."""
     report: Path | None
     """The page with curves and answers, if it could be written."""
     state_path: str | None

@@ -95,6 +95,7 @@ def _result(state: PipelineRunState, seconds: float) -> RunResult[PipelineRunSta
         seconds=seconds,
         figures=last.figures,
         samples=last.samples,
+        remark=last.remark,
         report=last.report,
         state_path=last.state_path,
         sampler_path=last.sampler_path,
