@@ -11,9 +11,14 @@ from tests.e2e.test_run import resume_command
 
 pytestmark = pytest.mark.slow
 
-COMMON = ("save_every=5", "num_eval=4", "num_samples=1", "lora_rank=4", "seed=7")
+COMMON = ("batch_size=4", "max_steps=12", "save_every=5", "num_eval=4", "num_samples=1", "lora_rank=4", "seed=7")
 SETTINGS = {
-    "on_policy_distillation": ("batch_size=4", "max_steps=12", "learning_rate=2e-3"),
+    "on_policy_distillation": ("learning_rate=2e-3",),
+    "multi_teacher_distillation": ("learning_rate=2e-3", "max_tokens=8"),
+    # Answers that a resumed run asks for itself, which is the harder way to the same numbers, and tokens of theirs that
+    # are likely.
+    "off_policy_distillation": ("learning_rate=5e-3", "teacher_samples=fresh", "teacher_top_k=4"),
+    "prompt_distillation": ("learning_rate=2e-3", "max_tokens=16"),
 }
 
 

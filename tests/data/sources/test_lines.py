@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cookhouse.data import FileSource
+from cookhouse.data import FileSource, read_conversations, read_questions
 from cookhouse.data.sources import lines
-from cookhouse.data.sources.lines import CsvRows, LineRows
+from cookhouse.data.sources.lines import CsvRows, LineRows, PromptLines
 from cookhouse.data.sources.store import Rows, num_rows
 from cookhouse.errors import InputError
 
@@ -103,3 +103,35 @@ def test_a_large_file_has_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = LineRows(opener(content), str)
     assert len(rows.block_rows) <= 4
     assert num_rows(rows) == 100
+
+
+LINES = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=12)
+
+
+@given(st.lists(LINES, max_size=12), st.booleans())
+def test_lines_of_text_are_prompts(written: list[str], ends: bool) -> None:
+    # Catches a blank line that becomes a prompt, and lines that are counted from where a block begins.
+    rows = PromptLines(opener(("\n".join(written) + "\n" * ends).encode()), lambda number: f"f:{number}")
+    kept = [row for block in range(len(rows.block_rows)) for row in rows.read(block) if not row.is_blank]
+    bare = [line.removeprefix("\ufeff") if number == 0 else line for number, line in enumerate(written)]
+    assert [(row.place, row.value()) for row in kept] == [
+        (f"f:{number}", {"prompt": line.strip()}) for number, line in enumerate(bare, start=1) if line.strip()
+    ]
+
+
+def test_text_that_begins_with_a_brace_is_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_text('\n {"prompt": "one"}\n{"prompt": "two"}\n')
+    assert [row.prompt[-1]["content"] for row in read_questions(tmp_path / "rows.txt")] == ["one", "two"]
+
+
+def test_a_bad_line_of_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_bytes(b"a sentence\n\n\xff\xfe\n")
+    with pytest.raises(InputError, match=r"rows\.txt:3: not UTF-8 at byte 0; save the file as UTF-8"):
+        read_questions(tmp_path / "rows.txt")
+
+
+def test_prompts_alone_are_no_conversations(tmp_path: Path) -> None:
+    # Catches one error for each of a million lines.
+    (tmp_path / "rows.txt").write_text("a sentence\nanother one\n")
+    with pytest.raises(InputError, match="has the columns 'prompt', which make no conversation"):
+        read_conversations(tmp_path / "rows.txt")

@@ -4,13 +4,13 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from cookhouse.data.sources.lines import CsvRows, LineRows
+from cookhouse.data.sources.lines import CsvRows, LineRows, PromptLines
 from cookhouse.data.sources.store import Rows
 from cookhouse.data.sources.tables import ParquetRows, read_array
 from cookhouse.errors import InputError
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-READABLE = {*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet"}
+READABLE = {*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet", ".txt"}
 """Suffixes that say how a file is read; one of any other name is read as JSON Lines."""
 A_FILE = "give the path of a JSON Lines, JSON, CSV or Parquet file"
 
@@ -26,19 +26,21 @@ def open_file(path: Path, way_out: str = A_FILE) -> BinaryIO:
 
 
 def file_rows(path: Path, way_out: str = A_FILE) -> Rows:
-    """The rows of JSON Lines, of a JSON array, of CSV with a header, or of Parquet; a `.json` may be either of the
-    first two. Raises `InputError` if the file cannot be read, or is not what its name says.
+    """The rows of JSON Lines, of a JSON array, of CSV with a header, of Parquet, or of text of one prompt per line; a
+    `.json` may be either of the first two, and a `.txt` that begins with a brace is JSON Lines. Raises `InputError` if
+    the file cannot be read, or is not what its name says.
     """
     suffix = path.suffix.lower()
     try:
         with open_file(path, way_out) as file:
-            is_array = suffix == ".json" and file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-        if is_array:
+            begins = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if suffix == ".json" and begins == b"[":
             return read_array(path)
         if suffix == ".parquet":
             return ParquetRows([path], str(path))
         if suffix in DELIMITERS:
             return CsvRows(partial(open_file, path), str(path), DELIMITERS[suffix])
-        return LineRows(partial(open_file, path), lambda number: f"{path}:{number}")
+        kind = PromptLines if suffix == ".txt" and begins != b"{" else LineRows
+        return kind(partial(open_file, path), lambda number: f"{path}:{number}")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""Rows of text files that are read in blocks of bytes: JSON Lines, and CSV with its quoted line breaks.
+"""Rows of text files that are read in blocks of bytes: JSON Lines, plain lines, and CSV with its quoted line breaks.
 
 Legend: K blocks.
 """
@@ -64,6 +64,32 @@ class LineRows:
             counts.append(content.count(b"\n") - ends + begins)
             begins = int(ends)
         return np.array(counts, dtype=np.int64)
+
+
+class PromptLines:
+    """Plain text: each line is a prompt, without the spaces around it. Blank lines are none."""
+
+    columns: Sequence[str] | None = ("prompt",)
+
+    def __init__(self, open_file: OpenFile, place: Callable[[int], str]) -> None:
+        """As of `LineRows`."""
+        self._lines = LineRows(open_file, place)
+        self.block_rows = self._lines.block_rows
+        self.num_bytes = self._lines.num_bytes
+
+    def read(self, block: int) -> Sequence[RawRow]:
+        return [RawRow(place=row.place, content=_as_prompt(row.content)) for row in self._lines.read(block)]
+
+
+def _as_prompt(line: object) -> object:
+    assert isinstance(line, bytes)
+    if len(line) > MAX_LINE_BYTES:
+        return InputError(f"the line is longer than {MAX_LINE_BYTES:,} bytes; split the prompt")
+    try:
+        prompt = line.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        return InputError(f"not UTF-8 at byte {error.start}; save the file as UTF-8")
+    return {"prompt": prompt} if prompt else None
 
 
 class CsvRows:

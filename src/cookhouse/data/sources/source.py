@@ -29,7 +29,7 @@ from cookhouse.naming import names_in
 _OTHERWISE = (
     f"{A_FILE}, a folder or hub id such as HuggingFaceH4/no_robots, or a data set by name, module:NAME or file.py:NAME"
 )
-_FILE_SUFFIXES = {*READABLE, ".py", ".txt"}
+_FILE_SUFFIXES = {*READABLE, ".py"}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _MAX_MEMORY_BYTES = 32 * 2**20
 """Rows of a function that take more, written out, wait in a temporary file."""
@@ -39,7 +39,7 @@ Part: TypeAlias = Literal["train", "test"]
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource:
-    """A file of JSON Lines, a JSON array, CSV with a header, or Parquet."""
+    """A file of JSON Lines, a JSON array, CSV with a header, Parquet, or text of one prompt per line."""
 
     path: Path
     way_out: str = A_FILE
