@@ -15,19 +15,22 @@ from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import PairDataset, render_pairs
 
 NUM_STEPS = 10
-BATCH_SIZE = 1
-MAX_LENGTH = 96
+NUM_PAIRS = 2
+MAX_LENGTH = 64
 
 
 def _case(model: str, pairs_file: Path) -> Case:
     renderer = get_renderer(default_renderer(model), get_tokenizer(model))
     pairs = render_pairs(read_pairs(pairs_file), renderer, max_length=MAX_LENGTH)
     # Answers end where the cut is, on both sides alike; prompts leave them some room.
-    some = [p for p in pairs if p.lost_answer is None and int(p.chosen.weights_T.argmax()) <= MAX_LENGTH - 32]
+    some = [p for p in pairs if p.lost_answer is None and int(p.chosen.weights_T.argmax()) <= MAX_LENGTH - 24]
+    # Each again and again: the margin of a pair moves by what was learned of it.
+    dataset = PairDataset(some[:NUM_PAIRS] * (NUM_STEPS // NUM_PAIRS), batch_size=1)
+    dataset.set_epoch(0)
     return Case(
         model=model,
         device="cpu",
-        dataset=PairDataset(some[: NUM_STEPS * BATCH_SIZE], batch_size=BATCH_SIZE),
+        dataset=dataset,
         num_steps=NUM_STEPS,
         num_warmup=0,
         rank=0,
