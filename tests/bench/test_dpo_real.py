@@ -51,8 +51,8 @@ def test_ten_steps_move_the_margin_as_with_trl(smollm2: Path, shared: Path) -> N
     assert len(ours.margins) == len(peer.margins) == NUM_STEPS
     # All weights are trained, by a model of their own: it is apart from that of the reference by rounding.
     assert ours.margins[0] == pytest.approx(0.0, abs=1e-4)
-    assert max(map(abs, ours.margins)) > 0.05
-    # A logprob of 135 M weights is off by some 1e-5 (fp32), a margin is β of the sum of a few hundred of them; Adam's
-    # first steps, which know but the sign of a gradient, make more of it.
-    np.testing.assert_allclose(ours.margins, peer.margins, atol=5e-3)
-    np.testing.assert_allclose(ours.losses, peer.losses, rtol=5e-3)
+    assert ours.margins[-1] > 0.5
+    # 1e-5 was seen of both. A logprob of 135 M weights is off by some 1e-5 (fp32), a margin is β of a sum of dozens of
+    # them, and Adam's first steps know but the sign of a gradient, also where that is next to nothing.
+    np.testing.assert_allclose(ours.margins, peer.margins, atol=1e-4)
+    np.testing.assert_allclose(ours.losses, peer.losses, rtol=1e-4)
