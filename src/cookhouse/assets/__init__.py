@@ -25,6 +25,10 @@ def resolve_model(name: str) -> str:
     return name
 
 
+ADAPTER_RENDERER = "human_ai"
+"""The chat format that the embedded adapters know."""
+
+
 def adapter_folder(name: str) -> Path | None:
     """The PEFT folder of an embedded adapter; None: there is none of that name."""
     folder = _ADAPTER_FOLDERS.get(name)

@@ -46,6 +46,7 @@ def test_a_peft_folder_is_what_the_engine_takes_with_the_base_model_that_it_name
     assert embedded is not None
     named = named_target("cookhouse/tiny-chat")
     assert (named.adapter, named.sampler_path) == (embedded, peft_path(embedded))
+    assert named.renderer_name == "human_ai"  # the only chat format that it knows
     assert named.model_name == "cookhouse/tiny"
     copied = shutil.copytree(embedded, tmp_path / "mine")
     config = json.loads((copied / "adapter_config.json").read_text())

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from cookhouse.assets import TINY_MODEL
+from cookhouse.assets import ADAPTER_RENDERER, TINY_MODEL, adapter_folder
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
 from cookhouse.local import service_folder
@@ -108,7 +108,14 @@ def _target_of_checkpoint(name: str, otherwise: Target, registry: str | None) ->
     path = weights_path(name, purpose="sampling", registry=models)
     if is_peft_path(path) and (adapter := peft_folder(name)) is not None:
         model_name = otherwise.model_name or adapted_model(adapter)
-        return replace(otherwise, sampler_path=path, adapter=adapter.resolve(), model_name=model_name)
+        renderer_name = otherwise.renderer_name if adapter_folder(name) is None else ADAPTER_RENDERER
+        return replace(
+            otherwise,
+            sampler_path=path,
+            adapter=adapter.resolve(),
+            model_name=model_name,
+            renderer_name=renderer_name,
+        )
     saved_by = run_that_saved(name, among=(RUNS_FOLDER,), registry=models) if otherwise.state_dir is None else None
     return replace(otherwise if saved_by is None else _target_of_run(saved_by), sampler_path=path)
 
