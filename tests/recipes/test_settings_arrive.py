@@ -81,7 +81,8 @@ async def test_the_adapter_is_the_one_that_the_config_says(
     config = make(recipe, lora_rank=5, seed=9, **ADAPTED)
     await run_async(recipe, config, adapters=Adapters(service=FakeService(answer=word).connect))
     trained, *references = asked
-    assert trained == {"base_model": "cookhouse/tiny", "rank": 5, "seed": 9, **ADAPTED}
+    rendered = {"user_metadata": {"renderer_name": config.renderer_name}}
+    assert trained == {"base_model": "cookhouse/tiny", "rank": 5, "seed": 9, **ADAPTED, **rendered}
     # A fresh adapter of the least rank is the base model itself.
     assert references in ([], [{"base_model": "cookhouse/tiny", "rank": 1, "seed": 9}])
 
