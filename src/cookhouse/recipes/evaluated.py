@@ -4,16 +4,12 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
-from cookhouse.peft_folders import peft_folder
+from cookhouse.peft_folders import adapted_model, peft_folder
 from cookhouse.registry import names_registered_model, open_registry
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
-
-_PEFT_FILE = "adapter_config.json"
-_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +31,10 @@ def evaluated(weights: str | None, registry: str | None = None) -> Evaluated:
         return Evaluated(model_name=TINY_MODEL)
     folder = Path(weights)
     if (adapter := peft_folder(weights)) is not None:
-        return Evaluated(model_name=_text(adapter / _PEFT_FILE, "base_model_name_or_path"))
+        base_model = adapted_model(adapter)
+        if base_model is None:
+            raise InputError(f"{adapter} does not name its base model; give it as model_name (--model)")
+        return Evaluated(model_name=base_model)
     if (folder / CONFIG_FILE).is_file() and (run := _of_run(folder)) is not None:
         return run
     if names_registered_model(weights) and not folder.exists():
@@ -71,15 +70,3 @@ def _of_run(folder: Path) -> Evaluated | None:
         return Evaluated(model_name=str(settings["model_name"]), renderer_name=settings.get("renderer_name"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _text(path: Path, key: str) -> str:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"it is larger than {_MAX_BYTES:,} bytes")
-        found: Any = json.loads(path.read_text(encoding="utf-8"))[key]
-        if not isinstance(found, str) or not found:
-            raise ValueError(f"{key} is {found!r}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} does not name its base model ({error}); give it as model_name (--model)") from error
-    return found

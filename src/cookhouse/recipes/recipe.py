@@ -81,7 +81,7 @@ _MODULES = {
     "self_play": ("self_play",),
     "verifiers_rl": ("verifiers_rl",),
     "textarena_rl": ("textarena_rl",),
-    "evaluation": ("eval",),
+    "eval": ("eval",),
 }
 """Names by the module below this package whose RECIPE they stand for."""
 
