@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from scripts.docs import llms, reference
+from sphinx.application import Sphinx
 
 from cookhouse.version import __version__
 
@@ -34,6 +35,6 @@ html_show_sphinx = False
 html_show_copyright = False
 
 
-def setup(app):  # type: ignore[no-untyped-def]
+def setup(app: Sphinx) -> None:
     app.connect("source-read", reference.fill_in)
     app.connect("build-finished", llms.write)

@@ -68,6 +68,11 @@ class PromptRow:
     source: str
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def prompts(self) -> tuple[list[Message], ...]:
+        """What is asked."""
+        return (self.prompt,)
+
 
 def read_preferences(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None) -> list[PreferenceRow]:
     """The preferences of a source. Raises as `read_conversations`."""

@@ -1,14 +1,16 @@
 """What a run asks its teacher: prompts of any data set, as the teacher and as the student see them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from cookhouse.chat import Message, Renderer, text_of
-from cookhouse.data import BadRows, DataSource, HeldOut, PromptRow, read_questions
+from cookhouse.data import BadRows, DataSource, PromptRow, read_questions
 from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.training import Question
+from cookhouse.workflows.training_run.rows import SplitRows, split_rows
 
 _TEXT = "{text}"
 _MAX_PROMPT_BYTES = 1 << 20
@@ -55,14 +57,8 @@ def read_teacher_prompt(given: str | None) -> TeacherPrompt | None:
     return TeacherPrompt(text=text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuestionRows:
-    """What a run reads."""
-
-    train: Sequence[PromptRow]
-    test: Sequence[PromptRow]
-    """Chosen for evaluation; empty: nothing is evaluated."""
-    notes: Sequence[str]
+QuestionRows: TypeAlias = SplitRows[PromptRow]
+"""What a run reads."""
 
 
 def read_rows(
@@ -76,29 +72,21 @@ def read_rows(
     """
     bad = BadRows(config.on_bad_row)
     rows = {name: read_questions(source, bad=bad) for name, source in sources.items()}
-    train = [row for name, some in rows.items() if name.startswith("train") for row in some]
-    test = [row for name, some in rows.items() if name.startswith("test") for row in some]
     notes = list(bad.notes)
     if prompt is not None and not prompt.is_template:
-        told = [row for row in train if row.prompt[0]["role"] == "system"]
+        told = sum(_is_told(row) for name, some in rows.items() if name.startswith("train") for row in some)
         if told:
             notes.append(
-                f"{len(told):,} rows have a system message of their own, where the teacher's prompt would stand, and "
-                "are not trained on"
+                f"{told:,} rows have a system message of their own, where the teacher's prompt would stand, and are "
+                "not trained on"
             )
-        train, test = ([row for row in some if row.prompt[0]["role"] != "system"] for some in (train, test))
-    if config.eval_fraction is not None:
-        held_out = set(HeldOut(fraction=config.eval_fraction, seed=config.seed).indices(len(train)))
-        test = [row for index, row in enumerate(train) if index in held_out]
-        train = [row for index, row in enumerate(train) if index not in held_out]
-    asked = {repr(row.prompt) for row in test}
-    kept = [row for row in train if repr(row.prompt) not in asked]
-    if len(kept) < len(train):
-        notes.append(f"{len(train) - len(kept):,} rows ask what a held-out row asks, and are not trained on")
-    if not kept:
-        raise InputError("no prompt is left to train on; see what is held out, and teacher_prompt")
-    count = min(config.num_eval, len(test))
-    return QuestionRows(train=kept, test=[test[i * len(test) // count] for i in range(count)], notes=notes)
+        rows = {name: [row for row in some if not _is_told(row)] for name, some in rows.items()}
+    split = split_rows(config, rows, seed=config.seed, num_eval=config.num_eval)
+    return replace(split, notes=[*notes, *split.notes])
+
+
+def _is_told(row: PromptRow) -> bool:
+    return row.prompt[0]["role"] == "system"
 
 
 def questions_of(

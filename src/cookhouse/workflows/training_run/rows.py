@@ -68,9 +68,9 @@ def split_rows(config: RowSettings, rows: Mapping[str, Sequence[R]], *, seed: in
     test = [test[index * len(test) // count] for index in range(count)]
     notes = []
     if len(kept) < len(train):
-        notes.append(f"{len(train) - len(kept):,} pairs have a held-out pair's prompt, and are not trained on")
+        notes.append(f"{len(train) - len(kept):,} rows have a held-out row's prompt, and are not trained on")
     if not kept:
-        raise InputError("every pair has a held-out pair's prompt; nothing is left to train on")
+        raise InputError("no row is left to train on: there is none whose prompt is not held out, too")
     return SplitRows(train=kept, test=test, notes=notes)
 
 
