@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.cpu import LANES, LoraSegment
+from cookhouse.engine.kernels.products import linear, matmul
 from cookhouse.engine.kernels.tiled import TiledProduct, tiles_for
 
 ALPHA = 32.0
@@ -218,15 +219,18 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, I) to (…, O); the leading dimensions together are the packed positions."""
-        adapters = self._routing.adapters.at(self._site.name)
+        y_NO = self._product(x.reshape(-1, self.in_features), self._routing.adapters.at(self._site.name))
+        return y_NO.view(*x.shape[:-1], self.out_features)
+
+    def _product(self, x_NI: Tensor, adapters: SiteProduct | None) -> Tensor:
         if adapters is None:
-            return nn.functional.linear(x, self.weight, self.bias)
-        arguments = x.reshape(-1, self.in_features), self.weight, self.bias, adapters
-        kernels = tiles_for(x, self.weight) if isinstance(adapters, SiteAdapters) else None
+            return linear(x_NI, self.weight, self.bias)
+        arguments = x_NI, self.weight, self.bias, adapters
+        kernels = tiles_for(x_NI, self.weight) if isinstance(adapters, SiteAdapters) else None
         y_NO: Tensor = (
             _LoraProduct.apply(*arguments) if kernels is None else TiledProduct.apply(*arguments, kernels)  # type: ignore[no-untyped-call]
         )
-        return y_NO.view(*x.shape[:-1], self.out_features)
+        return y_NO
 
 
 class _LoraProduct(torch.autograd.Function):
@@ -235,7 +239,7 @@ class _LoraProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, adapters: SiteProduct) -> Tensor:
         x_NI = x_NI.contiguous()
-        y_NO = nn.functional.linear(x_NI, weight_OI, bias_O)
+        y_NO = linear(x_NI, weight_OI, bias_O)
         ctx.adapters = adapters
         ctx.save_for_backward(x_NI, weight_OI, *adapters.apply(x_NI, y_NO))
         return y_NO
@@ -244,7 +248,7 @@ class _LoraProduct(torch.autograd.Function):
     def backward(ctx: Any, dy_NO: Tensor) -> tuple[Tensor | None, ...]:
         x_NI, weight_OI, *lows = ctx.saved_tensors
         dy_NO = dy_NO.contiguous()
-        dx_NI = dy_NO @ weight_OI if ctx.needs_input_grad[0] else None
+        dx_NI = matmul(dy_NO, weight_OI) if ctx.needs_input_grad[0] else None
         ctx.adapters.backward(x_NI, lows, dy_NO, dx_NI)
         return dx_NI, None, None, None
 
@@ -265,7 +269,7 @@ class SiteAdapters:
         lows = []
         for segment in long:
             a_RI, b_OR = segment.weights.views[self._name]
-            low_NR = x_NI[segment.start : segment.stop] @ a_RI.T
+            low_NR = linear(x_NI[segment.start : segment.stop], a_RI)
             y_NO[segment.start : segment.stop].addmm_(low_NR, b_OR.T, alpha=segment.weights.layout.scaling)
             lows.append(low_NR)
         if short:
@@ -330,10 +334,10 @@ def backward_matrices(
 ) -> None:
     """Add the gradients of one A (R, I) and B (O, R), and their share of dx in place. `low_NR` is A x."""
     a_RI, b_OR = matrices
-    dlow_NR = (dy_NO @ b_OR).mul_(scaling)
+    dlow_NR = matmul(dy_NO, b_OR).mul_(scaling)
     if dx_NI is not None:
         dx_NI.addmm_(dlow_NR, a_RI)
     if gradient is not None:
         da_RI, db_OR = gradient
-        da_RI.add_(dlow_NR.T @ x_NI)
-        db_OR.add_(dy_NO.T @ low_NR, alpha=scaling)
+        da_RI.add_(matmul(dlow_NR.T, x_NI))
+        db_OR.add_(matmul(dy_NO.T, low_NR), alpha=scaling)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cookhouse.engine.kernels.products import linear, matmul
 from cookhouse.engine.kernels.softmax import log_sum_exp, logits_gradient
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Adapters, LoraLinear, Segment, Segments, SiteProduct
@@ -83,7 +84,7 @@ class Head:
         return self._apply(hidden_CH, _adapters(adapters).at(self.name))[0]
 
     def _apply(self, hidden_CH: Tensor, adapters: SiteProduct | None) -> tuple[Tensor, list[Tensor]]:
-        logits_CV = nn.functional.linear(hidden_CH, self._weight_VH, self._bias_V)
+        logits_CV = linear(hidden_CH, self._weight_VH, self._bias_V)
         return logits_CV, [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
 
     def can_keep(self, targets: Targets, max_bytes: int | None) -> bool:
@@ -177,9 +178,9 @@ class Head:
 
     def _backward_chunk(self, part: ChunkLogits, dlogprobs_M: Tensor) -> Tensor:
         dlogits_CV = logits_gradient(part.logits_CV, part.chunk.local_M, part.chunk.tokens_M, dlogprobs_M)
-        dhidden_CH = dlogits_CV @ self._weight_VH
+        dhidden_CH = matmul(dlogits_CV, self._weight_VH)
         if self._weight_VH.requires_grad:
-            torch.autograd.backward(self._weight_VH, dlogits_CV.T @ part.hidden_CH)
+            torch.autograd.backward(self._weight_VH, matmul(dlogits_CV.T, part.hidden_CH))
             if self._bias_V is not None:
                 torch.autograd.backward(self._bias_V, dlogits_CV.sum(0))
         if part.adapters is not None:
