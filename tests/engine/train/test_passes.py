@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +11,7 @@ from torch import Tensor
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
-from cookhouse.engine.lora.lora import Segment
 from cookhouse.engine.model.activations import Activations
-from cookhouse.engine.model.attention import AttentionLayout
 from cookhouse.engine.model.base_model import BaseModel
 from tests.engine.conftest import random_datums
 from tests.engine.numerics import assert_gradients_near, near_sum
@@ -38,10 +36,8 @@ def exhausted(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Tensor]]:
     compute = BaseModel.hidden
     held: list[weakref.ref[Tensor]] = []
 
-    def hidden(
-        self: BaseModel, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, segments: Sequence[Segment]
-    ) -> Tensor:
-        hidden_NH = compute(self, tokens_N, positions_N, layout, segments)
+    def hidden(self: BaseModel, tokens_N: Tensor, *more: Any, **options: Any) -> Tensor:
+        hidden_NH = compute(self, tokens_N, *more, **options)
         if tokens_N.eq(_POISON).any():
             held.append(weakref.ref(hidden_NH))
             raise torch.OutOfMemoryError("tried to allocate 20 GiB")
@@ -129,10 +125,10 @@ def test_a_request_that_runs_out_of_memory_is_computed_in_shorter_passes(
     engine._model("run").gradient.zero_()
     compute = BaseModel.hidden
 
-    def hidden(self: BaseModel, tokens_N: Tensor, *more: Any) -> Tensor:
+    def hidden(self: BaseModel, tokens_N: Tensor, *more: Any, **options: Any) -> Tensor:
         if len(tokens_N) > 30 and self.activations.max_bytes != 0:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 20 GiB")
-        return compute(self, tokens_N, *more)
+        return compute(self, tokens_N, *more, **options)
 
     monkeypatch.setattr(BaseModel, "hidden", hidden)
     (output,) = engine.forward_backward([_request("run")])

@@ -1,10 +1,12 @@
 """Parity of packed, shared and split training with the plainest possible computation of the same thing."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine
@@ -12,6 +14,7 @@ from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackward
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import ALPHA
 from cookhouse.engine.model import base_model, head
+from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, random_datums
 from tests.engine.numerics import assert_gradients_near, assert_logprobs_near, near_sum
@@ -63,6 +66,35 @@ def test_packed_loss_and_gradient_equal_one_datum_at_a_time(
     loss, gradient = _reference(qwen3_folder, engine, "m", data_D)
     assert output.metrics["loss:sum"] == near_sum(loss)
     assert_gradients_near(engine._model("m").gradient, gradient)
+
+
+@pytest.mark.parametrize("rank", [4, 0])
+def test_answers_to_one_prompt_compute_it_once(qwen3_folder: str, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the losses and the gradient that each has alone: also of the prompt's own tokens, which all weigh."""
+    prompts = [random_datums([length], seed=length)[0].tokens_T for length in (40, 25)]
+    data_D = random_datums([60, 45, 44, 52, 30, 26])
+    for datum, prompt in zip(data_D, [prompts[0]] * 4 + [prompts[1]] * 2, strict=True):
+        datum.tokens_T[: len(prompt)] = prompt
+    passes: list[int] = []
+    compute = BaseModel.hidden
+
+    def hidden(self: BaseModel, tokens_N: Tensor, *more: Any, **options: Any) -> Tensor:
+        passes.append(len(tokens_N))
+        return compute(self, tokens_N, *more, **options)
+
+    monkeypatch.setattr(BaseModel, "hidden", hidden)
+    found = []
+    for requests in ([data_D], [[datum] for datum in data_D]):
+        engine = TorchEngine(precision="float32")
+        engine.create_model("m", qwen3_folder, LoraSpec(rank=rank, seed=1))
+        passes.clear()
+        outputs = [_run(engine, _request("m", request))[0] for request in requests]
+        found.append((sum(passes), [lp for output in outputs for lp in output.logprobs_D], engine._model("m").gradient))
+    (together, logprobs, gradient), (apart, logprobs_apart, gradient_apart) = found
+    assert apart - together == 3 * 40 + 25
+    for one, other in zip(logprobs, logprobs_apart, strict=True):
+        assert_logprobs_near(one, other)
+    assert_gradients_near(gradient, gradient_apart)
 
 
 @pytest.mark.parametrize("is_grouped", [False, True])

@@ -1,8 +1,8 @@
 """Matrix products in fp32, by the library that computes them best on this processor.
 
-Torch multiplies in fp32 through MKL, which uses AVX-512 on Intel's processors alone. On others that have it oneDNN, which
-comes with torch as well, is twice as fast from some size on, and exact in the same way: fp32 throughout. Which of both
-computes depends on the processor and on sizes, never on a measurement, so that a run gets the same bits each time.
+Torch multiplies in fp32 through MKL, which uses AVX-512 on Intel's processors alone. On others that have it oneDNN,
+which comes with torch as well, is twice as fast from some size on, in fp32 throughout. Which of both computes depends
+on the processor and on sizes, never on a measurement, so that a run gets the same bits each time.
 """
 
 import functools
@@ -17,7 +17,7 @@ _MIN_ROWS = 16
 
 
 def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """x Wᵀ + bias, of matrices of any strides."""
+    """X Wᵀ + bias, of matrices of any strides."""
     if _is_for_onednn(x_NI, weight_OI):
         y_NO: Tensor = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
         return y_NO

@@ -136,8 +136,11 @@ class BaseModel:
         positions_N: Tensor,
         layout: AttentionLayout,
         segments: Sequence[Segment] | Adapters,
+        *,
+        size: int | None = None,
     ) -> Tensor:
-        """Final hidden states (N, H) of packed positions, before the output projection.
+        """Final hidden states (N, H) of packed positions, before the output projection. What they keep for a backward
+        is like that of `size` positions, N unless it is given.
 
         Inside `torch.enable_grad` the embeddings carry gradient, so that backward reaches every adapter; run it inside
         `routing` then, since a layer may compute its forward again, with adapters from `arrange`.
@@ -145,7 +148,7 @@ class BaseModel:
         adapters = self.arrange(segments, len(tokens_N)) if isinstance(segments, Sequence) else segments
         if not torch.is_grad_enabled():
             return self._decode(tokens_N, positions_N, layout, adapters)
-        with self.activations.planned(len(tokens_N), self._hidden_bytes, adapters.segments):
+        with self.activations.planned(size or len(tokens_N), self._hidden_bytes, adapters.segments):
             return self._decode(tokens_N, positions_N, layout, adapters)
 
     def _decode(self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, adapters: Adapters) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where datums lie in a pass: end to end, or with the beginning that two of a group have in common laid once.
+"""Where datums lie in a pass: end to end, or with the beginning that neighbors have in common laid once.
 
 A position depends on those before it alone, so that what two datums begin with has the same hidden states in both.
 
@@ -16,6 +16,11 @@ from numpy.typing import NDArray
 from cookhouse.engine.contract import TrainingDatum
 from cookhouse.engine.model.attention import PackedLayout, SharedLayout
 
+_LEAST_SHARE = 8
+"""Datums are not laid together for less than this part of their tokens."""
+_ATTENTION_PART = 4
+"""Queries, keys and values are at most this part of what a layer keeps of a position."""
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -32,6 +37,11 @@ class Placed:
         """Whether some position serves several datums."""
         return sum(len(rows_T) for rows_T in self.rows_D) > len(self.tokens_N)
 
+    @property
+    def size(self) -> int:
+        """Positions of a pass that keeps as much and shares nothing."""
+        return _size([len(rows_T) for rows_T in self.rows_D], sum(map(len, self.rows_D)) - len(self.tokens_N))
+
     def layout(self, device: torch.device) -> PackedLayout:
         """For attention, which sees each datum whole."""
         lengths = [len(rows_T) for rows_T in self.rows_D]
@@ -40,17 +50,48 @@ class Placed:
         return SharedLayout(lengths, np.concatenate(self.rows_D), device)
 
 
-def place(data_D: Sequence[TrainingDatum], first_D: Sequence[int]) -> Placed:
-    """Lay datums; `first_D[i]`, i itself or before it, is the one whose beginning datum i shares."""
+@dataclass(frozen=True, slots=True)
+class DatumGroup:
+    """Neighbors [start, stop) of a request that go into one pass, which they take like `size` positions."""
+
+    start: int
+    stop: int
+    size: int
+
+
+def groups_of(data_D: Sequence[TrainingDatum], num_together: int, budget_tokens: int) -> list[DatumGroup]:
+    """The datums of a request in groups that are not parted: `num_together` at least, that a loss compares, and with
+    them further ones that share enough with the one before them, while a pass of `budget_tokens` has room.
+    """
+    groups: list[DatumGroup] = []
+    for start in range(0, len(data_D), num_together):
+        span = range(start, start + num_together)
+        shared_S = [shared_tokens(data_D[index - 1], data_D[index]) if index else 0 for index in span]
+        is_alike = shared_S[0] * _LEAST_SHARE >= len(data_D[start].tokens_T)
+        lengths = [len(data_D[index].tokens_T) for index in span]
+        if is_alike and groups[-1].size + (size := _size(lengths, sum(shared_S))) <= budget_tokens:
+            groups[-1] = DatumGroup(groups[-1].start, span.stop, groups[-1].size + size)
+        else:
+            groups.append(DatumGroup(start, span.stop, _size(lengths, sum(shared_S[1:]))))
+    return groups
+
+
+def _size(lengths: Sequence[int], num_shared: int) -> int:
+    """Positions of datums that share so many, which count for a part: attention has them all the same."""
+    return sum(lengths) - num_shared + num_shared // _ATTENTION_PART
+
+
+def place(data_D: Sequence[TrainingDatum], joined_D: Sequence[bool]) -> Placed:
+    """Lay datums; where `joined_D[i]`, datum i shares its beginning with the one before it."""
     tokens: list[NDArray[np.int64]] = []
     positions: list[NDArray[np.int64]] = []
     rows_D: list[NDArray[np.int64]] = []
     num_rows = 0
-    for index, (datum, first) in enumerate(zip(data_D, first_D, strict=True)):
+    for index, (datum, is_joined) in enumerate(zip(data_D, joined_D, strict=True)):
         num_tokens = len(datum.tokens_T)
-        num_shared = 0 if first == index else shared_tokens(data_D[first], datum)
+        num_shared = shared_tokens(data_D[index - 1], datum) if is_joined else 0
         own = np.arange(num_rows, num_rows + num_tokens - num_shared)
-        rows_D.append(np.concatenate([rows_D[first][:num_shared], own]) if num_shared else own)
+        rows_D.append(np.concatenate([rows_D[-1][:num_shared], own]) if num_shared else own)
         tokens.append(datum.tokens_T[num_shared:])
         positions.append(np.arange(num_shared, num_tokens))
         num_rows += len(own)

@@ -24,7 +24,7 @@ from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.head import ChunkLogits, Targets
 from cookhouse.engine.train.losses import LOSSES, loss_inputs
 from cookhouse.engine.train.packing import pack
-from cookhouse.engine.train.placing import Placed, place
+from cookhouse.engine.train.placing import Placed, groups_of, place
 from cookhouse.errors import InputError
 
 
@@ -34,6 +34,8 @@ class _Item:
 
     request: int
     datum: int
+    is_joined: bool
+    """Whether it may begin with positions of the datum before it, which is in the same pass then."""
 
 
 class _Job:
@@ -102,23 +104,21 @@ def forward_backward(
 ) -> list[ForwardBackwardOutput | InputError]:
     """Run checked requests, at most one per adapter, in shared passes of at most `budget_tokens` positions.
 
-    Each pass lays the datums of one adapter side by side, and what a loss compares is in one pass. What a request gets
-    does not depend on the others but by rounding.
+    Each pass lays the datums of one adapter side by side, and what a loss compares is in one pass. What neighbors of a
+    request begin with, as answers to one prompt do, is computed once (`groups_of`). What a request gets does not depend
+    on the others but by rounding.
     """
     jobs = [_Job(request, adapter, base.dtype) for request, adapter in requests]
-    groups = [group for index, job in enumerate(jobs) for group in _groups(index, job.request)]
-    lengths = [len(_place(jobs, group).tokens_N) for group in groups]
-    for members in pack(lengths, budget_tokens):
-        together = sorted((item for i in members.indices for item in groups[i]), key=lambda item: item.request)
+    groups = [
+        ([_Item(index, datum, datum > group.start) for datum in range(group.start, group.stop)], group.size)
+        for index, job in enumerate(jobs)
+        for group in groups_of(job.request.data_D, LOSSES[job.request.loss_fn].group_datums, budget_tokens)
+    ]
+    for members in pack([size for _, size in groups], budget_tokens):
+        together = sorted((item for i in members.indices for item in groups[i][0]), key=lambda item: item.request)
         with deterministic(base.device):
             _run_pass(base, jobs, together)
     return [job.finish() for job in jobs]
-
-
-def _groups(index: int, request: ForwardBackward) -> list[list[_Item]]:
-    """The datums of a request in groups that no pass may part."""
-    size = LOSSES[request.loss_fn].group_datums
-    return [[_Item(index, i) for i in range(start, start + size)] for start in range(0, len(request.data_D), size)]
 
 
 def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> None:
@@ -128,7 +128,7 @@ def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> 
     asked = _asked(jobs, items, placed, base.device)
     is_training = any(jobs[item.request].gradient is not None for item in items)
     with torch.set_grad_enabled(is_training):
-        hidden_NH = base.hidden(tokens_N, positions_N, placed.layout(base.device), adapters)
+        hidden_NH = base.hidden(tokens_N, positions_N, placed.layout(base.device), adapters, size=placed.size)
     detached_NH = hidden_NH.detach()
     is_kept = is_training and base.head.can_keep(asked.targets, base.activations.max_bytes)
     kept: list[ChunkLogits] | None = [] if is_kept else None
@@ -185,10 +185,7 @@ def _segments(jobs: Sequence[_Job], items: Sequence[_Item], lengths: Sequence[in
 
 
 def _place(jobs: Sequence[_Job], items: Sequence[_Item]) -> Placed:
-    """Where datums lie; those of a group share their beginning."""
-    sizes = [LOSSES[jobs[item.request].request.loss_fn].group_datums for item in items]
-    first_D = [index - item.datum % size for index, (item, size) in enumerate(zip(items, sizes, strict=True))]
-    return place([_datum(jobs, item) for item in items], first_D)
+    return place([_datum(jobs, item) for item in items], [item.is_joined for item in items])
 
 
 @dataclass(frozen=True, slots=True)
