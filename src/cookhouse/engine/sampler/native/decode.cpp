@@ -50,10 +50,11 @@ struct Model {
 
 // Adapter of one linear layer: y += scaling · B A x. A null `a` is no adapter.
 struct Lora {
-    const void* a;  // (R, I)
-    const void* b;  // (O, R)
+    const void* a;  // (R, I), or packed
+    const void* b;  // (O, R), or packed
     int64_t rank;
     float scaling;
+    int64_t is_packed;  // as of Linear, both
 };
 
 struct Batch {
@@ -188,8 +189,8 @@ class Step {
             const Lora& lora = b_.loras[s * sites() + site];
             int64_t start = starts[s], count = starts[s + 1] - start;
             if (!lora.a || !count) continue;
-            product(x + start * layer.in, count, layer.in, lora.a, false, lora.rank, low_.data(), {nullptr, 1.0f, false});
-            product(low_.data(), count, lora.rank, lora.b, false, layer.out, y + start * layer.out, {nullptr, lora.scaling, true});
+            product(x + start * layer.in, count, layer.in, lora.a, lora.is_packed, lora.rank, low_.data(), {nullptr, 1.0f, false});
+            product(low_.data(), count, lora.rank, lora.b, lora.is_packed, layer.out, y + start * layer.out, {nullptr, lora.scaling, true});
         }
     }
 

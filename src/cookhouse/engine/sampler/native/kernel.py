@@ -8,12 +8,14 @@ import ctypes
 import itertools
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from cookhouse.engine.lora.lora import Segment, Weights
 from cookhouse.engine.model.base_model import BaseModel
@@ -25,6 +27,8 @@ _BLOCK_SIZE = 16
 _LANES = 16
 _PACKED_BYTES = 2**28
 """The weights of a model up to this size are copied into the layout that multiplies fastest, if they lie in another."""
+_PACKED_ADAPTER_BYTES = 2**26
+"""Those of an adapter: there may be many."""
 _ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 _UNSTEADY_ROPES = frozenset({"dynamic", "longrope"})
 """Rotary embeddings whose frequencies depend on the longest context of a pass."""
@@ -66,7 +70,7 @@ class _Model(Structure):
 
 
 class _Lora(Structure):
-    _fields_ = (("a", c_void_p), ("b", c_void_p), ("rank", c_int64), ("scaling", c_float))
+    _fields_ = (("a", c_void_p), ("b", c_void_p), ("rank", c_int64), ("scaling", c_float), ("is_packed", c_int64))
 
 
 class _Batch(Structure):
@@ -91,9 +95,9 @@ class DecodeKernel:
         self._step.argtypes = (POINTER(_Model), POINTER(_Batch))
         self._step.restype = None
         self._kept: list[Tensor] = []
-        gains = base.dtype == torch.float32 or compiled.packs_bf16()
-        self._is_packed = gains and _num_bytes(base) <= _PACKED_BYTES
-        self._loras: WeakKeyDictionary[Weights, Any] = WeakKeyDictionary()
+        self._gains = base.dtype == torch.float32 or compiled.packs_bf16()
+        self._is_packed = self._gains and _num_bytes(base) <= _PACKED_BYTES
+        self._loras: WeakKeyDictionary[Weights, _LoraTable] = WeakKeyDictionary()
         decoder: Any = base.decoder
         self._rotary = decoder.rotary_emb
         self._rotations_2PD = torch.empty(2, 0, 0)
@@ -205,17 +209,27 @@ class DecodeKernel:
     def _lora_table(self, segment: Segment) -> Any:
         """Pointers into one adapter, made once while it lives."""
         weights = segment.weights
-        if weights in self._loras:
-            return self._loras[weights]
+        if weights not in self._loras:
+            self._loras[weights] = self._new_lora_table(weights)
+        return self._loras[weights].entries
+
+    def _new_lora_table(self, weights: Weights) -> "_LoraTable":
         names = [prefix + projection for prefix in self._prefixes for projection in _PROJECTIONS]
-        table = (_Lora * (len(names) + 1))()
-        for entry, name in zip(table, [*names, self._head_name], strict=True):
-            if name in weights.views:
-                a_RI, b_OR = weights.views[name]
-                entry.a, entry.b = a_RI.data_ptr(), b_OR.data_ptr()
-                entry.rank, entry.scaling = a_RI.shape[0], weights.layout.scaling
-        self._loras[weights] = table
-        return table
+        found = _LoraTable((_Lora * (len(names) + 1))(), [])
+        is_packed = self._gains and weights.flat.numel() * weights.flat.itemsize <= _PACKED_ADAPTER_BYTES
+        for entry, name in zip(found.entries, [*names, self._head_name], strict=True):
+            if name not in weights.views:
+                continue
+            a_RI, b_OR = weights.views[name]
+            entry.scaling = weights.layout.scaling
+            entry.is_packed = is_packed and a_RI.shape[1] % _LANES == 0 and b_OR.shape[0] % _LANES == 0
+            if entry.is_packed:
+                missing = -a_RI.shape[0] % _LANES  # further features in the middle, of zeros, change nothing
+                a_RI, b_OR = pad(a_RI, (0, 0, 0, missing)), pad(b_OR, (0, missing))
+                found.kept.extend((_packed(a_RI), _packed(b_OR)))
+            entry.rank = a_RI.shape[0]
+            entry.a, entry.b = (t.data_ptr() for t in (found.kept[-2:] if entry.is_packed else (a_RI, b_OR)))
+        return found
 
     def _layer(self, layer: Any, cache: KeyValueCache, index: int) -> _Layer:
         attention = layer.self_attn
@@ -237,11 +251,8 @@ class DecodeKernel:
         assert isinstance(weight, Tensor)
         bias_pointer = self._fp32(bias) if isinstance(bias, Tensor) else None
         out, in_ = weight.shape
-        together = 1 if weight.dtype == torch.float32 else 2  # features that are neighbors in the layout
-        is_packed = self._is_packed and out % _LANES == 0 and in_ % together == 0
-        if is_packed:
-            weight = weight.view(out // _LANES, _LANES, in_ // together, together).transpose(1, 2).contiguous()
-        return _Linear(self._pointer(weight), bias_pointer, out, in_, is_packed)
+        is_packed = self._is_packed and out % _LANES == 0 and in_ % _neighbors(weight) == 0
+        return _Linear(self._pointer(_packed(weight) if is_packed else weight), bias_pointer, out, in_, is_packed)
 
     def _fp32(self, tensor: Tensor) -> int:
         return self._pointer(tensor.detach().float())
@@ -250,6 +261,25 @@ class DecodeKernel:
         assert tensor.is_contiguous()
         self._kept.append(tensor)
         return tensor.data_ptr()
+
+
+@dataclass(frozen=True)
+class _LoraTable:
+    """The adapters of all sites as the kernel takes them, and the tensors made for it."""
+
+    entries: Any
+    kept: list[Tensor]
+
+
+def _packed(weight_OI: Tensor) -> Tensor:
+    """A weight as decode.cpp has it when `is_packed`."""
+    (out, in_), together = weight_OI.shape, _neighbors(weight_OI)
+    return weight_OI.reshape(out // _LANES, _LANES, in_ // together, together).transpose(1, 2).contiguous()
+
+
+def _neighbors(weight_OI: Tensor) -> int:
+    """Features that lie side by side in a packed weight."""
+    return 1 if weight_OI.dtype == torch.float32 else 2
 
 
 def _integers(parts: Iterable[Iterable[int]]) -> Tensor:
