@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <omp.h>
+
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
@@ -221,11 +223,11 @@ inline void packed_panel(const W* x, int64_t in, const W* w, float* y, int64_t o
     for (int r = 0; r < MR; ++r) finish((const float*)acc[r], NP * kLanes, y + r * out, column);
 }
 
-typedef std::make_integer_sequence<int, 12> PanelRows;  // sums of more do not fit the registers
+constexpr int kSums = 24;  // vectors of sums of a panel: more do not fit the registers
 
 // Rows go through the panels in parts as equal as can be: few rows at a time wait for the sums of the last feature.
 template <int NP, typename W, int... MR>
-inline void packed_panels(const W* x, int64_t rows, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish, std::integer_sequence<int, MR...>) {
+inline void packed_parts(const W* x, int64_t rows, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish, std::integer_sequence<int, MR...>) {
     constexpr decltype(&packed_panel<1, NP, W>) panels[] = {packed_panel<MR + 1, NP, W>...};
     constexpr int64_t kMost = sizeof...(MR);
     int64_t parts = (rows + kMost - 1) / kMost;
@@ -235,13 +237,21 @@ inline void packed_panels(const W* x, int64_t rows, int64_t in, const W* w, floa
     }
 }
 
+template <int NP, typename W>
+inline void packed_panels(const W* x, int64_t rows, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish) {
+    packed_parts<NP>(x, rows, in, w, y, out, column, finish, std::make_integer_sequence<int, std::min(12, kSums / NP)>());
+}
+
 // As `matmul`, of weights packed as (O / 16, I, 16); in bf16, which the rows are then too, as (O / 16, I / 2, 16, 2).
 template <typename W>
 inline void packed_matmul(const W* x, int64_t rows, int64_t in, const W* w, int64_t out, float* y, Finish finish) {
+    // Wide panels read each row least often; where threads share the columns, narrow ones are shared more evenly.
+    int64_t wide = omp_get_num_threads() == 1 ? out / (4 * kLanes) * 4 * kLanes : 0;
+    for (int64_t column = 0; column < wide; column += 4 * kLanes) packed_panels<4>(x, rows, in, w, y, out, column, finish);
 #pragma omp for schedule(static)
-    for (int64_t column = 0; column < out; column += 2 * kLanes)
-        if (out - column > kLanes) packed_panels<2>(x, rows, in, w, y, out, column, finish, PanelRows());
-        else packed_panels<1>(x, rows, in, w, y, out, column, finish, PanelRows());
+    for (int64_t column = wide; column < out; column += 2 * kLanes)
+        if (out - column > kLanes) packed_panels<2>(x, rows, in, w, y, out, column, finish);
+        else packed_panels<1>(x, rows, in, w, y, out, column, finish);
 }
 
 // y (rows, O) from x (rows, I) · w (O, I)ᵀ. Called inside a parallel region; ends in a barrier.
