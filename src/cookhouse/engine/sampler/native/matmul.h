@@ -30,6 +30,19 @@ struct bf16 {
     uint16_t bits;
 };
 
+// What one register holds. Sums are kept in these: GCC keeps a vector that is larger in memory.
+#ifdef __AVX512F__
+constexpr int kRegister = kLanes;
+constexpr int kSums = 24;  // vectors of sums that the registers hold, beside what is added to them
+#else
+constexpr int kRegister = 8;
+constexpr int kSums = 6;
+#endif
+constexpr int kRegisters = kLanes / kRegister;
+typedef float Register __attribute__((vector_size(4 * kRegister)));
+typedef uint32_t URegister __attribute__((vector_size(4 * kRegister)));
+typedef uint16_t HRegister __attribute__((vector_size(2 * kRegister)));
+
 // The lanes L of a and b, where 16 and more are those of b. GCC has `__builtin_shufflevector` from 12 on only.
 template <int... L>
 inline Vec shuffle(Vec a, Vec b) {
@@ -61,6 +74,20 @@ inline Vec load(const bf16* p) {
     UVec wide = __builtin_convertvector(half, UVec);
 #endif
     return (Vec)(wide << 16);
+}
+inline Register load_register(const float* p) {
+    Register v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+inline Register load_register(const bf16* p) {
+#ifdef __AVX512F__
+    return load(p);
+#else
+    HRegister half;
+    std::memcpy(&half, p, sizeof half);
+    return (Register)(__builtin_convertvector(half, URegister) << 16);
+#endif
 }
 inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
 inline void store1(float* p, float value) { *p = value; }
@@ -119,19 +146,39 @@ inline Vec exp(Vec x) {
     return (p * r * r + r + 1.0f) * (Vec)((n + 127) << 23);
 }
 
+// Dot products of MR rows of x with NR rows of w, lane by lane, of the features that fill whole vectors; rows of `acc` are
+// `stride` apart.
+template <int MR, int NR, typename W>
+inline __attribute__((always_inline)) void add_dots(const float* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, Vec* acc, int stride) {
+    Register sums[MR][NR][kRegisters] = {};
+    for (int64_t i = 0; i + kLanes <= n; i += kLanes)
+#pragma GCC unroll 2
+        for (int h = 0; h < kRegisters; ++h) {
+            Register xv[MR];
+#pragma GCC unroll 16
+            for (int r = 0; r < MR; ++r) xv[r] = load_register(x + r * x_stride + i + h * kRegister);
+#pragma GCC unroll 16
+            for (int c = 0; c < NR; ++c) {
+                Register wv = load_register(w + c * w_stride + i + h * kRegister);
+#pragma GCC unroll 16
+                for (int r = 0; r < MR; ++r) sums[r][c][h] += xv[r] * wv;
+            }
+        }
+    for (int r = 0; r < MR; ++r)
+        for (int c = 0; c < NR; ++c) std::memcpy(&acc[r * stride + c], sums[r][c], sizeof(Vec));
+}
+
 // Dot products, of n features each, of MR rows of x with NR rows of w.
 template <int MR, int NR, typename W>
 inline void tile(const float* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, float out[MR * NR]) {
-    Vec acc[MR * NR] = {};
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-        Vec xv[MR];
-        for (int r = 0; r < MR; ++r) xv[r] = load(x + r * x_stride + i);
-        for (int c = 0; c < NR; ++c) {
-            Vec wv = load(w + c * w_stride + i);
-            for (int r = 0; r < MR; ++r) acc[r * NR + c] += xv[r] * wv;
-        }
+    Vec acc[MR * NR];
+    constexpr int kAtOnce = std::min(NR, std::max(1, kSums / MR));
+    for (int first = 0; first < NR; first += kAtOnce) {
+        constexpr int kRest = NR % kAtOnce;
+        if (kRest && first + kAtOnce > NR) add_dots<MR, kRest ? kRest : 1>(x, x_stride, w + first * w_stride, w_stride, n, acc + first, NR);
+        else add_dots<MR, kAtOnce>(x, x_stride, w + first * w_stride, w_stride, n, acc + first, NR);
     }
+    int64_t i = n / kLanes * kLanes;
     if constexpr (MR * NR == kLanes) store(out, sums(acc));
     else for (int c = 0; c < MR * NR; ++c) out[c] = sum(acc[c]);
     for (; i < n; ++i)
@@ -163,14 +210,23 @@ inline void panel(const float* x, int64_t in, const W* w, float* y, int64_t out,
 // acc (MR, NP) += x (MR, n) · w (n, NP): the vectors of column p lie `step` apart from w[p] on.
 template <int MR, int NP, typename W>
 inline __attribute__((always_inline)) void accumulate(Vec (&acc)[MR][NP], const float* x, int64_t x_stride, const W* const (&w)[NP], int64_t step, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-        Vec wv[NP];
-#pragma GCC unroll 4  // else the sums are kept in memory
-        for (int p = 0; p < NP; ++p) wv[p] = load(w[p] + i * step);
+    constexpr int kRows = std::max(1, kSums / NP);
+    if constexpr (MR > kRows) {  // some rows after the other
+        accumulate<kRows, NP>(reinterpret_cast<Vec(&)[kRows][NP]>(acc), x, x_stride, w, step, n);
+        accumulate<MR - kRows, NP>(reinterpret_cast<Vec(&)[MR - kRows][NP]>(acc[kRows]), x + kRows * x_stride, x_stride, w, step, n);
+    } else {
+        Register sums[MR][NP * kRegisters];
+        std::memcpy(sums, acc, sizeof sums);
+        for (int64_t i = 0; i < n; ++i) {
+            Register wv[NP * kRegisters];
+#pragma GCC unroll 8  // else the sums are kept in memory
+            for (int p = 0; p < NP * kRegisters; ++p) wv[p] = load_register(w[p / kRegisters] + i * step + p % kRegisters * kRegister);
 #pragma GCC unroll 16
-        for (int r = 0; r < MR; ++r)
-#pragma GCC unroll 4
-            for (int p = 0; p < NP; ++p) acc[r][p] += x[r * x_stride + i] * wv[p];
+            for (int r = 0; r < MR; ++r)
+#pragma GCC unroll 8
+                for (int p = 0; p < NP * kRegisters; ++p) sums[r][p] += x[r * x_stride + i] * wv[p];
+        }
+        std::memcpy(acc, sums, sizeof sums);
     }
 }
 
@@ -223,7 +279,7 @@ inline void packed_panel(const W* x, int64_t in, const W* w, float* y, int64_t o
     for (int r = 0; r < MR; ++r) finish((const float*)acc[r], NP * kLanes, y + r * out, column);
 }
 
-constexpr int kSums = 24;  // vectors of sums of a panel: more do not fit the registers
+constexpr int kPanel = 24;  // vectors of sums of a panel
 
 // Rows go through the panels in parts as equal as can be: few rows at a time wait for the sums of the last feature.
 template <int NP, typename W, int... MR>
@@ -239,14 +295,14 @@ inline void packed_parts(const W* x, int64_t rows, int64_t in, const W* w, float
 
 template <int NP, typename W>
 inline void packed_panels(const W* x, int64_t rows, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish) {
-    packed_parts<NP>(x, rows, in, w, y, out, column, finish, std::make_integer_sequence<int, std::min(12, kSums / NP)>());
+    packed_parts<NP>(x, rows, in, w, y, out, column, finish, std::make_integer_sequence<int, std::min(12, kPanel / NP)>());
 }
 
 // As `matmul`, of weights packed as (O / 16, I, 16); in bf16, which the rows are then too, as (O / 16, I / 2, 16, 2).
 template <typename W>
 inline void packed_matmul(const W* x, int64_t rows, int64_t in, const W* w, int64_t out, float* y, Finish finish) {
     // Wide panels read each row least often; where threads share the columns, narrow ones are shared more evenly.
-    int64_t wide = omp_get_num_threads() == 1 ? out / (4 * kLanes) * 4 * kLanes : 0;
+    int64_t wide = kRegisters == 1 && omp_get_num_threads() == 1 ? out / (4 * kLanes) * 4 * kLanes : 0;
     for (int64_t column = 0; column < wide; column += 4 * kLanes) packed_panels<4>(x, rows, in, w, y, out, column, finish);
 #pragma omp for schedule(static)
     for (int64_t column = wide; column < out; column += 2 * kLanes)
