@@ -206,36 +206,53 @@ struct Matrix {
     int64_t row, column;  // distance of neighbors down and across
 };
 
+// What one register holds. Sums are kept in these: GCC keeps a vector that is larger in memory.
+#ifdef __AVX512F__
+constexpr int kRegister = kLanes;
+constexpr int kSums = 24;  // vectors of sums that the registers hold, beside what is added to them
+#else
+constexpr int kRegister = 8;
+constexpr int kSums = 6;
+#endif
+typedef float Register __attribute__((vector_size(4 * kRegister)));
+
+// c (MR, NR vectors) = or += a (MR, k) · b (k, NR vectors).
 template <int MR, int NR>
 inline void tile(int64_t k, Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, bool add) {
-    Vec acc[MR][NR];
-    for (int r = 0; r < MR; ++r)
-        for (int n = 0; n < NR; ++n) acc[r][n] = add ? load(c + r * c_row + n * kLanes) : Vec{};
+    constexpr int kColumns = NR * kLanes / kRegister;
+    Register acc[MR][kColumns] = {};
+    if (add)
+        for (int r = 0; r < MR; ++r) std::memcpy(acc[r], c + r * c_row, sizeof acc[r]);
     for (int64_t p = 0; p < k; ++p) {
-        Vec bv[NR];
-        for (int n = 0; n < NR; ++n) bv[n] = load(b + p * b_row + n * kLanes);
+        Register bv[kColumns];
+#pragma GCC unroll 8  // else the sums are kept in memory
+        for (int n = 0; n < kColumns; ++n) std::memcpy(&bv[n], b + p * b_row + n * kRegister, sizeof bv[n]);
+#pragma GCC unroll 8
         for (int r = 0; r < MR; ++r) {
             float av = a.data[r * a.row + p * a.column];
-            for (int n = 0; n < NR; ++n) acc[r][n] += av * bv[n];
+#pragma GCC unroll 8
+            for (int n = 0; n < kColumns; ++n) acc[r][n] += av * bv[n];
         }
     }
-    for (int r = 0; r < MR; ++r)
-        for (int n = 0; n < NR; ++n) store(c + r * c_row + n * kLanes, acc[r][n]);
+    for (int r = 0; r < MR; ++r) std::memcpy(c + r * c_row, acc[r], sizeof acc[r]);
 }
 
 template <int NR>
 inline void panel(int64_t m, int64_t k, Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, bool add) {
     int64_t r = 0;
     auto at = [&](int64_t row) { return Matrix{a.data + row * a.row, a.row, a.column}; };
-    for (; r + 6 <= m; r += 6) tile<6, NR>(k, at(r), b, b_row, c + r * c_row, c_row, add);
-    for (; r + 2 <= m; r += 2) tile<2, NR>(k, at(r), b, b_row, c + r * c_row, c_row, add);
+    constexpr int kRows = std::min(6, kSums / NR);
+    for (; r + kRows <= m; r += kRows) tile<kRows, NR>(k, at(r), b, b_row, c + r * c_row, c_row, add);
+    if constexpr (kRows > 2)
+        for (; r + 2 <= m; r += 2) tile<2, NR>(k, at(r), b, b_row, c + r * c_row, c_row, add);
     for (; r < m; ++r) tile<1, NR>(k, at(r), b, b_row, c + r * c_row, c_row, add);
 }
 
 // c (m, n) = or += a (m, k) · b (k, n). Rows of b and c have room for n rounded up to whole vectors, which are computed.
 inline void product(int64_t m, int64_t n, int64_t k, Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, bool add) {
     int64_t j = 0;
-    for (; j + 4 * kLanes <= padded(n); j += 4 * kLanes) panel<4>(m, k, a, b + j, b_row, c + j, c_row, add);
+    if constexpr (kSums >= 6 * 4)
+        for (; j + 4 * kLanes <= padded(n); j += 4 * kLanes) panel<4>(m, k, a, b + j, b_row, c + j, c_row, add);
     for (; j + 2 * kLanes <= padded(n); j += 2 * kLanes) panel<2>(m, k, a, b + j, b_row, c + j, c_row, add);
     for (; j < n; j += kLanes) panel<1>(m, k, a, b + j, b_row, c + j, c_row, add);
 }
