@@ -42,6 +42,7 @@ def test_what_needs_a_gradient_gets_one(is_onednn: bool) -> None:
     del is_onednn
     inputs = random(32, 48, dtype=torch.float32), random(24, 48, dtype=torch.float32, seed=1)
     check(linear, torch.nn.functional.linear, *inputs)
+    check(linear, torch.nn.functional.linear, *inputs, random(24, dtype=torch.float32, seed=2))
     check(lambda x, w: matmul(x, w.T), torch.nn.functional.linear, *inputs)
 
 

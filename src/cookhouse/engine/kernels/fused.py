@@ -10,11 +10,13 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.elementwise import RmsNorm, RotateHeads, SiluGate
+from cookhouse.engine.kernels.products import linear
 
+_LINEARS: frozenset[type] = frozenset({nn.Linear})  # and no class of it that may do something else
 _FAMILIES = ("Llama", "Qwen2", "Qwen3", "Qwen3Moe")
 _NORMS = frozenset(f"{family}RMSNorm" for family in (*_FAMILIES, "DeepseekV3", "GptOss"))
 _MLPS = frozenset(f"{family}MLP" for family in (*_FAMILIES, "DeepseekV3"))
@@ -26,6 +28,8 @@ def fuse(model: Any) -> None:
     if kernels_for(model.get_input_embeddings().weight, "norm", "rotate", "gate") is None:
         return
     for module in model.modules():
+        if type(module) in _LINEARS:
+            module.forward = MethodType(_linear_forward, module)
         kind = type(module).__name__
         if not type(module).__module__.startswith("transformers.models."):
             continue
@@ -35,6 +39,11 @@ def fuse(model: Any) -> None:
             module.forward = MethodType(_mlp_forward, module)
         elif kind in _ATTENTIONS:
             module.forward = MethodType(_attention_forward, module)
+
+
+def _linear_forward(self: Any, x: Tensor) -> Tensor:
+    y_NO = linear(x.reshape(-1, self.in_features), self.weight, self.bias)
+    return y_NO.view(*x.shape[:-1], self.out_features)
 
 
 def _norm_forward(self: Any, hidden_states: Tensor) -> Tensor:

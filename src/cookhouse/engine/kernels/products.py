@@ -7,6 +7,7 @@ on the processor and on sizes, never on a measurement, so that a run gets the sa
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,15 +19,39 @@ _MIN_ROWS = 16
 
 def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
     """X Wᵀ + bias, of matrices of any strides."""
-    if _is_for_onednn(x_NI, weight_OI):
-        y_NO: Tensor = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
-        return y_NO
-    return torch.nn.functional.linear(x_NI, weight_OI, bias_O)
+    if not _is_for_onednn(x_NI, weight_OI):
+        return torch.nn.functional.linear(x_NI, weight_OI, bias_O)
+    needs_gradient = x_NI.requires_grad or weight_OI.requires_grad or (bias_O is not None and bias_O.requires_grad)
+    y_NO: Tensor
+    if torch.is_grad_enabled() and needs_gradient:
+        y_NO = _Linear.apply(x_NI, weight_OI, bias_O)  # type: ignore[no-untyped-call]
+    else:
+        y_NO = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
+    return y_NO
 
 
 def matmul(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """The product of two matrices of any strides."""
     return linear(left_NK, right_KM.T) if _is_for_onednn(left_NK, right_KM.T) else left_NK @ right_KM
+
+
+class _Linear(torch.autograd.Function):
+    """The derivative that oneDNN's operation lacks."""
+
+    @staticmethod
+    def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x_NI, weight_OI)
+        return linear(x_NI, weight_OI, bias_O)
+
+    @staticmethod
+    def backward(ctx: Any, dy_NO: Tensor) -> tuple[Tensor | None, ...]:
+        x_NI, weight_OI = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        return (
+            matmul(dy_NO, weight_OI) if needs_x else None,
+            matmul(dy_NO.T, x_NI) if needs_weight else None,
+            dy_NO.sum(0) if needs_bias else None,
+        )
 
 
 def _is_for_onednn(x_NI: Tensor, weight_OI: Tensor) -> bool:
@@ -36,8 +61,6 @@ def _is_for_onednn(x_NI: Tensor, weight_OI: Tensor) -> bool:
         and x_NI.device.type == "cpu"
         and num_rows >= _MIN_ROWS
         and num_rows * weight_OI.numel() >= _MIN_PRODUCTS
-        # Its operation has no derivative.
-        and not (torch.is_grad_enabled() and (x_NI.requires_grad or weight_OI.requires_grad))
         and _is_onednn_ahead()
     )
 
@@ -45,8 +68,9 @@ def _is_for_onednn(x_NI: Tensor, weight_OI: Tensor) -> bool:
 @functools.cache
 def _is_onednn_ahead() -> bool:
     """Whether the processor has AVX-512 and MKL does not use it."""
-    is_able = torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return is_able and torch.backends.mkl.is_available() and _vendor() not in ("GenuineIntel", "")
+    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    has_lanes = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return has_both and has_lanes and _vendor() not in ("GenuineIntel", "")
 
 
 def _vendor() -> str:
