@@ -11,7 +11,7 @@ from tests.engine.numerics import assert_same, check, random
 @pytest.fixture(params=[False, True], ids=["torch", "onednn"])
 def is_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Either, whatever this processor is best at; no product is too small."""
-    if request.param and not torch.backends.mkldnn.is_available():
+    if request.param and not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         pytest.skip("torch was built without oneDNN")
     monkeypatch.setattr(products, "_is_onednn_ahead", lambda: request.param)
     monkeypatch.setattr(products, "_MIN_PRODUCTS", 0)
