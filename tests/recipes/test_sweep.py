@@ -65,6 +65,10 @@ def test_every_combination_is_run_and_the_best_is_told(settings: dict[str, Any],
     assert measured[table.best.name] == min(measured.values())
     assert [row["run"] for row in rows if row["best"] == "1"] == [table.best.name]
     assert {run.parent for run in find_runs(folder.parent) if run.name != "sweep"} == {"sweep"}
+    for row in rows:
+        log = (folder / row["run"] / "logs.log").read_text()
+        assert [row["run"] in line for line in log.splitlines() if " run.start " in line] == [True]
+        assert " run.end " in log
     page = (folder / "report.html").read_text()
     assert "test/nll over learning_rate" in page
     assert "logarithmic axis" in page

@@ -14,7 +14,7 @@ from cookhouse.telemetry.headline import (
     ranked,
 )
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
-from cookhouse.telemetry.logs import LogSink, log_file
+from cookhouse.telemetry.logs import LogSink, log_file, logs_of
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
 from cookhouse.telemetry.scopes import (
     Entry,
@@ -77,6 +77,7 @@ __all__ = [
     "is_share",
     "label_of",
     "log_file",
+    "logs_of",
     "make_console",
     "metric_text",
     "note",

@@ -1,8 +1,10 @@
 """logs.log: everything that is logged during a run, and every event of it, as text."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from cookhouse.printable import printable
@@ -12,26 +14,60 @@ logger = logging.getLogger(__name__)
 
 # httpx logs each poll at INFO: thousands of lines that tell nothing.
 _LOGGERS = {"cookhouse": logging.INFO, "tinker": logging.WARNING}
+_OF: ContextVar[Path | None] = ContextVar("run", default=None)
+_lock = threading.Lock()
+_open: list[logging.Handler] = []
+_levels: dict[str, int] = {}
+"""Of the loggers, before the first file was opened."""
+
+
+@contextmanager
+def logs_of(folder: Path) -> Iterator[None]:
+    """What the body logs, and the tasks and threads that it starts, is of the run in this folder: it goes to the log
+    files there and in the folders above, not to those of runs beside it. What is of no known run goes to all of them.
+    """
+    token = _OF.set(folder.absolute())
+    try:
+        yield
+    finally:
+        _OF.reset(token)
 
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append what cookhouse and the SDK log to a file while the body runs: at the level that their loggers have, if
-    that is finer than the file's own.
+    that is finer than the file's own. Several may be open, and closed in any order.
     """
+    folder = path.absolute().parent
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    for name, level in _LOGGERS.items():
-        logging.getLogger(name).addHandler(handler)
-        logging.getLogger(name).setLevel(min(level, levels[name] or level))
+    handler.addFilter(lambda _: (of := _OF.get()) is None or folder in (of, *of.parents))
+    _add(handler)
     try:
         yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).removeHandler(handler)
-            logging.getLogger(name).setLevel(level)
+        _remove(handler)
         handler.close()
+
+
+def _add(handler: logging.Handler) -> None:
+    with _lock:
+        for name, level in _LOGGERS.items():
+            log = logging.getLogger(name)
+            if not _open:
+                _levels[name] = log.level
+                log.setLevel(min(level, log.level or level))
+            log.addHandler(handler)
+        _open.append(handler)
+
+
+def _remove(handler: logging.Handler) -> None:
+    with _lock:
+        _open.remove(handler)
+        for name in _LOGGERS:
+            logging.getLogger(name).removeHandler(handler)
+            if not _open:
+                logging.getLogger(name).setLevel(_levels[name])
 
 
 class LogSink:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from cookhouse.blobs import BlobStore
 from cookhouse.errors import CookhouseError
 from cookhouse.runs import RunPlan, RunResult, put_run, run_prefix, write_result
-from cookhouse.telemetry import Telemetry, events
+from cookhouse.telemetry import Telemetry, events, logs_of
 from cookhouse.workflows.stages.execution import execute, named
 from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
@@ -26,6 +26,11 @@ async def run_workflow(workflow: Workflow[R], context: RunContext) -> RunResult[
         InputError, ServiceError: a stage raised it; a note on it names the stage.
         StageError: a stage raised something else.
     """
+    with logs_of(context.folder.path):
+        return await _run(workflow, context)
+
+
+async def _run(workflow: Workflow[R], context: RunContext) -> RunResult[R]:
     workflow.check(context.adapters.ports)
     if context.adapters.blobs is not None:
         run_prefix(context.folder.path)  # refuses a name that can be in no key
