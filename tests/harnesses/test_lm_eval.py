@@ -2,13 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cookhouse
+from cookhouse.adapters import Adapters
+from cookhouse.chat import Message, Renderer, get_renderer
 from cookhouse.errors import InputError
+from cookhouse.tokenizers import get_tokenizer
 
 lm_eval = pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: make test-harness")
 pytest.importorskip("datasets", reason="needs datasets")
@@ -30,6 +34,22 @@ _TEXTS = ["It was a dark and stormy night.", "1 2 3 4 5 6 7 8 9 10. " * 4, "x"]
 _CHOICES = {"output_type": "multiple_choice", "doc_to_choice": "choices", "doc_to_target": "answer"}
 _ROLLING = {"output_type": "loglikelihood_rolling", "doc_to_target": "{{text}}"}
 _WRITING = {"output_type": "generate_until", "doc_to_target": "{{choices[answer]}}"}
+_QUIZ = """
+from cookhouse.evals import Benchmark, BenchmarkItem, Grade, choice_item
+
+def choose(row):
+    return choice_item([{"role": "user", "content": row["question"]}], row["choices"], row["answer"])
+
+def say(row):
+    right = row["choices"][row["answer"]]
+    async def grade(answer):
+        return Grade(correct=float(answer.rstrip(".,").split(" ")[-1] == right))
+    return BenchmarkItem(messages=[{"role": "user", "content": row["question"]}], expected=right, grade=grade)
+
+CHOSEN = Benchmark(name="chosen", source="facts.jsonl", parse=choose)
+SAID = Benchmark(name="said", source="facts.jsonl", parse=say, max_tokens=12)
+"""
+_LAST_WORD = {"function": "regex", "regex_pattern": r"([^ ]*?)[.,]*$", "group_select": 0}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +91,57 @@ def test_it_agrees_with_the_harness_s_own_model(smollm2: Path, tasks: Path, monk
     for name, metric in (("facts", "acc,none"), ("facts", "acc_norm,none"), ("written", "exact_match,none")):
         assert ours["results"][name][metric] == theirs["results"][name][metric]
     assert 0 < ours["results"]["facts"]["acc,none"] < 1
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_cookhouse_eval_agrees_with_it(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches prompts in other tokens than the text that a harness is given, choices that are scored without their ends
+    or with a neighbor's prompt, and greedy answers or last words that are not the model's.
+    """
+    monkeypatch.setenv("COOKHOUSE_PRECISION", "float32")
+    monkeypatch.chdir(tmp_path)
+    # A chat format encodes its parts apart: white space at the end of one is not that of the text as a whole.
+    facts = [
+        {"question": question.strip(), "choices": [choice.strip() for choice in choices], "answer": answer}
+        for question, choices, answer in _FACTS
+        if question and "\n" not in question
+    ]
+    Path("quiz.py").write_text(_QUIZ)
+    Path("facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in facts))
+    ours = cookhouse.run(
+        "eval",
+        {
+            "weights": str(smollm2),
+            "renderer_name": "human_ai",
+            "force_renderer": True,
+            "benchmark": "quiz.py:CHOSEN,quiz.py:SAID",
+            "log_path": "run",
+        },
+        adapters=Adapters.local(sinks=[]),
+    )
+    rows = [json.loads(line) for line in Path("run/answers.jsonl").read_text().splitlines()]
+    answers = {(row["benchmark"], row["item"]): row["values"][0] for row in rows}
+
+    renderer = get_renderer("human_ai", get_tokenizer(str(smollm2)))
+    prompts = [_asked(renderer, row) for row in facts]
+    _add_task(tmp_path, "chosen", prompts, _CHOICES, [{"metric": "acc"}], "{{prompt}}", "")
+    greedy = {"generation_kwargs": {"until": ["\n"], "max_gen_toks": 12, "do_sample": False}}
+    last_word = {"filter_list": [{"name": "word", "filter": [_LAST_WORD, {"function": "take_first"}]}]}
+    says = {"output_type": "generate_until", "doc_to_target": "{{right}}", **greedy, **last_word}
+    _add_task(tmp_path, "said", prompts, says, [{"metric": "exact_match"}], "{{prompt}}", "")
+    hf = {"pretrained": str(smollm2), "dtype": "float32"}
+    theirs = _evaluate(tmp_path, "hf", hf, names=("chosen", "said"), device="cpu")
+
+    for place, sample in enumerate(_samples(theirs, "chosen")):
+        for our, (their, _) in zip(answers["chosen", place]["logprobs"], sample["filtered_resps"], strict=True):
+            assert abs(our - their) < 1e-3
+    for place, sample in enumerate(_samples(theirs, "said")):
+        assert answers["said", place]["text"] == sample["resps"][0][0].strip()
+    assert ours.metrics["test/chosen/correct"] == theirs["results"]["chosen"]["acc,none"]
+    assert ours.metrics["test/said/correct"] == theirs["results"]["said"]["exact_match,word"]
+    assert 0 < ours.metrics["test/chosen/correct"] < 1
+    assert 0 < ours.metrics["test/said/correct"] < 1
 
 
 def test_scores_of_the_embedded_model(tiny: Any) -> None:
@@ -137,20 +208,40 @@ def _request(*args: Any) -> Any:
     return Instance(request_type="loglikelihood", doc={}, arguments=args, idx=0)
 
 
-def _evaluate(tasks: Path, model: str, args: dict[str, Any], **others: Any) -> dict[str, Any]:
+def _asked(renderer: Renderer, row: dict[str, Any]) -> dict[str, Any]:
+    """A fact as texts: the prompt, and each choice with the end of an answer."""
+    question: list[Message] = [{"role": "user", "content": row["question"]}]
+    decode = renderer.encoder.decode
+    choices = [
+        decode(renderer.build_response([*question, {"role": "assistant", "content": choice}]))
+        for choice in row["choices"]
+    ]
+    prompt = decode(renderer.build_generation_prompt(question).to_ints())
+    return {"prompt": prompt, "choices": choices, "answer": row["answer"], "right": row["choices"][row["answer"]]}
+
+
+def _evaluate(
+    tasks: Path,
+    model: str,
+    args: dict[str, Any],
+    *,
+    names: Sequence[str] = ("facts", "texts", "written"),
+    **others: Any,
+) -> dict[str, Any]:
     from lm_eval.tasks import TaskManager
 
+    given = {"model": model, "model_args": args, "tasks": list(names), "batch_size": 1, **others}
     manager = TaskManager(include_path=str(tasks), include_defaults=False)
-    names = ["facts", "texts", "written"]
-    return dict(
-        lm_eval.simple_evaluate(model=model, model_args=args, tasks=names, task_manager=manager, batch_size=1, **others)
-    )
+    return dict(lm_eval.simple_evaluate(**given, task_manager=manager))
+
+
+def _samples(result: dict[str, Any], task: str) -> list[dict[str, Any]]:
+    return sorted(result["samples"][task], key=lambda sample: int(sample["doc_id"]))
 
 
 def _answers(result: dict[str, Any], task: str) -> list[Any]:
     """Of every request, in order; a whole text has a number alone."""
-    samples = sorted(result["samples"][task], key=lambda sample: sample["doc_id"])
-    answers = [answer for sample in samples for answer in sample["filtered_resps"]]
+    answers = [answer for sample in _samples(result, task) for answer in sample["filtered_resps"]]
     return [answer if isinstance(answer, tuple | list | str) else (answer,) for answer in answers]
 
 

@@ -9,7 +9,7 @@ from cookhouse.evals.benchmarks.answering import (
 )
 from cookhouse.evals.benchmarks.asking import Asking, ask_benchmark
 from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Outcome
-from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem, Grade
+from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem, Grade, choice_item
 from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures
 from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator, benchmark_evaluator
 from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
@@ -93,6 +93,7 @@ __all__ = [
     "benchmark_evaluator",
     "benchmark_figures",
     "benchmarks_named",
+    "choice_item",
     "classification",
     "comparison_metrics",
     "is_exact_match",

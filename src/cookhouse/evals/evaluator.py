@@ -9,7 +9,7 @@ import tinker
 from cookhouse.chat import Renderer
 from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark
 from cookhouse.naming import OpenSet
-from cookhouse.sampling_client import SampleClient
+from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import TrainingSettings
 
 Metrics: TypeAlias = Mapping[str, float | str | None]
@@ -35,10 +35,12 @@ class SamplingClientEvaluator(ABC):
     """Measures fixed weights by sampling from them."""
 
     @abstractmethod
-    async def __call__(self, client: SampleClient) -> Metrics: ...
+    async def __call__(self, client: SamplingClient) -> Metrics: ...
 
 
-Evaluator: TypeAlias = TrainingClientEvaluator | SamplingClientEvaluator | Callable[[SampleClient], Awaitable[Metrics]]
+Evaluator: TypeAlias = (
+    TrainingClientEvaluator | SamplingClientEvaluator | Callable[[SamplingClient], Awaitable[Metrics]]
+)
 """A plain async function samples, too."""
 EvaluatorBuilder: TypeAlias = Callable[[TrainingSettings, Renderer], Evaluator]
 """Makes an evaluator for a run, from its settings and the renderer of its model."""

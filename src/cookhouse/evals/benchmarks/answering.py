@@ -1,5 +1,7 @@
 """Who answers a benchmark: weights that a client samples from, or a completer of messages."""
 
+import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,19 +9,20 @@ from typing import Protocol
 import tinker
 
 from cookhouse.chat import Message, Renderer, Termination, text_of
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.rl import MessageCompleter
-from cookhouse.sampling_client import SampleClient
+from cookhouse.sampling_client import SamplingClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """How answers are sampled."""
+    """How answers are sampled, or of which choices they are the likeliest."""
 
     num_samples: int = 1
     max_tokens: int
     temperature: float
     seed: int
+    choices: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class SampledAnswer:
     """Whether it did not end by itself, or is not well formed."""
     error: str | None = None
     """Why there is none."""
+    logprobs: Sequence[float] = ()
+    """Of each choice as the whole answer, where there are some; in nats."""
 
 
 class Answerer(Protocol):
@@ -45,17 +50,20 @@ class Answerer(Protocol):
 
 
 class SamplingAnswerer:
-    """Samples from the weights that a client holds, in the chat format of a renderer.
+    """Samples from the weights that a client holds, in the chat format of a renderer. Of choices it takes the
+    likeliest, each with what ends an answer in that format.
 
     With `context_tokens`, what the model takes at most, an answer gets what its prompt leaves.
     """
 
-    def __init__(self, client: SampleClient, renderer: Renderer, *, context_tokens: int | None = None) -> None:
+    def __init__(self, client: SamplingClient, renderer: Renderer, *, context_tokens: int | None = None) -> None:
         self._client = client
         self._renderer = renderer
         self._context_tokens = context_tokens
 
     async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+        if draw.choices:
+            return [await self._choose(messages, draw.choices)] * draw.num_samples
         try:
             prompt = self._renderer.build_generation_prompt(messages)
         except InputError as error:
@@ -73,6 +81,32 @@ class SamplingAnswerer:
         missing = draw.num_samples - len(answers)
         return [*answers, *[SampledAnswer(error="the service gave fewer answers than it was asked for")] * missing]
 
+    async def _choose(self, messages: Sequence[Message], choices: Sequence[str]) -> SampledAnswer:
+        try:
+            prompt = self._renderer.build_generation_prompt(messages)
+            endings = [
+                self._renderer.build_response([*messages, {"role": "assistant", "content": choice}])
+                for choice in choices
+            ]
+        except InputError as error:
+            return SampledAnswer(error=str(error))
+        longest = prompt.length + max(map(len, endings))
+        # A service samples one token after the text that it scores.
+        if self._context_tokens is not None and longest >= self._context_tokens:
+            reason = f"with its longest choice it has {longest:,} tokens; the model takes {self._context_tokens:,}"
+            return SampledAnswer(error=reason)
+        logprobs = await asyncio.gather(*(self._logprob(prompt, ending) for ending in endings))
+        likeliest = max(range(len(choices)), key=logprobs.__getitem__)
+        return SampledAnswer(text=choices[likeliest], logprobs=logprobs)
+
+    async def _logprob(self, prompt: tinker.ModelInput, ending: Sequence[int]) -> float:
+        whole = tinker.ModelInput(chunks=[*prompt.chunks, tinker.EncodedTextChunk(tokens=ending)])
+        scored = (await self._client.compute_logprobs(whole))[-len(ending) :]
+        known = [value for value in scored if value is not None]
+        if len(known) != len(ending):
+            raise ServiceError(f"the service gave {len(known)} logprobs of a choice of {len(ending)} tokens")
+        return math.fsum(known)
+
     def _read(self, tokens: Sequence[int]) -> SampledAnswer:
         message, termination = self._renderer.parse_response(tokens)
         return SampledAnswer(text=text_of(message), is_cut=termination is Termination.MALFORMED)
@@ -85,6 +119,7 @@ class CompleterAnswerer:
         self._completer = completer
 
     async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+        refuse_choices(draw, "a completer")
         return [await self._ask(messages) for _ in range(draw.num_samples)]
 
     async def _ask(self, messages: Sequence[Message]) -> SampledAnswer:
@@ -94,6 +129,12 @@ class CompleterAnswerer:
             raise
         except Exception as error:  # of the user's own code
             return SampledAnswer(error=f"{type(error).__name__}: {error}")
+
+
+def refuse_choices(draw: Draw, who: str) -> None:
+    """Raise `InputError` if choices would have to be scored by what gives texts alone."""
+    if draw.choices:
+        raise InputError(f"{who} gives texts, and a benchmark of choices needs their logprobs; evaluate weights")
 
 
 def failed(reason: str, draw: Draw) -> list[SampledAnswer]:

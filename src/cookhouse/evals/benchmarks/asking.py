@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cookhouse.chat import Message
 from cookhouse.evals.benchmarks.answering import Answerer, Draw, SampledAnswer
@@ -32,6 +32,7 @@ class Asking:
             max_tokens=self.max_tokens or loaded.benchmark.max_tokens,
             temperature=self.temperature,
             seed=derive_seed(self.seed, place, 0),
+            choices=loaded.items[place].choices,
         )
 
     def messages(self, item: BenchmarkItem) -> Sequence[Message]:
@@ -81,4 +82,9 @@ async def ask_benchmark(
 async def _grade(item: BenchmarkItem, answer: SampledAnswer) -> Grade:
     if answer.error is not None:
         return Grade(correct=0.0, is_well_formed=False)
-    return await item.grade(answer.text)
+    grade = await item.grade(answer.text)
+    if not item.choices:
+        return grade
+    by_length = [value / max(len(choice), 1) for value, choice in zip(answer.logprobs, item.choices, strict=True)]
+    likeliest = await item.grade(item.choices[max(range(len(by_length)), key=by_length.__getitem__)])
+    return replace(grade, metrics={**grade.metrics, "correct_norm": likeliest.correct})

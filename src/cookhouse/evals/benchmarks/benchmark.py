@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from cookhouse.chat import Message
 from cookhouse.data import HubSplit
+from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
 
 
@@ -38,6 +39,37 @@ class BenchmarkItem:
     """What the benchmark calls the problem, if it does."""
     group: str | None = None
     """What kind of problem it is; `correct` is reported for each kind as well."""
+    choices: Sequence[str] = ()
+    """If there are any, nothing is sampled: the answer is the likeliest of them. `correct_norm` is then what the
+    likeliest by its characters is worth: the one with the greatest logprob over length.
+    """
+
+
+def choice_item(
+    messages: Sequence[Message],
+    choices: Sequence[str],
+    right: int,
+    *,
+    name: str | None = None,
+    group: str | None = None,
+) -> BenchmarkItem:
+    """A question with choices, of which that at the place `right` is the answer.
+
+    Raises:
+        InputError: there are not two different choices or more, or none at that place.
+    """
+    if len(choices) < 2 or len(set(choices)) != len(choices) or not all(isinstance(each, str) for each in choices):
+        raise InputError(f"choices must be two or more different texts, not {list(choices)!r:.200}")
+    if not 0 <= right < len(choices):
+        raise InputError(f"the right choice is {right!r}; it must be from 0 to {len(choices) - 1}")
+    expected = choices[right]
+
+    async def grade(answer: str) -> Grade:
+        return Grade(correct=float(answer == expected))
+
+    return BenchmarkItem(
+        messages=messages, expected=expected, grade=grade, name=name, group=group, choices=tuple(choices)
+    )
 
 
 ParseItem: TypeAlias = Callable[[Mapping[str, Any]], BenchmarkItem | None]

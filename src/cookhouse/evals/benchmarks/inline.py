@@ -9,7 +9,7 @@ from cookhouse.evals.benchmarks.benchmark import Benchmark
 from cookhouse.evals.benchmarks.figures import as_metrics, benchmark_figures
 from cookhouse.evals.benchmarks.reading import LoadedBenchmark, load_benchmark, sources_of_benchmarks
 from cookhouse.evals.evaluator import EvaluatorBuilder, Metrics, SamplingClientEvaluator
-from cookhouse.sampling_client import SampleClient
+from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import scope, table
 
@@ -30,7 +30,7 @@ class BenchmarkEvaluator(SamplingClientEvaluator):
         self._asking = asking
         self._context_tokens = context_tokens
 
-    async def __call__(self, client: SampleClient) -> Metrics:
+    async def __call__(self, client: SamplingClient) -> Metrics:
         log = AttemptLog()
         answerer = SamplingAnswerer(client, self._renderer, context_tokens=self._context_tokens)
         if self._loaded.benchmark.prepare is not None:

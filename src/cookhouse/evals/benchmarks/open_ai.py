@@ -9,7 +9,7 @@ import httpx
 
 from cookhouse.chat import Message, text_of
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.evals.benchmarks.answering import Draw, SampledAnswer, failed
+from cookhouse.evals.benchmarks.answering import Draw, SampledAnswer, failed, refuse_choices
 
 _ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 0.5
@@ -47,6 +47,7 @@ class OpenAIAnswerer:
         await self._client.aclose()
 
     async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+        refuse_choices(draw, self._url)
         body = {
             "model": self._model,
             "messages": [{"role": message["role"], "content": text_of(message)} for message in messages],
