@@ -1,14 +1,18 @@
-"""Everything that names weights is evaluated, on the embedded engine."""
+"""Everything that names weights is evaluated, on the embedded engine, and by OpenAI's protocol as by the SDK."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.server.hosting import KEY, Host, hosted
 
 import cookhouse
 from cookhouse.adapters import Adapters
+from cookhouse.catalog import default_renderer
 from cookhouse.cli import main
+from cookhouse.engine import TorchEngine
 from cookhouse.errors import InputError
 
 
@@ -53,3 +57,37 @@ def test_a_model_that_is_gone(weights: str, said: str, tmp_path: Path, monkeypat
     with pytest.raises(InputError, match=said):
         evaluate(weights, "runs/gone")
     assert not Path("runs/gone").exists()
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(
+        tmp_path_factory.mktemp("state"), lambda: TorchEngine(base_models=["cookhouse/tiny"], precision="float32")
+    ) as host:
+        yield host
+
+
+@pytest.mark.parametrize("num_samples", [1, 3])
+@pytest.mark.usefixtures("fused_sampling")
+def test_the_same_weights_by_either_protocol(
+    num_samples: int, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches another prompt, seed or length by OpenAI's protocol than by the SDK, or answers that are read otherwise:
+    greedily and at temperature 1, every answer and every figure are equal.
+    """
+    monkeypatch.chdir(tmp_path)
+    asked = {"weights": "cookhouse/tiny", "limit": 12, "num_samples": num_samples, "seed": 5}
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    by_openai = cookhouse.run("eval", asked | {"log_path": "openai", "openai_base_url": f"{host.url}/v1"})
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    renderer = {"renderer_name": default_renderer("cookhouse/tiny")}
+    by_sdk = cookhouse.run("eval", asked | {"log_path": "sdk", "base_url": host.url} | renderer)
+    assert by_openai.metrics == by_sdk.metrics
+    texts = [_texts(folder) for folder in ("openai", "sdk")]
+    assert texts[0] == texts[1]
+    assert len({text for answers in texts[0].values() for text in answers}) > 3
+
+
+def _texts(folder: str) -> dict[int, list[str]]:
+    rows = [json.loads(line) for line in Path(folder, "answers.jsonl").read_text().splitlines()]
+    return {int(row["item"]): [value["text"] for value in row["values"]] for row in rows}

@@ -11,7 +11,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.evals import Draw, OpenAIAnswerer, SampledAnswer
 
 pytestmark = pytest.mark.anyio
-DRAW = Draw(num_samples=1, max_tokens=7, temperature=0.5, seed=2**40 + 3)
+DRAW = Draw(num_samples=1, max_tokens=7, temperature=0.5, seed=3)
 ASKED: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}]
 
 
@@ -32,7 +32,7 @@ async def test_what_is_asked() -> None:
         seen.append(request)
         return completion("2", "3")
 
-    draw = Draw(num_samples=2, max_tokens=7, temperature=0.5, seed=2**40 + 3)
+    draw = Draw(num_samples=2, max_tokens=7, temperature=0.5, seed=3)
     asked = answerer(handle, api_key="secret")
     assert await asked(ASKED, draw) == [SampledAnswer(text="2"), SampledAnswer(text="3")]
     await asked.aclose()

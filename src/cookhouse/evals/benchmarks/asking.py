@@ -11,6 +11,9 @@ from cookhouse.evals.benchmarks.benchmark import BenchmarkItem, Grade
 from cookhouse.evals.benchmarks.reading import LoadedBenchmark
 from cookhouse.rl import derive_seed
 
+_MAX_SEED = 2**31
+"""What every service takes, so that weights give the same answers by whatever protocol they are asked."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
@@ -31,7 +34,7 @@ class Asking:
             num_samples=self.num_samples,
             max_tokens=self.max_tokens or loaded.benchmark.max_tokens,
             temperature=self.temperature,
-            seed=derive_seed(self.seed, place, 0),
+            seed=derive_seed(self.seed, place, 0) % _MAX_SEED,
             choices=loaded.items[place].choices,
         )
 

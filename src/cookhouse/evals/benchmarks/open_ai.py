@@ -53,7 +53,7 @@ class OpenAIAnswerer:
             "messages": [{"role": message["role"], "content": text_of(message)} for message in messages],
             "max_tokens": draw.max_tokens,
             "temperature": draw.temperature,
-            "seed": draw.seed % 2**31,
+            "seed": draw.seed,
             **({"n": draw.num_samples} if draw.num_samples > 1 else {}),
         }
         response = await self._post(body)
