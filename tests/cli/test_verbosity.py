@@ -33,6 +33,17 @@ def test_the_level_decides_what_is_shown(how: str, shown: int) -> None:
     assert done.stderr.splitlines() == EVERY[-shown:]
 
 
+@pytest.mark.parametrize(("how", "count"), [("show_logs({})", 1), ("show_logs({}); set_level(Level.DEBUG)", 3)])
+def test_what_becomes_an_error_is_told_once(how: str, count: int) -> None:
+    # Catches a request that the service refuses being told by the SDK's log, too, once for each that was in flight.
+    code = SAID.partition("for level")[0].format(set=how) + (
+        "log = logging.getLogger('tinker.lib.retry_handler')\n"
+        "log.error('refused')\nlog.error('refused')\nlog.warning('it waits')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["error: refused", "error: refused", "warning: it waits"][-count:]
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "message"),
     [

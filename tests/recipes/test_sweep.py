@@ -22,6 +22,7 @@ from cookhouse.registry import open_registry
 from cookhouse.runs import find_runs, read_history, read_sweep
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
+from cookhouse.workflows import best_text
 
 GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 32]}
 
@@ -211,6 +212,14 @@ def test_configs_come_from_a_file(tmp_path: Path) -> None:
     file.write_text("learning_rate: 0.1\n")
     with pytest.raises(InputError, match="holds no list of settings"):
         read_configs(file)
+
+
+def test_a_metric_that_no_run_has_is_told(settings: dict[str, Any]) -> None:
+    grid = {"learning_rate": [1e-3, 1e-1]}
+    result = cookhouse.sweep("supervised", settings, grid=grid, metric="test/nl", adapters=fake())
+    assert result.state.record.table.best is None
+    said = best_text(result.state.record)
+    assert said.startswith("no run has it: unknown metric 'test/nl'; did you mean test/nll")
 
 
 def test_a_diverged_run_is_not_the_best(settings: dict[str, Any]) -> None:

@@ -126,7 +126,7 @@ def test_an_interrupt_finishes_what_is_asked(own: Path) -> None:
     assert whole.metrics["test/words/correct"] == 0.5
 
 
-def test_what_raises_is_counted_and_said(own: Path) -> None:
+def test_what_raises_is_counted_and_said(own: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Catches an answer that is missing being left out of the mean."""
 
     def answer(question: str) -> str:
@@ -138,6 +138,7 @@ def test_what_raises_is_counted_and_said(own: Path) -> None:
     assert result.metrics["test/words/correct"] == pytest.approx(11 / 24)
     assert result.metrics["test/words/correct_n"] == COUNT
     assert result.metrics["test/words/failed"] == pytest.approx(1 / 24)
+    assert "words: 1 of 24 answers failed, most of them because of this: RuntimeError: lost <it>" in caplog.messages
     page = Path(result.artifacts["words/transcripts"]).read_text()
     assert "no answer: RuntimeError: lost &lt;it&gt;" in page
     assert [word for word in ("right", "wrong", "failed") if f'<section id="{word}">' in page] == [

@@ -13,6 +13,8 @@ from cookhouse.printable import printable
 
 LEVEL_VARIABLE = "COOKHOUSE_LOG"
 _LOGGERS = ("cookhouse", "tinker")
+_GIVING_UP = "tinker.lib.retry_handler"
+"""Logs why it raises."""
 
 
 class Level(StrEnum):
@@ -27,14 +29,15 @@ class Level(StrEnum):
 def show_logs(environ: Mapping[str, str] = os.environ) -> None:
     """What is logged goes to stderr, warnings and errors unless the environment says otherwise, in lines.
 
-    What is logged with an exception is told as the error it becomes, unless more was asked for.
+    What is logged with an exception, or of a request that the SDK gives up, is told as the error it becomes, unless
+    more was asked for.
 
     Raises:
         UnknownNameError: the environment names no level.
     """
     handler = _TellingHandler()
     handler.setFormatter(_LineFormatter())
-    handler.addFilter(lambda record: record.exc_info is None or handler.level < logging.WARNING)
+    handler.addFilter(lambda record: not _becomes_an_error(record) or handler.level < logging.WARNING)
     logging.basicConfig(handlers=[handler])
     handler.setLevel(logging.WARNING)
     name = environ.get(LEVEL_VARIABLE, "").strip().lower()
@@ -53,6 +56,10 @@ def set_level(level: Level) -> None:
             handler.setLevel(number)
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(number)
+
+
+def _becomes_an_error(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None or (record.name == _GIVING_UP and record.levelno >= logging.ERROR)
 
 
 class _TellingHandler(logging.Handler):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Descent
 from cookhouse.runs import (
     RunFolder,
@@ -219,6 +219,10 @@ def best_text(record: SweepRecord) -> str:
         return f"{table.best.name}, {label_of(table.metric)} {value}"
     if table.metric is None:
         return "no run has finished with a metric that the others have"
+    measured = [record for record in record.records.values() if record.metrics]
+    if measured and all(row.value is None for row in table.rows):
+        names = {name for record in measured for name in record.metrics[-1]}
+        return f"no run has it: {UnknownNameError('metric', table.metric, names)}"
     if table.way is None:
         return f"nobody can tell which way {table.metric} is better; say it with direction=less or direction=more"
     return f"no run has finished with a finite {table.metric}"

@@ -92,6 +92,22 @@ async def test_a_request_that_is_refused_is_an_answer_that_failed() -> None:
     assert answers == [SampledAnswer(error="refused with 400: too long")]
 
 
+async def test_what_every_request_asks_alike_ends_the_evaluation() -> None:
+    """Catches an evaluation in which every answer failed for a setting of its own."""
+    body = {"error": {"message": "n: at most 128", "param": "n"}}
+    with pytest.raises(InputError, match=r"refused what is asked: n: at most 128"):
+        await answerer(lambda _: httpx.Response(400, json=body))(ASKED, DRAW)
+    body = {"error": {"message": "too long", "param": "messages"}}
+    answers = await answerer(lambda _: httpx.Response(400, json=body))(ASKED, DRAW)
+    assert answers == [SampledAnswer(error="refused with 400: too long")]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ftp://host/v1", "localhost:8000/v1"])
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(InputError, match=r"is no address; give one such as http://127\.0\.0\.1:8000/v1"):
+        OpenAIAnswerer(address, "some")
+
+
 @pytest.mark.parametrize(
     "body", [b"<html>", b"[]", b'{"choices": [{}]}', b'{"choices": [{"message": {"content": 3}}]}']
 )

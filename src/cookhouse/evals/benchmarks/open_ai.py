@@ -17,11 +17,13 @@ _MAX_BODY_BYTES = 64 * 2**20
 _REASON_CHARACTERS = 300
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
 _OF_THE_REQUEST = {400, 413, 422}
+_OF_ALL_REQUESTS = {"max_tokens", "model", "n", "seed", "temperature"}
+"""What every request of an evaluation says alike."""
 
 
 class OpenAIAnswerer:
     """Fits `Answerer`. What is overloaded or broken at the moment is asked again, up to five times in all; a request
-    that is refused for what it asks is an answer that failed. Close it in the end.
+    that is refused for what it asks is an answer that failed, but for what all of them ask alike. Close it in the end.
     """
 
     def __init__(
@@ -34,6 +36,9 @@ class OpenAIAnswerer:
         first_pause_seconds: float = _FIRST_PAUSE_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        """Raises `InputError` if `base_url` is no address."""
+        if not base_url.startswith(("http://", "https://")):
+            raise InputError(f"{base_url!r} is no address; give one such as http://127.0.0.1:8000/v1")
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._model = model
         self._pause_seconds = first_pause_seconds
@@ -57,6 +62,8 @@ class OpenAIAnswerer:
             **({"n": draw.num_samples} if draw.num_samples > 1 else {}),
         }
         response = await self._post(body)
+        if response.status_code in _OF_THE_REQUEST and _param(response) in _OF_ALL_REQUESTS:
+            raise InputError(f"{self._url} refused what is asked: {_reason(response)}")
         if response.status_code in _OF_THE_REQUEST:
             return failed(f"refused with {response.status_code}: {_reason(response)}", draw)
         if response.status_code != 200:
@@ -100,6 +107,15 @@ def _answer(choice: dict[str, Any]) -> SampledAnswer:
     if not isinstance(content, str):
         raise TypeError("content is no text")
     return SampledAnswer(text=content, is_cut=choice.get("finish_reason") == "length")
+
+
+def _param(response: httpx.Response) -> str | None:
+    """Which part of the request is to blame, where the answer says so as OpenAI's own does."""
+    try:
+        param = response.json()["error"]["param"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return param if isinstance(param, str) else None
 
 
 def _reason(response: httpx.Response) -> str:

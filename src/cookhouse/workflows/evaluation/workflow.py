@@ -1,8 +1,11 @@
 """An evaluation: benchmarks are read, asked and graded, and what was said can be read by what came of it."""
 
 import asyncio
+import logging
 import os
 import time
+from collections import Counter
+from collections.abc import Sequence
 
 from cookhouse.catalog import context_tokens
 from cookhouse.data import build_renderer
@@ -10,6 +13,7 @@ from cookhouse.errors import InputError
 from cookhouse.evals import (
     Answerer,
     Asking,
+    Attempt,
     CompleterAnswerer,
     LoadedBenchmark,
     OpenAIAnswerer,
@@ -37,6 +41,10 @@ from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.evaluation import record_metrics
 from cookhouse.workflows.training_run.second_model import sampler_at, sampler_place
+
+logger = logging.getLogger(__name__)
+
+_REASON_CHARACTERS = 300
 
 
 def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
@@ -192,7 +200,16 @@ async def score(state: EvaluationState) -> None:
     state.figures = {loaded.name: benchmark_figures(loaded, state.log.attempts(loaded.name)) for loaded in state.loaded}
     for name, figures in state.figures.items():
         state.eval_results |= record_metrics(state.telemetry, 0, as_metrics(name, figures))
+        _warn_of_failures(name, state.log.attempts(name))
     state.telemetry.metrics(0, state.eval_results)
+
+
+def _warn_of_failures(name: str, attempts: Sequence[Attempt]) -> None:
+    answers = [answer for attempt in attempts for answer in attempt.answers]
+    reasons = Counter(answer.error for answer in answers if answer.error is not None)
+    for reason, _ in reasons.most_common(1):
+        failed = f"{reasons.total():,} of {len(answers):,} answers failed"
+        logger.warning("%s: %s, most of them because of this: %s", name, failed, reason[:_REASON_CHARACTERS])
 
 
 @stage(reads=("loaded", "log", "folder"), writes=())
