@@ -196,7 +196,7 @@ def test_several_models_are_compared_item_by_item(own: Path) -> None:
     adapters = Adapters(completer=open_completer, sinks=[])
     # What no catalog knows is asked by name alone.
     settings = {"renderer_name": "role_colon", "model_name": "cookhouse/tiny"}
-    result = evaluate(adapters, weights="good", compare_with="<b>poor", **settings)
+    result = evaluate(adapters, weights="good", compare_with='["<b>poor,er"]', **settings)
     [difference] = result.state.paired.differences["words"]
     wrong = [place for place in range(COUNT) if place % 2 == 0 and place >= 6]
     assert difference.mean == -len(wrong) / COUNT
@@ -206,7 +206,7 @@ def test_several_models_are_compared_item_by_item(own: Path) -> None:
     assert result.metrics["model-1/test/words/correct"] == 1.0
     page = (own / "run/comparison.html").read_text()
     assert f"{difference.mean:+.4f} [" in page
-    assert "&lt;b&gt;poor" in page
+    assert "&lt;b&gt;poor,er" in page
     assert "<b>poor" not in page
 
 
@@ -217,6 +217,10 @@ def test_several_models_are_compared_item_by_item(own: Path) -> None:
         ({"benchmark": "own.py:ADAPTERS"}, "not a benchmark; a benchmark is an object of cookhouse.evals.Benchmark"),
         ({"weights": "gone@7"}, "gone"),
         ({"weights": "tinker://nobody/weights/x"}, "no run on this machine saved tinker://nobody/weights/x"),
+        ({"compare_with": "gone@7"}, "gone"),
+        ({"compare_with": "cookhouse/tinny"}, "cookhouse/tinny"),
+        ({"compare_with": '["a"'}, "compare_with is no JSON list"),
+        ({"compare_with": "[3]"}, "write names of weights"),
         ({"limit": 0}, "limit is 0; it must be at least 1"),
         ({"num_samples": 0}, "num_samples is 0"),
     ],

@@ -1,5 +1,6 @@
 """`cookhouse eval WEIGHTS ...`: the recipe `eval`, with what is evaluated in front."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -20,7 +21,7 @@ def _read_words(words: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]
     settings = [word for word in words if _is_setting(word)]
     weights = [word for word in words if not _is_setting(word)]
     named = {"weights": weights[0]} if weights else {}
-    return settings, named | ({"compare_with": ",".join(weights[1:])} if weights[1:] else {})
+    return settings, named | ({"compare_with": json.dumps(weights[1:])} if weights[1:] else {})
 
 
 def _is_setting(word: str) -> bool:

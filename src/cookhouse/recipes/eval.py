@@ -1,12 +1,16 @@
 """Evaluation of weights on benchmarks; of several, one after the other, with what separates them."""
 
+import json
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import chz
 
 from cookhouse.catalog import default_renderer
+from cookhouse.errors import InputError
 from cookhouse.naming import names_in
+from cookhouse.recipes.config import settle
 from cookhouse.recipes.evaluated import evaluated
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.program import become_command
@@ -46,7 +50,7 @@ class Config(EvalSettings):
 def _workflow(config: Config) -> "Workflow[Any]":
     from cookhouse.workflows import ChildRun, comparison_workflow, evaluation_workflow
 
-    others = names_in(config.compare_with)
+    others = _compared(config.compare_with)
     if not others:
         return evaluation_workflow(config)
     # What nobody set is for each model to find out of its weights.
@@ -54,11 +58,27 @@ def _workflow(config: Config) -> "Workflow[Any]":
     own = {"weights", "compare_with", "log_path", "behavior_if_log_dir_exists", *open_names}
     shared = {name: value for name, value in chz.asdict(config).items() if name not in own}
     names = [config.weights or config.model_name, *others]
+    for weights in others:
+        settle(RECIPE, {"given": {**shared, "weights": weights}})  # one that is misspelled is told before all are asked
     runs = [
         ChildRun(name=f"model-{number}", recipe="eval", settings=partial(_settings_of, {**shared, "weights": weights}))
         for number, weights in enumerate(names, start=1)
     ]
     return comparison_workflow(config, runs, names, run_child)
+
+
+def _compared(text: str) -> Sequence[str]:
+    if not text.startswith("["):
+        return names_in(text)
+    try:
+        names = json.loads(text)
+    except ValueError as error:
+        raise InputError(
+            f'compare_with is no JSON list: {error}; write ["first", "second"], or first,second'
+        ) from error
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise InputError(f'compare_with is {text}; write names of weights, as in ["first", "second"]')
+    return names
 
 
 def _settings_of(settings: dict[str, Any], folders: object) -> dict[str, Any]:

@@ -17,7 +17,9 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
         "folder; default: the base model.",
     )
     compare_with: str = chz.field(
-        default="", doc="Further weights, evaluated as the first and compared with them, separated by commas."
+        default="",
+        doc="Further weights, evaluated as the first and compared with them, separated by commas; or, where names hold "
+        "commas, a JSON list.",
     )
     openai_base_url: str | None = chz.field(
         default=None,
