@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,7 +147,10 @@ def test_what_raises_is_counted_and_said(own: Path, caplog: pytest.LogCaptureFix
         "wrong",
         "failed",
     ]
-    assert "evaluations/words.html" in (own / "run/report.html").read_text()
+    report = (own / "run/report.html").read_text()
+    assert "evaluations/words.html" in report
+    assert "checkpoints.jsonl is missing" not in report
+    assert re.search(r"test/words/correct</td><td>45\.8% ± 10\.4%</td><td>24<", report)
 
 
 @pytest.mark.usefixtures("own")

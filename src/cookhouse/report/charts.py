@@ -40,6 +40,8 @@ class Chart:
     """Of a curve of so few points that numbers tell more than a line: before and after."""
     difference: str = ""
     """Between these."""
+    legend: Sequence[tuple[str, str]] = ()
+    """Classes and name of each line, where there are several and the page does not name them."""
 
 
 @dataclass(frozen=True, kw_only=True)

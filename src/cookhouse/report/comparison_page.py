@@ -9,7 +9,7 @@ from cookhouse.report.charts import Chart, grouped, is_charted, is_drawn
 from cookhouse.report.comparison import ABSENT, ComparedMetric, Comparison, telling
 from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style
 from cookhouse.report.page import render
-from cookhouse.report.setting_chart import is_log, setting_svg
+from cookhouse.report.setting_chart import is_log, setting_legend, setting_svg
 from cookhouse.report.sweep import SweepTable
 from cookhouse.telemetry import metric_text
 
@@ -80,6 +80,7 @@ def _sweep(table: SweepTable) -> _Sweep:
             name=f"{table.metric} over {setting}",
             svg=svg,
             caption=" (logarithmic axis)" if is_log([row.settings[setting] for row in table.rows]) else "",
+            legend=setting_legend(table, setting),
         )
         for setting in table.swept
         if (svg := setting_svg(table, setting))

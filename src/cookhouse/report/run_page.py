@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from cookhouse.report.charts import FIRST, Chart, grouped, in_numbers, is_charted, is_drawn
 from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
-from cookhouse.report.direction import direction
+from cookhouse.report.held_out import held_out_table
 from cookhouse.report.page import render
 from cookhouse.report.parting import parting_chart
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
-from cookhouse.telemetry import COMPANIONS, difference_text, metric_text
+from cookhouse.telemetry import metric_text
 
 _MAX_ANSWERS = 40
 _MAX_CHARACTERS = 2000
@@ -50,7 +50,7 @@ def run_page(record: RunRecord) -> str:
         parts=[_part(part) for part in record.parts],
         facts=_facts(record, max(steps) if curves else "-").items(),
         gaps=record.gaps,
-        held_out=_held_out(curves),
+        held_out=held_out_table(curves),
         parting=parting_chart(record.metrics, (min(steps), max(steps))),
         chart_groups=list(grouped([_chart(curve, (min(steps), max(steps))) for curve in curves if _has_chart(curve)])),
         evaluations=[
@@ -100,36 +100,8 @@ def _part(part: RunPart) -> tuple[str, str | None, str, str, str]:
     return part.name, address, part.recipe, part.state, "-" if part.headline is None else part.headline.text
 
 
-def _held_out(curves: Sequence[Curve]) -> list[tuple[str, str, str, str, str]]:
-    """Name, and the first, the best and the last value, and how far it is from the first to the last."""
-    return [
-        (
-            curve.name,
-            _at(curve, curve.points[0]),
-            _at(curve, _best(curve)),
-            _at(curve, curve.points[-1]),
-            _difference(curve),
-        )
-        for curve in sorted(curves, key=lambda curve: curve.name not in FIRST)
-        if curve.name.startswith("test/") and curve.points
-    ]
-
-
-def _difference(curve: Curve) -> str:
-    if len(curve.points) < 2 or curve.name.endswith(COMPANIONS):
-        return "-"
-    return difference_text(curve.name, curve.points[0].value, curve.points[-1].value)
-
-
-def _at(curve: Curve, point: Point | None) -> str:
-    return "-" if point is None else f"{metric_text(curve.name, point.value)} (step {point.step})"
-
-
-def _best(curve: Curve) -> Point | None:
-    """The best value of a metric whose name tells which way is better."""
-    ways = {"less": curve.lowest, "more": curve.highest}
-    way = direction(curve.name)
-    return None if way is None else ways[way]
+def _at(curve: Curve, point: Point) -> str:
+    return f"{metric_text(curve.name, point.value)} (step {point.step})"
 
 
 def _has_chart(curve: Curve) -> bool:

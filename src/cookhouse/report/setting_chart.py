@@ -20,9 +20,8 @@ def setting_svg(table: SweepTable, setting: str) -> str:
 
     The axis is logarithmic where positive numbers span a decade or more; others stand in the order given.
     """
-    rows = [row for row in table.rows if row.value is not None and math.isfinite(row.value)]
-    values = list(dict.fromkeys(row.settings[setting] for row in rows if _can_be_key(row.settings[setting])))
-    rows = [row for row in rows if _can_be_key(row.settings[setting])]
+    rows = _drawn(table, setting)
+    values = list(dict.fromkeys(row.settings[setting] for row in rows))
     if len(values) < 2 or table.metric is None:
         return ""
     place = _places(values)
@@ -47,6 +46,12 @@ def setting_svg(table: SweepTable, setting: str) -> str:
             "</svg>",
         ]
     )
+
+
+def setting_legend(table: SweepTable, setting: str) -> list[tuple[str, str]]:
+    """Classes of each line of `setting_svg`, and the choice of the other settings that it is of; empty of one line."""
+    choices = _alike(setting, _drawn(table, setting))
+    return [(series_style(index), choice) for index, choice in enumerate(choices)] if len(choices) > 1 else []
 
 
 def is_log(values: Sequence[Any]) -> bool:
@@ -85,12 +90,7 @@ def _labels(values: Sequence[Any], x: Callable[[Any], float]) -> Iterator[str]:
 def _lines(
     metric: str, setting: str, rows: Sequence[SweepRow], x: Callable[[Any], float], upward: Scale
 ) -> Iterator[str]:
-    """Runs that differ in nothing else are joined."""
-    alike: dict[str, list[SweepRow]] = {}
-    for row in rows:
-        others = {name: value for name, value in row.settings.items() if name != setting}
-        alike.setdefault(_choice(others), []).append(row)
-    for index, (choice, some) in enumerate(alike.items()):
+    for index, (choice, some) in enumerate(_alike(setting, rows).items()):
         ordered = sorted(some, key=lambda row: x(row.settings[setting]))
         places = [(row, x(row.settings[setting]), upward.pixel(row.value or 0.0)) for row in ordered]
         points = " ".join(f"{across:.1f},{up:.1f}" for _, across, up in places)
@@ -101,6 +101,23 @@ def _lines(
             yield f'<circle class="dot" cx="{across:.1f}" cy="{up:.1f}" r="3"><title>'
             yield f"{escape(printable(title))}</title></circle>"
         yield "</g>"
+
+
+def _drawn(table: SweepTable, setting: str) -> list[SweepRow]:
+    return [
+        row
+        for row in table.rows
+        if row.value is not None and math.isfinite(row.value) and _can_be_key(row.settings[setting])
+    ]
+
+
+def _alike(setting: str, rows: Sequence[SweepRow]) -> dict[str, list[SweepRow]]:
+    """Runs that differ in nothing else, which a line joins, by their choice of the other settings."""
+    alike: dict[str, list[SweepRow]] = {}
+    for row in rows:
+        others = {name: value for name, value in row.settings.items() if name != setting}
+        alike.setdefault(_choice(others), []).append(row)
+    return alike
 
 
 def _choice(settings: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from cookhouse.runs.history.sittings import History, RunStatus, read_history
 from cookhouse.runs.listing.find import find_runs, is_run
 from cookhouse.runs.listing.overview import overviews_of
 from cookhouse.runs.names import (
+    ATTEMPT_ANSWERS_FILE,
     CHECKPOINTS_FILE,
     CONFIG_FILE,
     EVALUATIONS_FOLDER,
@@ -59,7 +60,8 @@ def read_record(folder: Path) -> RunRecord:
     parts = _parts(folder)
     is_whole = not parts  # the figures of one that consists of others are in theirs
     metrics = read(folder / METRICS_FILE, read_metrics, no_rows, "no step has finished" if is_whole else None)
-    unsaved = "nothing has been saved" if is_whole else None
+    is_trained = is_whole and not (folder / ATTEMPT_ANSWERS_FILE).exists()
+    unsaved = "nothing has been saved" if is_trained else None
     checkpoints = read(folder / CHECKPOINTS_FILE, _read_checkpoints, no_checkpoints, unsaved)
     facts: dict[str, str] = {}
     place, resume = "", None

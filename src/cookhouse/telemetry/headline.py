@@ -35,7 +35,12 @@ _SHARES = {
     "exact_match",
     "accuracy",
     "correct",
+    "correct_loose",
+    "correct_norm",
+    "failed",
     "format",
+    "instructions_loose",
+    "instructions_strict",
     "malformed",
     "answered_chosen",
     "answered_rejected",
@@ -99,7 +104,8 @@ def label_of(name: str) -> str:
 
 def is_share(name: str) -> bool:
     """Whether a metric is a share of something, as far as its name tells."""
-    return bool(_SHARES & set(name.removesuffix("_stderr").split("/")))
+    parts = name.removesuffix("_stderr").split("/")
+    return bool(_SHARES & set(parts)) or any(part.startswith("pass@") for part in parts)
 
 
 def number(value: float) -> str:
