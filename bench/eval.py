@@ -1,8 +1,9 @@
 """Items of GSM8K answered per second: `cookhouse eval` over the wire against lm-evaluation-harness with its model `hf`.
 
-Same model in fp32, same prompts in the same chat format, greedy answers of at most the same number of tokens, one side
-after the other in one run, each in a process of its own. Loading the model is not timed; grading is, on both sides. The
-harness is not among cookhouse's dependencies: name a Python that has it, with torch and transformers.
+Same model and precision, same prompts in the same chat format, greedy answers of at most the same number of tokens, one
+side after the other in one run, each in a process of its own. Loading the model and a first item are not timed; grading
+is, on both sides. Of the batch sizes of the harness that are named, its best counts. The harness is not among
+cookhouse's dependencies: name a Python that has it, with torch and transformers.
 
     python -m bench.eval --data gsm8k/test.jsonl --lm-eval PYTHON                   # cookhouse/tiny
     python -m bench.eval --data gsm8k/test.jsonl --lm-eval PYTHON --model ~/.cache/cookhouse/SmolLM2-135M-Instruct
@@ -70,11 +71,9 @@ def write_prompts(model: str, data: str, items: int, path: Path) -> None:
             file.write(json.dumps({"prompt": prompt, "expected": item.expected}) + "\n")
 
 
-def measure_theirs(
-    python: str, folder: str, prompts: Path, max_tokens: int, batch_size: int, device: str
-) -> dict[str, float]:
-    """The same by the harness, in its own environment."""
-    command = [python, str(OTHER_SIDE), folder, str(prompts), str(max_tokens), str(batch_size), device]
+def measure_theirs(python: str, folder: str, prompts: Path, *settings: str) -> dict[str, float]:
+    """The same by the harness, in its own environment, with the settings of its side."""
+    command = [python, str(OTHER_SIDE), folder, str(prompts), *settings]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | {"HF_HUB_OFFLINE": "1"}
     )
@@ -89,26 +88,47 @@ def main() -> None:
     parser.add_argument("--lm-eval", required=True, help="Python with lm_eval, torch and transformers")
     parser.add_argument("--items", type=int, default=128)
     parser.add_argument("--max-tokens", type=int, default=128)
-    parser.add_argument("--batch-size", type=int, default=16, help="of the harness, which batches statically")
+    parser.add_argument(
+        "--batch-sizes", type=int, nargs="+", default=[16], help="of the harness, which batches statically"
+    )
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of both sides")
+    parser.add_argument("--rounds", type=int, default=1, help="of which the fastest of each side counts")
     options = parse_options(parser)
+    sides: dict[str, dict[str, float]] = {}
+
+    def keep(name: str, side: dict[str, float]) -> None:
+        sides[name] = min(sides.get(name, side), side, key=lambda each: each["seconds"])
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = model_folder(options.model, Path(temporary) / "model", options.device)
         prompts = Path(temporary) / "prompts.jsonl"
         isolated(write_prompts, folder, options.data, options.items, prompts)
-        with serving(options.device, "--base-model", folder) as server:
-            load = (folder, options.data, options.items, options.max_tokens, server.url, server.api_key)
-            ours = isolated(measure_ours, *load)
-        theirs = measure_theirs(
-            options.lm_eval, folder, prompts, options.max_tokens, options.batch_size, options.device
-        )
-    rates = {name: options.items / side["seconds"] for name, side in (("ours", ours), ("lm_eval", theirs))}
-    for name, side in (("cookhouse eval", ours), ("lm-evaluation-harness", theirs)):
+        for _ in range(options.rounds):
+            with serving(options.device, "--base-model", folder, "--precision", options.precision) as server:
+                load = (folder, options.data, options.items, options.max_tokens, server.url, server.api_key)
+                keep("cookhouse eval", isolated(measure_ours, *load))
+            for size in options.batch_sizes:
+                side = measure_theirs(
+                    options.lm_eval,
+                    folder,
+                    prompts,
+                    str(options.max_tokens),
+                    str(size),
+                    options.device,
+                    options.precision,
+                )
+                keep(f"lm-eval, batches of {size}", side)
+    for name, side in sides.items():
         print(f"{name:<24}{options.items / side['seconds']:8.2f} items/s  {side['characters']:,.0f} characters")
+    ours, *theirs = (options.items / side["seconds"] for side in sides.values())
+    rates = {"ours": ours, "lm_eval": max(theirs)}
     print(f"{'ratio':<24}{rates['ours'] / rates['lm_eval']:8.2f}")
     if options.save:
-        name = f"eval-{Path(options.model).name if Path(options.model).is_dir() else options.model}"
+        model = Path(options.model).name if Path(options.model).is_dir() else options.model
         settings = {key: value for key, value in vars(options).items() if key not in ("save", "lm_eval", "data")}
-        save_record(name, settings | {"model": name.removeprefix("eval-")}, rates)
+        best = options.batch_sizes[theirs.index(max(theirs))]
+        settings |= {"model": model, "best_batch_size": best}
+        save_record(f"eval-{model}-{options.precision}", settings, rates)
 
 
 if __name__ == "__main__":
