@@ -18,8 +18,8 @@ class _Transcript:
     """Role and text."""
     expected: str
     answer: str
-    choices: Sequence[tuple[str, float]]
-    """With the logprob of each."""
+    logprobs: Mapping[str, float]
+    """By choice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,5 +65,5 @@ def _transcript(item: BenchmarkItem, attempt: Attempt, sample: int) -> _Transcri
         asked=[(message["role"], text_of(message)) for message in item.messages],
         expected=item.expected,
         answer=answer.text if answer.error is None else f"no answer: {answer.error}",
-        choices=list(zip(item.choices, answer.logprobs, strict=False)),
+        logprobs=answer.logprobs,
     )

@@ -79,7 +79,8 @@ async def test_the_likeliest_whole_answer(name: str, tmp_path: Path) -> None:
     wanted = [math.fsum(map(logprob, ending)) for ending in endings]
     first, second = log.answers["places", 0]
     assert first == second
-    assert first.logprobs == pytest.approx(wanted, abs=1e-12)
+    assert list(first.logprobs) == CHOICES
+    assert list(first.logprobs.values()) == pytest.approx(wanted, abs=1e-12)
     likeliest = wanted.index(max(wanted))
     assert first.text == CHOICES[likeliest]
     by_length = [value / len(choice) for value, choice in zip(wanted, CHOICES, strict=True)]
@@ -90,7 +91,7 @@ async def test_the_likeliest_whole_answer(name: str, tmp_path: Path) -> None:
         assert grade.correct == float(right == likeliest)
         assert grade.metrics == {"correct_norm": float(right == by_length.index(max(by_length)))}
     # As it stands in the files of the evaluation.
-    assert AttemptFiles(tmp_path).answers["places", 0][0].logprobs == pytest.approx(wanted)
+    assert AttemptFiles(tmp_path).answers["places", 0][0].logprobs == first.logprobs
 
 
 @pytest.mark.anyio
@@ -117,11 +118,15 @@ async def test_what_cannot_be_scored() -> None:
         (["one"], 0, "two or more different texts"),
         (["one", "one"], 0, "two or more different texts"),
         (["one", 2], 0, "two or more different texts"),
+        ("yes", 0, "a list of two or more"),
+        (None, 0, "a list of two or more"),
         (["one", "two"], 2, "from 0 to 1"),
+        (["one", "two"], "one", "from 0 to 1"),
+        (["one", "two"], True, "from 0 to 1"),
         (["one", "two"], -1, "from 0 to 1"),
     ],
 )
-def test_bad_choices_are_refused(choices: list[Any], right: int, said: str) -> None:
+def test_bad_choices_are_refused(choices: Any, right: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         choice_item(QUESTION, choices, right)
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import tinker
@@ -34,7 +34,7 @@ class SampledAnswer:
     """Whether it did not end by itself, or is not well formed."""
     error: str | None = None
     """Why there is none."""
-    logprobs: Sequence[float] = ()
+    logprobs: Mapping[str, float] = field(default_factory=dict)
     """Of each choice as the whole answer, where there are some; in nats."""
 
 
@@ -95,9 +95,9 @@ class SamplingAnswerer:
         if self._context_tokens is not None and longest >= self._context_tokens:
             reason = f"with its longest choice it has {longest:,} tokens; the model takes {self._context_tokens:,}"
             return SampledAnswer(error=reason)
-        logprobs = await asyncio.gather(*(self._logprob(prompt, ending) for ending in endings))
-        likeliest = max(range(len(choices)), key=logprobs.__getitem__)
-        return SampledAnswer(text=choices[likeliest], logprobs=logprobs)
+        found = await asyncio.gather(*(self._logprob(prompt, ending) for ending in endings))
+        logprobs = dict(zip(choices, found, strict=True))
+        return SampledAnswer(text=max(logprobs, key=logprobs.__getitem__), logprobs=logprobs)
 
     async def _logprob(self, prompt: tinker.ModelInput, ending: Sequence[int]) -> float:
         whole = tinker.ModelInput(chunks=[*prompt.chunks, tinker.EncodedTextChunk(tokens=ending)])

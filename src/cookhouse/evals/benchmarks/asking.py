@@ -86,8 +86,8 @@ async def _grade(item: BenchmarkItem, answer: SampledAnswer) -> Grade:
     if answer.error is not None:
         return Grade(correct=0.0, is_well_formed=False)
     grade = await item.grade(answer.text)
-    if not item.choices:
+    if not answer.logprobs:
         return grade
-    by_length = [value / max(len(choice), 1) for value, choice in zip(answer.logprobs, item.choices, strict=True)]
-    likeliest = await item.grade(item.choices[max(range(len(by_length)), key=by_length.__getitem__)])
+    by_length = {choice: logprob / max(len(choice), 1) for choice, logprob in answer.logprobs.items()}
+    likeliest = await item.grade(max(by_length, key=by_length.__getitem__))
     return replace(grade, metrics={**grade.metrics, "correct_norm": likeliest.correct})

@@ -58,10 +58,11 @@ def choice_item(
     Raises:
         InputError: there are not two different choices or more, or none at that place.
     """
-    if len(choices) < 2 or len(set(choices)) != len(choices) or not all(isinstance(each, str) for each in choices):
-        raise InputError(f"choices must be two or more different texts, not {list(choices)!r:.200}")
-    if not 0 <= right < len(choices):
-        raise InputError(f"the right choice is {right!r}; it must be from 0 to {len(choices) - 1}")
+    are_texts = isinstance(choices, list | tuple) and all(isinstance(each, str) for each in choices)
+    if not are_texts or not 2 <= len(set(choices)) == len(choices):
+        raise InputError(f"choices must be a list of two or more different texts, not {choices!r:.200}")
+    if type(right) is not int or not 0 <= right < len(choices):
+        raise InputError(f"the right choice is {right!r:.80}; it must be from 0 to {len(choices) - 1}")
     expected = choices[right]
 
     async def grade(answer: str) -> Grade:
