@@ -68,13 +68,14 @@ def test_the_best_is_the_lowest_loss_and_the_highest_match(tmp_path: Path) -> No
     assert "test/exact_match\n0% (step 0)\n50% (step 1)\n25% (step 2)\n+25 points" in text
 
 
-def test_an_error_of_a_metric_is_in_the_table_and_has_no_best_and_no_chart(tmp_path: Path) -> None:
+def test_an_error_of_a_metric_stands_beside_it_and_has_no_row_and_no_chart(tmp_path: Path) -> None:
     # Catches the largest uncertainty praised as the best, and a page that is half charts of counts.
     name = "test/env/all/reward/total"
     rows = [{"step": step, name: step, f"{name}_stderr": 1 / (step + 1), "env/all/correct_n": 9} for step in range(3)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = report(tmp_path).text
-    assert f"{name}_stderr\n1 (step 0)\n-\n0.33333 (step 2)" in text
+    assert f"{name}\n0 ± 1 (step 0)\n2 ± 0.33333 (step 2)\n2 ± 0.33333 (step 2)\n+2" in text
+    assert f"{name}_stderr" not in text
     assert [chart.attrib["aria-label"] for chart in charts(tmp_path)] == [f"{name} over steps"]
 
 
