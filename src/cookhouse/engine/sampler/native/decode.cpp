@@ -78,6 +78,7 @@ struct Batch {
 namespace {
 
 constexpr int64_t kRowsPerThread = 4;
+constexpr int64_t kCachedBytes = 1 << 25;  // weights that stay in the cache of all cores
 constexpr int64_t kProductsPerThread = 4000000;
 constexpr int64_t kUnevenness = 6;    // a thread may have this part of its share more than its share
 constexpr int64_t kRowsAtOnce = 128;  // their activations stay in a core's cache
@@ -343,16 +344,17 @@ std::vector<int64_t> shares(const Batch& batch, int threads) {
 }
 
 // Few rows, or those of few sequences, share every product among the threads. Many are split among them, so that none
-// waits for another.
+// waits for another. Each thread then reads all weights: where these come from memory, it takes more rows to be worth it.
 template <typename W>
 void run(const Model& model, const Batch& batch) {
     // A thread more must save more than waiting for it costs.
-    int64_t products = batch.num_rows * model.head.out * model.head.in;
+    int64_t weights = model.head.out * model.head.in;
     for (int64_t l = 0; l < model.num_layers; ++l)
-        for (const Linear* p = &model.layers[l].q; p <= &model.layers[l].down; ++p) products += batch.num_rows * p->out * p->in;
-    int threads = int(std::min<int64_t>(omp_get_max_threads(), 1 + products / kProductsPerThread));
+        for (const Linear* p = &model.layers[l].q; p <= &model.layers[l].down; ++p) weights += p->out * p->in;
+    int threads = int(std::min<int64_t>(omp_get_max_threads(), 1 + batch.num_rows * weights / kProductsPerThread));
+    bool is_cached = weights * int64_t(sizeof(W)) <= kCachedBytes;
     std::vector<int64_t> bounds;
-    if (threads > 1 && batch.num_rows >= kRowsPerThread * threads) bounds = shares(batch, threads);
+    if (threads > 1 && batch.num_rows >= (is_cached ? kRowsPerThread : kRowsAtOnce) * threads) bounds = shares(batch, threads);
     if (bounds.empty()) return run<W>(model, batch, 0, batch.num_rows, threads);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; ++t) run<W>(model, batch, bounds[t], bounds[t + 1], 1);

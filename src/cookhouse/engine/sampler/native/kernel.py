@@ -25,7 +25,7 @@ from cookhouse.engine.sampler.scheduler import Piece
 
 _BLOCK_SIZE = 16
 _LANES = 16
-_PACKED_BYTES = 2**28
+_PACKED_BYTES = 2**30
 """The weights of a model up to this size are copied into the layout that multiplies fastest, if they lie in another."""
 _PACKED_ADAPTER_BYTES = 2**26
 """Those of an adapter: there may be many."""

@@ -21,6 +21,7 @@
 namespace {
 
 constexpr int kLanes = 16;
+constexpr int64_t kAheadBytes = 2048;  // weights are fetched so long before they are used
 typedef float Vec __attribute__((vector_size(4 * kLanes)));
 typedef int32_t IVec __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t UVec __attribute__((vector_size(4 * kLanes)));
@@ -221,6 +222,8 @@ inline __attribute__((always_inline)) void accumulate(Vec (&acc)[MR][NP], const 
             Register wv[NP * kRegisters];
 #pragma GCC unroll 8  // else the sums are kept in memory
             for (int p = 0; p < NP * kRegisters; ++p) wv[p] = load_register(w[p / kRegisters] + i * step + p % kRegisters * kRegister);
+#pragma GCC unroll 4
+            for (int p = 0; p < NP; ++p) __builtin_prefetch(w[p] + i * step + kAheadBytes / sizeof(W));
 #pragma GCC unroll 16
             for (int r = 0; r < MR; ++r)
 #pragma GCC unroll 8
@@ -239,7 +242,10 @@ inline __attribute__((always_inline)) void accumulate(Vec (&acc)[MR][NP], const 
     for (int64_t i = 0; i < n; i += 2) {
         __m512bh wv[NP];
 #pragma GCC unroll 4
-        for (int p = 0; p < NP; ++p) std::memcpy(&wv[p], w[p] + i * step, sizeof wv[p]);
+        for (int p = 0; p < NP; ++p) {
+            std::memcpy(&wv[p], w[p] + i * step, sizeof wv[p]);
+            __builtin_prefetch(w[p] + i * step + kAheadBytes / sizeof(bf16));
+        }
 #pragma GCC unroll 16
         for (int r = 0; r < MR; ++r) {
             int32_t pair;
