@@ -4,11 +4,13 @@
 process of its own. Tokens are those of the answers' texts, by the model's tokenizer, so that nobody's own count is
 trusted; the time to the first token is each answer's, and the median is shown.
 
-    python -m bench.endpoint                            # SmolLM2-135M in fp32, `transformers serve` in both of its ways
-    python -m bench.endpoint --precision bfloat16 --llama PYTHON --gguf FILE
+    python -m bench.endpoint --peers transformers           # SmolLM2-135M in fp32
+    python -m bench.endpoint --peers transformers-continuous
+    python -m bench.endpoint --peers llama --llama PYTHON --gguf FILE --precision bfloat16
 
 `--llama` names a Python that has `llama-cpp-python[server]`, `--gguf` a file of the same model, of whatever precision:
-it is written anew in that of the comparison.
+it is written anew in that of the comparison. On a CPU the cache and the passes of `transformers`' continuous batching
+get the sizes of the load: those that it chooses there are several times slower.
 """
 
 import argparse
@@ -31,6 +33,7 @@ import httpx
 from bench.harness import isolated, parse_options, save_record, serving
 
 _CLIENTS = (1, 8, 32)
+_PEERS = ("transformers", "transformers-continuous", "llama")
 _READY_SECONDS = 300.0
 _QUESTIONS = (
     "What is the capital of {}?",
@@ -146,6 +149,11 @@ def _transformers(options: argparse.Namespace, *flags: str) -> Iterator[tuple[st
         yield url, "none", options.model
 
 
+def _continuous(options: argparse.Namespace) -> contextlib.AbstractContextManager[tuple[str, str, str]]:
+    sizes = ["--cb-num-blocks", str(2 * max(options.clients)), "--cb-max-batch-tokens", "512"]
+    return _transformers(options, "--continuous-batching", *(sizes if options.device == "cpu" else ()))
+
+
 @contextlib.contextmanager
 def _llama(options: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
     port = _free_port()
@@ -167,21 +175,20 @@ def main() -> None:
         "--peer-answers", type=int, help="the same for the others, which take longer; default: the same"
     )
     parser.add_argument("--clients", type=int, nargs="+", default=_CLIENTS)
+    parser.add_argument("--peers", nargs="*", choices=_PEERS, default=[_PEERS[0]], help="default: %(default)s")
     parser.add_argument("--llama", metavar="PYTHON", help="a Python that has llama-cpp-python[server]")
     parser.add_argument("--gguf", metavar="FILE", help="the model for it")
-    parser.add_argument("--no-transformers", action="store_true", help="leave `transformers serve` out")
     options = parse_options(parser)
+    if "llama" in options.peers and not (options.llama and options.gguf):
+        parser.error("the peer llama takes --llama PYTHON and --gguf FILE")
     if options.model is None:
         from scripts.get_smollm2 import default_folder, get_smollm2
 
         get_smollm2(default_folder())
         options.model = str(default_folder())
+    starts: dict[str, Any] = {"transformers": _transformers, "transformers-continuous": _continuous, "llama": _llama}
     sides: dict[str, Any] = {"cookhouse": _cookhouse(options)}
-    if not options.no_transformers:
-        sides["transformers"] = _transformers(options)
-        sides["transformers-continuous"] = _transformers(options, "--continuous-batching")
-    if options.llama:
-        sides["llama"] = _llama(options)
+    sides |= {peer: starts[peer](options) for peer in options.peers}
     figures: dict[str, float] = {}
     for name, side in sides.items():
         with side as (url, key, model):
@@ -201,7 +208,7 @@ def main() -> None:
                 )
     if options.save:
         shown = {key: value for key, value in vars(options).items() if key not in ("save", "llama", "gguf", "model")}
-        save_record(f"endpoint-{Path(options.model).name}-{options.precision}", shown, figures)
+        save_record("-".join(["endpoint", Path(options.model).name, options.precision, *options.peers]), shown, figures)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ def main() -> None:
         sys.exit(f"{source} cannot be written as {precision}")
     settings = ["--model", target, "--model_alias", "measured", "--port", port, "--n_threads", threads]
     settings += ["--n_threads_batch", threads, "--n_ctx", "2048", "--verbose", "false"]
+    # By default a request ends the one before it, and prompts have logits after each of their tokens.
+    settings += ["--interrupt_requests", "false", "--logits_all", "false"]
     os.execv(sys.executable, [sys.executable, "-m", "llama_cpp.server", *settings])
 
 
