@@ -119,6 +119,13 @@ def test_a_renderer_of_a_tenants_own_is_not_loaded(host: Host, client: openai.Op
     assert client.completions.create(model=path, prompt="lemons", max_tokens=2).choices[0].text
 
 
+def test_renderers_are_looked_up_once(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch milliseconds of every request spent on looking through what is installed."""
+    _say(client, MODEL)
+    monkeypatch.delattr("cookhouse.server.requests.answers.chats.supported_renderers")
+    _say(client, MODEL)
+
+
 @pytest.fixture(scope="module")
 def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, str]]:
     folder = tmp_path_factory.mktemp("registered")

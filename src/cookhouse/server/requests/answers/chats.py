@@ -23,7 +23,8 @@ class ChatFormats:
 
     def __init__(self) -> None:
         self._texts: dict[str, Texts] = {}
-        self._renderers: dict[tuple[str, str], Renderer] = {}
+        self._renderers: dict[tuple[str, str, str | None], Renderer] = {}
+        """By tokenizer, base model, and the renderer that the weights name: which these mean takes milliseconds."""
 
     def texts(self, weights: NamedWeights) -> Texts:
         """Raises InputError where the base model has no tokenizer that can be used."""
@@ -39,14 +40,19 @@ class ChatFormats:
         Raises:
             InputError: this server does not have it, or it does not go with the tokenizer.
         """
-        tokenizer_id = weights.info.tokenizer_id
-        name = weights.renderer_name or default_renderer(weights.base_model, files=tokenizer_id)
-        # A tenant wrote it: one of a file or a module would be a tenant's code.
-        if name not in supported_renderers():
-            raise InputError(
-                f"{weights.name} was trained with renderer {name!r}, which this server does not have; render the "
-                "conversation yourself, and send it to /v1/completions as tokens"
-            )
-        if (tokenizer_id, name) not in self._renderers:
-            self._renderers[tokenizer_id, name] = get_renderer(name, get_tokenizer(tokenizer_id))
-        return self._renderers[tokenizer_id, name]
+        key = weights.info.tokenizer_id, weights.base_model, weights.renderer_name
+        if key not in self._renderers:
+            self._renderers[key] = _renderer(weights)
+        return self._renderers[key]
+
+
+def _renderer(weights: NamedWeights) -> Renderer:
+    tokenizer_id = weights.info.tokenizer_id
+    name = weights.renderer_name or default_renderer(weights.base_model, files=tokenizer_id)
+    # A tenant wrote it: one of a file or a module would be a tenant's code.
+    if name not in supported_renderers():
+        raise InputError(
+            f"{weights.name} was trained with renderer {name!r}, which this server does not have; render the "
+            "conversation yourself, and send it to /v1/completions as tokens"
+        )
+    return get_renderer(name, get_tokenizer(tokenizer_id))
