@@ -1,7 +1,7 @@
 """Answers over OpenAI's protocol: cookhouse's endpoint against `transformers serve` and llama.cpp's server.
 
-1, 8 and 32 clients, each with one question after another, greedy and streamed, against one server at a time in a
-process of its own. Tokens are those of the answers' texts, by the model's tokenizer, so that nobody's own count is
+1, 8 and 32 clients, each with one question after another, greedy and streamed, against servers in processes of their
+own, which take turns. Tokens are those of the answers' texts, by the model's tokenizer, so that nobody's own count is
 trusted; the time to the first token is each answer's, and the median is shown.
 
     python -m bench.endpoint --peers transformers           # SmolLM2-135M in fp32
@@ -16,6 +16,7 @@ get the sizes of the load: those that it chooses there are several times slower.
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from bench.harness import isolated, parse_options, save_record, serving
+from bench.harness import parse_options, save_record, serving
 
 _CLIENTS = (1, 8, 32)
 _PEERS = ("transformers", "transformers-continuous", "llama")
@@ -170,10 +171,10 @@ def main() -> None:
     parser.add_argument("--model", help="folder of a chat model; default: SmolLM2-135M-Instruct")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--max-tokens", type=int, default=48)
-    parser.add_argument("--answers", type=int, default=32, help="of all clients together")
     parser.add_argument(
-        "--peer-answers", type=int, help="the same for the others, which take longer; default: the same"
+        "--answers", type=int, default=16, help="of all clients together in a round; each asks for one at least"
     )
+    parser.add_argument("--rounds", type=int, default=3, help="in which the sides take turns; medians are shown")
     parser.add_argument("--clients", type=int, nargs="+", default=_CLIENTS)
     parser.add_argument("--peers", nargs="*", choices=_PEERS, default=[_PEERS[0]], help="default: %(default)s")
     parser.add_argument("--llama", metavar="PYTHON", help="a Python that has llama-cpp-python[server]")
@@ -189,23 +190,24 @@ def main() -> None:
     starts: dict[str, Any] = {"transformers": _transformers, "transformers-continuous": _continuous, "llama": _llama}
     sides: dict[str, Any] = {"cookhouse": _cookhouse(options)}
     sides |= {peer: starts[peer](options) for peer in options.peers}
+    taken: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    with contextlib.ExitStack() as stack:
+        servers = {name: stack.enter_context(side) for name, side in sides.items()}
+        turns = itertools.product(range(options.rounds), options.clients, servers.items())
+        for _, num_clients, (name, (url, key, model)) in turns:
+            settings = {"url": url, "key": key, "model": model, "tokenizer": options.model}
+            if (name, options.clients[0]) not in taken:  # what is loaded and compiled at first use
+                measure(Load(**settings, num_clients=1, num_each=2, max_tokens=8))
+            num_each = max(options.answers // num_clients, 1)
+            load = Load(**settings, num_clients=num_clients, num_each=num_each, max_tokens=options.max_tokens)
+            taken.setdefault((name, num_clients), []).append(measure(load))
     figures: dict[str, float] = {}
-    for name, side in sides.items():
-        with side as (url, key, model):
-            num_answers = options.answers if name == "cookhouse" else options.peer_answers or options.answers
-            for index, num_clients in enumerate(options.clients):
-                settings = {"url": url, "key": key, "model": model, "tokenizer": options.model}
-                num_each = max(num_answers // num_clients, 1)
-                load = Load(**settings, num_clients=num_clients, num_each=num_each, max_tokens=options.max_tokens)
-                if index == 0:  # what is loaded and compiled at first use
-                    isolated(measure, Load(**settings, num_clients=1, num_each=2, max_tokens=8))
-                rate, first = isolated(measure, load)
-                figures |= {f"{name} tokens/s, {num_clients}": rate, f"{name} first s, {num_clients}": first}
-                ratio = figures[f"cookhouse tokens/s, {num_clients}"] / rate
-                times = "" if name == "cookhouse" else f"; cookhouse {ratio:.1f} ×"
-                print(
-                    f"{name:24} {num_clients:3} clients {rate:8.1f} tokens/s, first after {first * 1000:6.0f} ms{times}"
-                )
+    for (name, num_clients), pairs in taken.items():
+        rate, first = (statistics.median(some) for some in zip(*pairs, strict=True))
+        figures |= {f"{name} tokens/s, {num_clients}": rate, f"{name} first s, {num_clients}": first}
+        ratio = figures[f"cookhouse tokens/s, {num_clients}"] / rate
+        times = "" if name == "cookhouse" else f"; cookhouse {ratio:.1f} ×"
+        print(f"{name:24} {num_clients:3} clients {rate:8.1f} tokens/s, first after {first * 1000:6.0f} ms{times}")
     if options.save:
         shown = {key: value for key, value in vars(options).items() if key not in ("save", "llama", "gguf", "model")}
         save_record("-".join(["endpoint", Path(options.model).name, options.precision, *options.peers]), shown, figures)
