@@ -1,12 +1,12 @@
 """Pairs per second of DPO: cookhouse over the wire against TRL's DPOTrainer.
 
-Same model, pairs, order, batch, rank, adapted layers and precision, one after the other in one run, each in a process
+Same model, pairs, order, batch, adapter to begin with and precision, one after the other in one run, each in a process
 of its own; the first steps are left out. Both compute the reference along the way, of the base model: cookhouse while
 the batch before is trained on. It is measured twice: with the loss at the server, and at the client (`custom`), as it
 is where a service has no losses over pairs. All see the rendered tokens, so no tokenizing is timed.
 
     python -m bench.dpo                                     # cookhouse/tiny in fp32, the bundled pairs
-    python -m bench.dpo --rank 0 --steps 5 --warmup 0       # all weights, and the losses of both
+    python -m bench.dpo --steps 5 --warmup 0                # the losses of both
 """
 
 import argparse
@@ -35,8 +35,17 @@ class Case:
     num_steps: int
     num_warmup: int
     rank: int
+    adapter: Path | None = None
+    """A PEFT folder that both begin with; None, with rank 0: all weights are trained."""
     learning_rate: float
     beta: float
+
+    @property
+    def offered_model(self) -> str:
+        """The model as the adapter's folder calls it, by which name the server is to know it."""
+        from cookhouse.peft_folders import adapted_model
+
+        return (self.adapter and adapted_model(self.adapter)) or self.model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +103,9 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
         pairs += pairs
     dataset = PairDataset(pairs, batch_size=options.batch_size)
     dataset.set_epoch(0)
+    adapter = folder.with_name("adapter") if options.rank else None
+    if adapter is not None:
+        isolated(_make_adapter, model, options.rank, adapter)
     return Case(
         model=model,
         device=options.device,
@@ -101,9 +113,21 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
         num_steps=num_steps,
         num_warmup=options.warmup,
         rank=options.rank,
+        adapter=adapter,
         learning_rate=options.learning_rate,
         beta=options.beta,
     )
+
+
+def _make_adapter(model: str, rank: int, folder: Path) -> None:
+    """Write an untrained adapter as PEFT begins one: A drawn by a seed and B zero, which changes nothing yet."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    get_peft_model(base, LoraConfig(r=rank, lora_alpha=LORA_ALPHA, target_modules=ADAPTED)).save_pretrained(folder)
 
 
 def run_cookhouse(case: Case, precision: str) -> Measurement:
@@ -118,7 +142,8 @@ def run_custom(case: Case, precision: str) -> Measurement:
 
 def _measured(case: Case, precision: str, *, is_fused: bool) -> Measurement:
     os.environ["TINKER_TELEMETRY"] = "0"
-    with serving(case.device, "--base-model", case.model, "--precision", precision) as server:
+    adapter = [] if case.adapter is None else ["--peft-folder", str(case.adapter)]
+    with serving(case.device, "--base-model", case.offered_model, "--precision", precision, *adapter) as server:
         clock, losses, margins = asyncio.run(_train_over_the_wire(case, server.url, server.api_key, is_fused=is_fused))
         return clock.measurement(losses, margins, server.stop())
 
@@ -126,6 +151,7 @@ def _measured(case: Case, precision: str, *, is_fused: bool) -> Measurement:
 async def _train_over_the_wire(
     case: Case, url: str, key: str, *, is_fused: bool
 ) -> tuple[Clock, list[float], list[float]]:
+    from cookhouse.peft_folders import peft_path
     from cookhouse.settings import OptimizerSettings, PairLossSettings
     from cookhouse.telemetry import Telemetry, keys
     from cookhouse.training import (
@@ -147,9 +173,11 @@ async def _train_over_the_wire(
 
     service = await asyncio.to_thread(TinkerServiceClient, base_url=url, api_key=key)
     offer = await service.pair_losses() if is_fused else None
-    # PEFT does not adapt the output projection here, so neither side has an adapter on it.
-    client = await service.create_lora_training_client(case.model, rank=case.rank, seed=0, train_unembed=case.rank == 0)
-    reference = await service.create_lora_training_client(case.model, rank=1, seed=0)
+    if case.adapter is None:
+        client = await service.create_lora_training_client(case.offered_model, rank=0)
+    else:
+        client = await service.create_training_client_from_state(peft_path(case.adapter))
+    reference = await service.create_lora_training_client(case.offered_model, rank=1, seed=0)
     settings = OptimizerSettings(learning_rate=case.learning_rate, lr_schedule="constant")
     clock = Clock(case, "cpu")  # of a step that has been answered: all of it is done
     losses: list[float] = []
@@ -187,7 +215,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
     """Train with DPOTrainer on the same tokens."""
     import datasets
     import torch
-    from peft import LoraConfig
+    from peft import LoraConfig, load_peft_weights, set_peft_model_state_dict
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
     from trl import DPOConfig, DPOTrainer
 
@@ -246,6 +274,8 @@ def run_trl(case: Case, precision: str) -> Measurement:
             peft_config=LoraConfig(r=case.rank, lora_alpha=LORA_ALPHA, target_modules=ADAPTED) if case.rank else None,
             callbacks=[StepClock()],
         )
+        if case.adapter is not None:
+            set_peft_model_state_dict(trainer.model, load_peft_weights(str(case.adapter), "cpu"))
         trainer.train()
     margins = [float(row["rewards/margins"]) for row in trainer.state.log_history if "rewards/margins" in row]
     return clock.measurement(losses, margins, peak_bytes(case.device))
