@@ -89,6 +89,7 @@ def test_every_metric_with_a_name_in_the_code_is_in_the_page() -> None:
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "supervised": ("supervised", {"eval_every": 1, "num_eval": 4}),
     "pairs": ("dpo", {"eval_every": 1, "num_eval": 4}),
+    "judged pairs": ("dpo", {"eval_every": 1, "num_eval": 4, "preference_model": "judge"}),
     "synchronous": ("rl_basic", {"kl_coef": 0.1, "compute_post_kl": True, "loss_fn": "ppo"}),
     "asynchronous": ("rl_basic", {"max_steps_off_policy": 1, "num_substeps": 2}),
     "games": ("self_play", {"num_eval": 2}),

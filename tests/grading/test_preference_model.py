@@ -73,6 +73,16 @@ async def test_a_label_without_a_logprob_is_an_error_and_no_tie() -> None:
         await model({"yes": (0.9, None, 0.1), "no": (0.9, 0.1, 0.1)})(comparing("yes", "no"))
 
 
+async def test_a_comparison_that_the_model_cannot_take_is_refused_before_it_is_asked() -> None:
+    renderer = ComparisonRenderer(build_renderer(TINY, "human_ai"))
+    num_tokens = len(renderer.build_prompt(comparing("yes", "no")))
+    weights = Weights({"yes": (0.9, 0.1, 0.1), "no": (0.1, 0.9, 0.1)})
+    fits = GenerativePreferenceModel(renderer, weights, context_tokens=num_tokens + 1)
+    assert (await fits(comparing("yes", "no"))).score > 0
+    with pytest.raises(InputError, match=f"has {num_tokens} tokens, and the preference model takes {num_tokens} with"):
+        await GenerativePreferenceModel(renderer, weights, context_tokens=num_tokens)(comparing("yes", "no"))
+
+
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [

@@ -109,6 +109,47 @@ async def test_a_run_learns_the_preference_and_tells_what_practitioners_look_at(
     assert all(name in page for name in ("train/chosen_reward", "train/rejected_reward", "test/answer_characters"))
 
 
+class Critic:
+    """Prefers whichever answer says that something is said; fits `cookhouse.rl.MessageCompleter`."""
+
+    async def __call__(self, messages: Sequence[Any]) -> Any:
+        a, b = str(messages[-1]["content"]).split("==== Completion A ====\n")[1].split("==== Completion B ====\n")
+        likes = ["is said" in text for text in (a, b)]
+        return {"role": "assistant", "content": "Tie" if likes[0] == likes[1] else "AB"[likes.index(True)]}
+
+
+async def test_answers_are_judged_against_the_chosen_ones_and_those_before_training(make_config: MakeConfig) -> None:
+    # Catches opponents of another step, also after a resume, and a judge that is told which answer is which.
+    def press(event: Event) -> None:
+        if event.name == "dpo.step" and event.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    service = FakeService(answer=parrot)
+    config = make_config(preference_model="critic")
+    adapters = Adapters(service=service.connect, sinks=[Events(press)], completer=lambda _: Critic())
+    assert (await run_async("dpo", config, adapters=adapters)).summary.is_interrupted
+    adapters = Adapters(service=FakeService(answer=parrot, states=service.states).connect, completer=lambda _: Critic())
+    resumed = make_config(preference_model="critic", behavior_if_log_dir_exists="resume")
+    summary = (await run_async("dpo", resumed, adapters=adapters)).summary
+    assert (summary.before("test/win_rate_chosen"), summary.after("test/win_rate_chosen")) == (0.0, 0.5)
+    assert (summary.before("test/win_rate_initial"), summary.after("test/win_rate_initial")) == (0.5, 1.0)
+    last = read_metrics(summary.folder / "metrics.jsonl")[-1]
+    assert last["test/win_rate_initial_low"] == pytest.approx(0.510109, abs=1e-6)
+    assert "test/answer_win_rate" not in last
+    page = (summary.folder / "report.html").read_text()
+    assert "before training: 0 of 4 win against what was expected" in page
+    assert "before training loses" in page
+    assert "after 6 steps draws" in page
+    noted = json.loads((summary.folder / "evaluations" / "000006-answers.json").read_text())
+    assert "wins (+1.000)" in json.dumps(noted)
+
+
+@pytest.mark.parametrize(("judge", "is_told"), [(None, True), ("critic", False)])
+def test_a_run_says_how_answers_are_compared(make_config: MakeConfig, judge: str | None, is_told: bool) -> None:
+    plan = dry_run("dpo", make_config(preference_model=judge))
+    assert ("letter by letter" in plan.facts["held-out answers"]) == is_told
+
+
 async def test_ctrl_c_and_a_resume_give_the_run_that_was_not_disturbed(make_config: MakeConfig, tmp_path: Path) -> None:
     # Catches a reference that is taken from the weights at the resume, and an order of pairs that starts over.
     whole = await run(make_config(log_path=str(tmp_path / "whole")), FakeService())

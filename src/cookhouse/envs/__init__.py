@@ -19,8 +19,9 @@ from cookhouse.envs.problems.arithmetic import ArithmeticConfig, ArithmeticEnv, 
 from cookhouse.envs.problems.brought import MessageEnvironments, message_environments
 from cookhouse.envs.problems.code import CodeEnv, CodeGrading, CodeProblem
 from cookhouse.envs.problems.deepcoder import DeepCoderConfig
+from cookhouse.envs.problems.judge import open_preference_model, preference_format
 from cookhouse.envs.problems.math import MathConfig, MathEnv, MathProblem
-from cookhouse.envs.problems.preference import TournamentConfig, preference_format
+from cookhouse.envs.problems.preference import TournamentConfig
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.problems.prompts import PromptEnv, PromptsConfig
 from cookhouse.envs.problems.python_functions import PythonFunctionsConfig
@@ -76,6 +77,7 @@ __all__ = [
     "evenly_spaced",
     "meetings",
     "message_environments",
+    "open_preference_model",
     "parse_environments",
     "preference_format",
     "read_problems",

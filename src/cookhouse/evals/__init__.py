@@ -51,6 +51,7 @@ from cookhouse.evals.scores import (
     standard_error,
     wilson_interval,
 )
+from cookhouse.evals.win_rate import JudgedAnswer, RivalAnswers, Verdict, judge_answers, note_answers, win_metrics
 from cookhouse.sampling_client import SampleClient
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "ExactMatchEvaluator",
     "ForwardClient",
     "Grade",
+    "JudgedAnswer",
     "JudgedComparison",
     "LoadedBenchmark",
     "Metrics",
@@ -82,11 +84,13 @@ __all__ = [
     "OpenAIAnswerer",
     "Outcome",
     "PairedDifference",
+    "RivalAnswers",
     "SampleClient",
     "SampledAnswer",
     "SamplingAnswerer",
     "SamplingClientEvaluator",
     "TrainingClientEvaluator",
+    "Verdict",
     "accuracy",
     "as_metrics",
     "ask_benchmark",
@@ -97,11 +101,13 @@ __all__ = [
     "classification",
     "comparison_metrics",
     "is_exact_match",
+    "judge_answers",
     "judge_comparisons",
     "labels_of",
     "load_benchmark",
     "mean",
     "noop_evaluator",
+    "note_answers",
     "note_comparisons",
     "paired_difference",
     "pass_at_k",
@@ -112,4 +118,5 @@ __all__ = [
     "sources_of_benchmarks",
     "standard_error",
     "wilson_interval",
+    "win_metrics",
 ]

@@ -20,6 +20,7 @@ from cookhouse.grading.preference_model import (
     GenerativePreferenceModel,
     Judgment,
     PreferenceModel,
+    compare_texts,
 )
 from cookhouse.grading.sandbox import default_sandbox
 
@@ -40,6 +41,7 @@ __all__ = [
     "TestResult",
     "Verdict",
     "by_value",
+    "compare_texts",
     "default_sandbox",
     "extract_code",
     "extract_math_answer",

@@ -46,6 +46,10 @@ EQUAL = Judgment(a=0.0, b=0.0, tie=1.0, position_bias=0.0, is_order_dependent=Fa
 """Of an answer and itself."""
 
 
+_A_WINS = Judgment(a=1.0, b=0.0, tie=0.0, position_bias=0.0, is_order_dependent=False)
+_B_WINS = Judgment(a=0.0, b=1.0, tie=0.0, position_bias=0.0, is_order_dependent=False)
+
+
 class PreferenceModel(Protocol):
     """Says which of two answers is better."""
 
@@ -53,21 +57,44 @@ class PreferenceModel(Protocol):
         """Raises what asking raises: a comparison that failed is no tie."""
 
 
+async def compare_texts(model: PreferenceModel, prompt: Sequence[Message], a: str, b: str) -> Judgment:
+    """What the model says of two answers to a prompt. It is not asked about a text and itself, which draw, nor about an
+    empty one, which loses to any other. Raises as the model.
+    """
+    if a == b:
+        return EQUAL
+    if not a or not b:
+        return _A_WINS if a else _B_WINS
+    said: list[list[Message]] = [[{"role": "assistant", "content": text}] for text in (a, b)]
+    return await model(Comparison(prompt=list(prompt), completion_a=said[0], completion_b=said[1]))
+
+
 class GenerativePreferenceModel:
     """A language model that was trained to say A, B or Tie. Its probabilities are those of the labels' first tokens
     among themselves, asked for in both orders, so that it does not matter which answer stands first.
     """
 
-    def __init__(self, renderer: ComparisonRenderer, client: SamplingClient) -> None:
+    def __init__(
+        self, renderer: ComparisonRenderer, client: SamplingClient, *, context_tokens: int | None = None
+    ) -> None:
+        """`context_tokens`: what the model takes at most; None if nobody knows."""
         self._renderer = renderer
         self._client = client
+        self._context_tokens = context_tokens
 
     async def __call__(self, comparison: Comparison) -> Judgment:
-        """Raises `InputError` where the family cannot write the messages, and `ServiceError` without logprobs."""
+        """Raises `InputError` where the family cannot write the messages or the model cannot take as many tokens, and
+        `ServiceError` without logprobs.
+        """
         return await _in_both_orders(comparison, self._probabilities)
 
     async def _probabilities(self, comparison: Comparison) -> Sequence[float]:
         prompt = self._renderer.build_prompt(comparison)
+        if self._context_tokens is not None and len(prompt) >= self._context_tokens:
+            raise InputError(
+                f"a prompt with its two answers has {len(prompt):,} tokens, and the preference model takes "
+                f"{self._context_tokens:,} with its label; compare shorter answers"
+            )
         asked = [tinker.ModelInput.from_ints([*prompt, token]) for token in self._renderer.label_tokens]
         answered = await asyncio.gather(*(self._client.compute_logprobs(each) for each in asked))
         logprobs = [each[-1] for each in answered]

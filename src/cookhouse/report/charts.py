@@ -12,6 +12,8 @@ FIRST = (
     keys.TEST_EXACT_MATCH,
     keys.PAIR_LOSS,
     keys.TEST_PAIR_ACCURACY,
+    keys.TEST_WIN_RATE_CHOSEN,
+    keys.TEST_WIN_RATE_INITIAL,
     keys.TEST_ANSWERED_CHOSEN,
     keys.PAIR_MARGIN,
     keys.TEACHER_KL,

@@ -9,6 +9,7 @@ Direction = Literal["less", "more"]
 _LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected", "order_disagreement"}
 _MORE_IS_BETTER = {
     *("exact_match", "reward", "correct", "format", "accuracy", "margin", "answered_chosen", "answer_win_rate"),
+    *("win_rate_chosen", "win_rate_initial", "win_share_chosen", "win_share_initial"),
     *("win_share", "rule", "precision", "recall", "f1"),
 }
 """Parts of a metric's name."""

@@ -20,6 +20,10 @@ class RecordedAnswer:
     is_correct: bool
     group: str | None = None
     """What kind of problem it is, if that is known."""
+    verdict: str | None = None
+    """`wins`, `draws` or `loses` against what was expected, where a preference model compares them; None: they are
+    compared as texts.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,7 +126,8 @@ def _chart(curve: Curve, steps: tuple[int, int]) -> Chart:
 def _evaluation(when: str, answers: Sequence[RecordedAnswer]) -> str:
     asked = _by_question(answers).values()
     right = sum(answer.is_correct is True for answer in asked)
-    return f"{when}: {right} of {len(asked)} correct"
+    is_judged = any(answer.verdict is not None for answer in asked)
+    return f"{when}: {right} of {len(asked)} {'win against what was expected' if is_judged else 'correct'}"
 
 
 def _questions(answered: Mapping[int, Sequence[RecordedAnswer]], teacher: Sequence[RecordedAnswer]) -> list[_Asked]:

@@ -46,4 +46,6 @@ def _answer(row: Any) -> RecordedAnswer:
     answer = RecordedAnswer(**row)
     if not all(isinstance(text, str) for text in (answer.prompt, answer.expected, answer.answer)):
         raise TypeError("prompt, expected and answer must be texts")
+    if answer.verdict not in (None, "wins", "draws", "loses"):
+        raise TypeError("verdict must be wins, draws or loses")
     return answer

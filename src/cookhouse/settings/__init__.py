@@ -24,7 +24,7 @@ from cookhouse.settings.distillation import (
     TeacherSettings,
 )
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings, ReferenceSettings
-from cookhouse.settings.preference_model import PreferenceModelSettings, TournamentSettings
+from cookhouse.settings.preference_model import JudgeSettings, PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
     by_model,
     default_origin,
@@ -87,6 +87,7 @@ __all__ = [
     "FolderSettings",
     "GradingSettings",
     "GroupSettings",
+    "JudgeSettings",
     "LossSettings",
     "ModelSettings",
     "OffPolicyDistillationSettings",

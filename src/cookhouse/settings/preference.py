@@ -5,6 +5,7 @@ import chz
 from cookhouse.errors import InputError
 from cookhouse.settings.checks import Checked, above, at_least, from_to_below
 from cookhouse.settings.defaults import Default, computed, redefault
+from cookhouse.settings.preference_model import JudgeSettings
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
@@ -55,8 +56,14 @@ class ReferenceSettings:
 
 
 @chz.chz
-class PreferenceSettings(TrainingSettings, RowSettings, PairLossSettings, ReferenceSettings):
+class PreferenceSettings(TrainingSettings, RowSettings, PairLossSettings, ReferenceSettings, JudgeSettings):
     """What a run over pairs is told."""
+
+    eval_max_tokens: int = redefault(
+        RowSettings,
+        "eval_max_tokens",
+        Default(lambda config: 64 if config.preference_model is None else 256, "64, or 256 with preference_model"),
+    )
 
     batch_size: int = chz.field(default=256, doc="Pairs per step.", validator=at_least(1))
     max_length: int = redefault(RowSettings, "max_length", 8192)

@@ -9,7 +9,7 @@ from cookhouse.settings.checks import at_least
 from cookhouse.settings.defaults import redefault
 from cookhouse.settings.reinforcement import EnvironmentSettings
 from cookhouse.settings.rows import RowSettings
-from cookhouse.settings.training import TrainingSettings
+from cookhouse.settings.training import ModelSettings, TrainingSettings
 
 
 def _is_of_rounds(config: Any, field: str) -> None:
@@ -35,7 +35,27 @@ class PreferenceModelSettings(TrainingSettings, RowSettings):
 
 
 @chz.chz
-class TournamentSettings(EnvironmentSettings):
+class JudgeSettings(ModelSettings):
+    """Who says which of two answers is better."""
+
+    preference_model: str | None = chz.field(
+        default=None,
+        doc="Who compares answers: a run folder, a tinker:// path, a registered model, a base model, or whoever the "
+        "run's completer opens by that name; default: nobody.",
+    )
+    preference_base_model: str | None = chz.field(
+        default=None, doc="Base model of the preference model; default: the same as of the one that is trained."
+    )
+    preference_renderer: str | None = chz.field(
+        default=None, doc="Its chat format; default: that of the model that is trained, or the other base model's own."
+    )
+    max_concurrent_comparisons: int = chz.field(
+        default=64, doc="Comparisons of a run that are asked at a time.", validator=at_least(1)
+    )
+
+
+@chz.chz
+class TournamentSettings(EnvironmentSettings, JudgeSettings):
     """How the answers of a group are compared with each other."""
 
     dataset_path: str | None = chz.field(
@@ -48,17 +68,6 @@ class TournamentSettings(EnvironmentSettings):
         doc="Held-out preferences, whose two answers the model's are compared with; default: those that the data holds "
         "out.",
     )
-    preference_model: str | None = chz.field(
-        default=None,
-        doc="Who compares: a run folder, a tinker:// path, a registered model, a base model, or whoever the run's "
-        "completer opens by that name.",
-    )
-    preference_base_model: str | None = chz.field(
-        default=None, doc="Base model of the preference model; default: the same as of the one that is trained."
-    )
-    preference_renderer: str | None = chz.field(
-        default=None, doc="Its chat format; default: that of the model that is trained, or the other base model's own."
-    )
     tournament: Literal["all_pairs", "rounds"] = chz.field(
         default="all_pairs",
         doc="all_pairs: every answer of a group meets every other; rounds: as many rounds as num_rounds, each with a "
@@ -68,9 +77,6 @@ class TournamentSettings(EnvironmentSettings):
         default=1,
         doc="Opponents that each answer meets, with tournament=rounds.",
         validator=[at_least(1), _is_of_rounds],
-    )
-    max_concurrent_comparisons: int = chz.field(
-        default=64, doc="Comparisons of a run that are asked at a time.", validator=at_least(1)
     )
     rule: str | None = chz.field(
         default=None,

@@ -45,6 +45,8 @@ _SHARES = {
     "answered_chosen",
     "answered_rejected",
     "answer_win_rate",
+    "win_rate_chosen",
+    "win_rate_initial",
 }
 """Parts of the names of metrics that are shares, in [0, 1], and read in percent."""
 

@@ -51,8 +51,13 @@ TEST_ANSWERED_CHOSEN: Final = "test/answered_chosen"
 """Share of held-out prompts that are answered exactly with the chosen answer, in [0, 1]."""
 TEST_ANSWERED_REJECTED: Final = "test/answered_rejected"
 TEST_ANSWER_WIN_RATE: Final = "test/answer_win_rate"
-"""Of answers to held-out prompts, against the rejected ones: one that is exactly the chosen answer wins, one that is
-exactly the rejected answer loses, any other is half a win. In [0, 1]; `_low` and `_high` are Wilson's interval."""
+"""Of answers to held-out prompts that are exactly one of the two, the share that is the chosen one; `_n` is how many
+these are, `_low` and `_high` are Wilson's interval."""
+TEST_WIN_RATE_CHOSEN: Final = "test/win_rate_chosen"
+"""Share of answers to held-out prompts that win against the chosen ones by the preference model, a draw being half a
+win; `_low` and `_high` are Wilson's interval, `_n` is of how many."""
+TEST_WIN_RATE_INITIAL: Final = "test/win_rate_initial"
+"""The same, against the answers of the weights that the run began with."""
 TEST_WIN_SHARE: Final = "test/env/all/win_share"
 """Of held-out answers: (1 + score) / 2 by the preference model against the answers of the data, in [0, 1]."""
 TEST_RULE: Final = "test/env/all/rule"

@@ -30,6 +30,7 @@ from cookhouse.telemetry.keys import (
     TEST_PAIRS,
     TEST_REWARD,
     TEST_REWARD_STDERR,
+    TEST_WIN_RATE_CHOSEN,
     TRAIN_LOSS,
     TRAIN_REWARD,
     TRAIN_TOKENS,
@@ -206,7 +207,9 @@ def _evaluation_line(record: Event) -> str:
         count = int(record.metrics[TEST_PAIRS])
         parts.append(f"accuracy {record.metrics[TEST_PAIR_ACCURACY]:.1%} of {count} pairs")
         parts.append(f"margin {record.metrics[TEST_PAIR_MARGIN]:+.3f}")
-    if TEST_ANSWERED_CHOSEN in record.metrics:
+    if TEST_WIN_RATE_CHOSEN in record.metrics:
+        parts.append(f"{record.metrics[TEST_WIN_RATE_CHOSEN]:.1%} win against the chosen answers")
+    elif TEST_ANSWERED_CHOSEN in record.metrics:
         parts.append(f"{record.metrics[TEST_ANSWERED_CHOSEN]:.1%} answered as chosen")
     if TEST_REWARD in record.metrics:
         count = int(record.metrics[TEST_EPISODES])

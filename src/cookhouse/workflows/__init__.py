@@ -10,7 +10,6 @@ from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
 from cookhouse.workflows.preference.workflow import PreferenceState, preference_workflow
 from cookhouse.workflows.preference_model.workflow import PreferenceModelState, preference_model_workflow
-from cookhouse.workflows.reinforcement.preference_model import check_preference_model
 from cookhouse.workflows.reinforcement.workflow import (
     Environments,
     ReinforcementState,
@@ -25,6 +24,7 @@ from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.workflow import SupervisedState, supervised_workflow
 from cookhouse.workflows.sweep import SweepState, best_text, sweep_workflow
 from cookhouse.workflows.training_run.evaluation import EvaluatorRun, HeldOutEvaluation
+from cookhouse.workflows.training_run.preference_model import check_preference_model
 from cookhouse.workflows.training_run.run import TrainingState
 
 __all__ = [

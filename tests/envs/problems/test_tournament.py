@@ -12,7 +12,7 @@ from tests.envs.answers import TINY, answer_with, configured
 
 from cookhouse.chat import Comparison, Message, text_of
 from cookhouse.envs import AnswerEnv, AskedPrompt, Prompting, SecondModels, TournamentConfig, TournamentGroupBuilder
-from cookhouse.envs.problems.preference import SharedPreferenceModel
+from cookhouse.envs.problems.judge import SharedPreferenceModel
 from cookhouse.envs.problems.tournament import meetings
 from cookhouse.errors import BadRowsError, InputError, ServiceError
 from cookhouse.grading import NamedGrader

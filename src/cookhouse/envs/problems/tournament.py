@@ -16,14 +16,11 @@ from itertools import combinations
 
 import tinker
 
-from cookhouse.chat import Comparison, Message, Termination, text_of
+from cookhouse.chat import Message, Termination, text_of
 from cookhouse.envs.prompting import Prompting
-from cookhouse.grading import EQUAL, Grader, Judgment, PreferenceModel
+from cookhouse.grading import Grader, Judgment, PreferenceModel, compare_texts
 from cookhouse.rl import Env, Metrics, StepResult, StopCondition, Trajectory
 from cookhouse.telemetry import scope, table
-
-_LOSES = Judgment(a=0.0, b=1.0, tie=0.0, position_bias=0.0, is_order_dependent=False)
-_WINS = Judgment(a=1.0, b=0.0, tie=0.0, position_bias=0.0, is_order_dependent=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,21 +141,14 @@ class TournamentGroupBuilder:
         asked = [pair for pair in wanted if (pair[1], pair[0]) not in wanted[: wanted.index(pair)]]
         try:
             async with asyncio.TaskGroup() as tasks:
-                judging = {pair: tasks.create_task(self._compare(*pair)) for pair in asked}
+                judging = {
+                    pair: tasks.create_task(compare_texts(self.model, self.prompt.messages, *pair)) for pair in asked
+                }
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         judged = {pair: task.result() for pair, task in judging.items()}
         _note(judged)
         return judged | {(b, a): _turned(judged[a, b]) for a, b in judged if (b, a) in wanted}
-
-    async def _compare(self, first: str, second: str) -> Judgment:
-        if first == second:
-            return EQUAL
-        if not first or not second:
-            return _WINS if first else _LOSES
-        return await self.model(
-            Comparison(prompt=list(self.prompt.messages), completion_a=_said(first), completion_b=_said(second))
-        )
 
 
 def meetings(num_answers: int, num_rounds: int | None, rng: random.Random) -> list[tuple[int, int]]:
@@ -170,10 +160,6 @@ def meetings(num_answers: int, num_rounds: int | None, rng: random.Random) -> li
     distances = rng.sample(range(1, num_answers), num_rounds)
     drawn = {tuple(sorted((i, (i + distance) % num_answers))) for distance in distances for i in range(num_answers)}
     return sorted((pair[0], pair[1]) for pair in drawn)
-
-
-def _said(text: str) -> list[Message]:
-    return [{"role": "assistant", "content": text}]
 
 
 def _turned(judgment: Judgment) -> Judgment:

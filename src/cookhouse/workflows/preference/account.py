@@ -18,7 +18,9 @@ _HELD_OUT = (
     (keys.TEST_PAIR_LOSS, "held-out loss of a pair", False),
     (keys.TEST_ANSWERED_CHOSEN, "answers that are the chosen one", True),
     (keys.TEST_ANSWERED_REJECTED, "answers that are the rejected one", True),
-    (keys.TEST_ANSWER_WIN_RATE, "answers' win rate against the rejected ones", True),
+    (keys.TEST_ANSWER_WIN_RATE, "of these two, answers that are the chosen one", True),
+    (keys.TEST_WIN_RATE_CHOSEN, "answers' win rate against the chosen ones, as judged", True),
+    (keys.TEST_WIN_RATE_INITIAL, "and against the answers before training", True),
 )
 
 
@@ -65,7 +67,16 @@ def facts(state: "PreferenceState") -> dict[str, str]:
         "context": context_fact(state.context_tokens),
         "longest answer": f"{max(pair.longest_tokens for pair in pairs):,} tokens with its prompt",
         "loss": f"{config.loss_fn}, β {config.dpo_beta:g}",
+        "held-out answers": _comparison(state),
         "reference": reference if state.loss.needs_reference else f"none: {config.loss_fn} needs no reference",
         "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }
+
+
+def _comparison(state: "PreferenceState") -> str:
+    if state.answers is None:
+        return "none"
+    if state.config.preference_model is None:
+        return "compared with the chosen and the rejected one letter by letter"
+    return f"compared with the chosen ones, and those before training, by {state.config.preference_model}"

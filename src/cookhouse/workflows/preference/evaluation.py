@@ -6,15 +6,30 @@ from typing import Any
 
 from cookhouse.chat import Renderer, text_of
 from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
-from cookhouse.evals import Answer, ExactMatchEvaluator, is_exact_match, mean, wilson_interval
+from cookhouse.evals import (
+    Answer,
+    ExactMatchEvaluator,
+    JudgedAnswer,
+    RivalAnswers,
+    is_exact_match,
+    judge_answers,
+    mean,
+    note_answers,
+    wilson_interval,
+    win_metrics,
+)
 from cookhouse.evals import Metrics as MaybeMetrics
+from cookhouse.grading import PreferenceModel
 from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
-from cookhouse.telemetry import Telemetry
+from cookhouse.telemetry import Entry, Recording, Telemetry
 from cookhouse.training import Pair, Reference, SamplingClient, TrainingClient, measure_pairs
 from cookhouse.workflows.training_run.evaluation import record_metrics
 
 _SOURCE = "source"
+_WIN_RATE = "answer_win_rate"
+_CHOSEN = "chosen"
+_INITIAL = "initial"
 
 
 class HeldOutAnswers:
@@ -42,28 +57,30 @@ class HeldOutAnswers:
         """Of a prompt with its answer, at most."""
         return self._evaluator.longest_tokens
 
-    async def __call__(self, client: SamplingClient) -> tuple[MaybeMetrics, list[RecordedAnswer]]:
+    async def __call__(self, client: SamplingClient) -> tuple[MaybeMetrics, Sequence[Answer]]:
         """`answered_chosen`, its `_stderr` and `_n`, and `answered_rejected`: shares of answers that are exactly one of
-        the two; `answer_win_rate`, in which any other answer is half a win, with Wilson's 95 % interval as `_low` and
-        `_high`; `malformed`; `answer_characters`, a mean; and the answers.
+        the two; `answer_win_rate`: of those that are, `_n` in all, the share that is the chosen one, with Wilson's 95 %
+        interval as `_low` and `_high`; `malformed`; `answer_characters`, a mean; and the answers.
         """
         found = await self._evaluator(client)
         answers = self._evaluator.answers
-        rejected = [self._is_rejected(answer) for answer in answers]
-        won = [0.5 * (1.0 + answer.is_correct - lost) for answer, lost in zip(answers, rejected, strict=True)]
-        low, high = wilson_interval(sum(won), len(won))
+        num_chosen = sum(answer.is_correct for answer in answers)
+        num_rejected = sum(map(self._is_rejected, answers))
+        decided = num_chosen + num_rejected
+        low, high = wilson_interval(num_chosen, decided) if decided else (None, None)
         metrics: MaybeMetrics = {
             "answered_chosen": found["exact_match"],
             "answered_chosen_stderr": found["exact_match_stderr"],
             "answered_chosen_n": found["exact_match_n"],
-            "answered_rejected": mean([float(lost) for lost in rejected]),
-            "answer_win_rate": mean(won),
+            "answered_rejected": num_rejected / len(answers),
+            "answer_win_rate": num_chosen / decided if decided else None,
+            "answer_win_rate_n": float(decided),
             "answer_win_rate_low": low,
             "answer_win_rate_high": high,
             "answer_characters": mean([float(len(answer.answer)) for answer in answers]),
             "malformed": found["malformed"],
         }
-        return metrics, [_recorded(answer) for answer in answers]
+        return metrics, answers
 
     def _is_rejected(self, answer: Answer) -> bool:
         assert answer.group is not None
@@ -80,11 +97,49 @@ def askable(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AnswerJudge:
+    """Compares answers to the prompts of held-out pairs with the chosen ones, and with what the weights that the run
+    began with answered, by a preference model.
+    """
+
+    model: PreferenceModel
+    read_initial: Callable[[], Sequence[RecordedAnswer]]
+    """What those weights answered, in the same order; empty: nobody knows any more."""
+    keep: Callable[[int, Sequence[Entry]], None]
+
+    async def __call__(self, step: int, answers: Sequence[Answer]) -> tuple[MaybeMetrics, Sequence[RecordedAnswer]]:
+        """`win_metrics` against `chosen` and `initial`, and the answers with a verdict against the chosen ones. All are
+        kept side by side.
+
+        Raises:
+            InputError: no comparison can be put to the model.
+            ServiceError: it failed.
+        """
+        # Before the first step these are the answers themselves, and draw.
+        initial = [a.answer for a in (answers if step == 0 else self.read_initial())]
+        others = [{_CHOSEN: answer.expected.strip()} for answer in answers]
+        if len(initial) == len(answers):
+            others = [{**some, _INITIAL: text.strip()} for some, text in zip(others, initial, strict=True)]
+        asked = [
+            RivalAnswers(prompt=answer.prompt, answer=answer.answer.strip(), others=some)
+            for answer, some in zip(answers, others, strict=True)
+        ]
+        judged = await judge_answers(self.model, asked)
+        recording = Recording()
+        with recording.active():
+            note_answers(judged)
+        self.keep(step, recording.drain())
+        return win_metrics(judged), [_recorded(*each) for each in zip(answers, judged, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairEvaluation:
     """Loss, accuracy, margin and rewards of held-out pairs, and what is answered to their prompts, from a snapshot."""
 
     pairs: Sequence[Pair]
     answers: HeldOutAnswers | None
+    judge: AnswerJudge | None
+    """None: answers are compared with those of the pairs as texts."""
     reference: Reference
     settings: PairLossSettings
     telemetry: Telemetry
@@ -106,8 +161,12 @@ class PairEvaluation:
         found: MaybeMetrics = {**measured, "accuracy_n": float(count), "accuracy_low": low, "accuracy_high": high}
         if self.answers is not None and snapshot is not None:
             metrics, answers = await self.answers(await snapshot)
+            recorded: Sequence[RecordedAnswer] = [_recorded(answer) for answer in answers]
+            if self.judge is not None:
+                judged, recorded = await self.judge(step, answers)
+                metrics = {**{name: value for name, value in metrics.items() if _WIN_RATE not in name}, **judged}
             found = {**found, **metrics}
-            self.keep(step, answers)
+            self.keep(step, recorded)
         return record_metrics(self.telemetry, step, found)
 
 
@@ -115,11 +174,13 @@ def _conversation(row: PreferenceRow) -> Conversation:
     return Conversation(messages=[*row.prompt, *row.chosen], source=row.source, extra={_SOURCE: row.source})
 
 
-def _recorded(answer: Answer) -> RecordedAnswer:
+def _recorded(answer: Answer, judged: JudgedAnswer | None = None) -> RecordedAnswer:
+    verdict = None if judged is None else judged.verdict(_CHOSEN)
     return RecordedAnswer(
         prompt=text_of(answer.prompt[-1]),
         expected=answer.expected,
         answer=answer.answer,
-        is_correct=answer.is_correct,
+        is_correct=answer.is_correct if verdict is None else verdict == "wins",
         group=None,
+        verdict=verdict,
     )

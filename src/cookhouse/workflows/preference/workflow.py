@@ -10,10 +10,11 @@ from functools import partial
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import BadRows, PreferenceRow, build_renderer
+from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
 from cookhouse.registry import Descent
-from cookhouse.settings import PreferenceSettings
+from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
     PAIR_LOSSES,
@@ -36,14 +37,15 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.preference.account import facts, preference_result
 from cookhouse.workflows.preference.data import PreferenceData, read_data
-from cookhouse.workflows.preference.evaluation import HeldOutAnswers, PairEvaluation, askable
+from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers, PairEvaluation, askable
 from cookhouse.workflows.preference.reference import open_reference
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes
 from cookhouse.workflows.training_run.estimate import with_estimate
-from cookhouse.workflows.training_run.evaluation import named_evaluations
+from cookhouse.workflows.training_run.evaluation import keep_noted, named_evaluations
+from cookhouse.workflows.training_run.preference_model import check_preference_model
 from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
 from cookhouse.workflows.training_run.run import (
     TrainingState,
@@ -58,6 +60,7 @@ from cookhouse.workflows.training_run.run import (
     save_final,
     set_steps,
 )
+from cookhouse.workflows.training_run.second_model import open_sampler
 
 
 @dataclass(kw_only=True)
@@ -73,6 +76,8 @@ class PreferenceState(TrainingState):
     held_out: Sequence[Pair] = field(init=False)
     """Empty: nothing is evaluated."""
     answers: HeldOutAnswers | None = field(init=False)
+    judge: AnswerJudge | None = field(init=False)
+    """None: answers are compared as texts."""
     reference: Reference = field(init=False)
     dpo_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `dpo_loss`, `accuracy`, `margin`, `chosen_reward`, `rejected_reward` and so on."""
@@ -124,10 +129,19 @@ async def build_preference_dataset(state: PreferenceState) -> None:
         state.answers = HeldOutAnswers(
             rows, state.renderer, max_tokens=config.eval_max_tokens, context_tokens=state.context_tokens
         )
-        state.notes += state.answers.notes
+        state.notes += [*state.answers.notes, *_comparison_notes(config)]
     set_steps(state, len(state.dataset), config.n_batches)
     for pieces in preview(state):
         state.telemetry.event("data.preview", pieces=json.dumps(pieces))
+
+
+def _comparison_notes(config: PreferenceSettings) -> list[str]:
+    if config.preference_model is not None or is_embedded(config):
+        return []
+    return [
+        "held-out answers are compared with the chosen and the rejected one letter by letter, which tells little of "
+        "free text; with preference_model=WEIGHTS they are judged, and there is a win rate"
+    ]
 
 
 def _cut(state: PreferenceState, pairs: Sequence[Pair], what: str) -> list[str]:
@@ -162,9 +176,9 @@ async def _render(state: PreferenceState, rows: Sequence[PreferenceRow]) -> list
 
 @stage(
     reads=("config", "loss", "dataset", "held_out", "answers", "notes", "renderer", "total_steps"),
-    writes=("folder", "checkpoints", "cursor", "session", "objective", "reference", "evaluations"),
+    writes=("folder", "checkpoints", "cursor", "session", "objective", "reference", "judge", "evaluations"),
     needs=("service",),
-    uses=("evaluators",),
+    uses=("completer", "evaluators"),
 )
 async def init_session(state: PreferenceState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off; and
@@ -180,8 +194,22 @@ async def init_session(state: PreferenceState) -> None:
     state.reference = await open_reference(
         state.config, state.loss, state.session, state.folder, adapters.registry, offer
     )
+    state.judge = await _open_judge(state)
     state.evaluations += _held_out(state) + named_evaluations(
         state.config, state.renderer, state.telemetry, state.folder.evaluations, adapters.evaluators
+    )
+
+
+async def _open_judge(state: PreferenceState) -> AnswerJudge | None:
+    """Who compares held-out answers, where somebody is named and there are some."""
+    if state.config.preference_model is None or state.answers is None:
+        return None
+    adapters = state.context.adapters
+    models = SecondModels(lambda name: open_sampler(state.session.service, name, adapters.registry), adapters.completer)
+    return AnswerJudge(
+        model=await open_preference_model(state.config, models),
+        read_initial=partial(state.folder.read_answers, 0),
+        keep=partial(keep_noted, state.folder.evaluations, "answers", "Held-out answers"),
     )
 
 
@@ -204,6 +232,7 @@ def _held_out(state: PreferenceState) -> list[ScheduledEvaluation]:
     evaluation = PairEvaluation(
         pairs=state.held_out,
         answers=state.answers,
+        judge=state.judge,
         reference=state.reference,
         settings=state.config,
         telemetry=state.telemetry,
@@ -236,7 +265,7 @@ def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]
         state_class=PreferenceState,
         start=lambda context: PreferenceState(context=context, config=config),
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
-        setup=(load_dataset, init_tokenizer, build_preference_dataset, init_session),
+        setup=(check_preference_model, load_dataset, init_tokenizer, build_preference_dataset, init_session),
         body=Loop(
             get_work=SlotStage(
                 name="get_preference_batch",

@@ -8,17 +8,17 @@ from cookhouse.envs import preference_format
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry, names_registered_model
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
-from cookhouse.settings import TournamentSettings
+from cookhouse.settings import JudgeSettings
 from cookhouse.training import run_that_saved
-from cookhouse.workflows.reinforcement.workflow import ReinforcementState
 from cookhouse.workflows.stages.stage import stage
+from cookhouse.workflows.training_run.run import TrainingState
 
 
 @stage(reads=("config",), uses=("registry",))
-async def check_preference_model(state: ReinforcementState) -> None:
+async def check_preference_model(state: TrainingState) -> None:
     """Refuse a preference model of another base model or chat format than those that it would be asked in."""
     config, context = state.config, state.context
-    assert isinstance(config, TournamentSettings)
+    assert isinstance(config, JudgeSettings)
     if config.preference_model is None or context.adapters.completer is not None:
         return
     among = (context.folder.path.parent, RUNS_FOLDER)
