@@ -282,16 +282,18 @@ def test_the_stages_are_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_service", "max_sequence_tokens", "total"), [(None, None, 2048), (300, None, 300), (900, 250, 250)]
+    ("at_service", "max_sequence_tokens", "kl_coef", "total"),
+    [(None, None, 0.0, 2048), (300, None, 0.0, 300), (900, 250, 0.0, 250), (300, None, 0.1, 299), (300, 299, 0.1, 299)],
 )
 async def test_turns_are_bounded_by_what_the_model_and_the_service_take(
     make_rl_config: MakeRLConfig,
     monkeypatch: pytest.MonkeyPatch,
     at_service: int | None,
     max_sequence_tokens: int | None,
+    kl_coef: float,
     total: int,
 ) -> None:
-    """Catches rollouts that the service refuses, or cuts in silence."""
+    """Catches rollouts that the service refuses, or cuts in silence, or that a reference has no room to score."""
     asked = set()
     sample = FakeSamplingClient.sample
 
@@ -301,7 +303,7 @@ async def test_turns_are_bounded_by_what_the_model_and_the_service_take(
 
     monkeypatch.setattr(FakeSamplingClient, "sample", watched)
     service = FakeService(answer=pupil, max_context_tokens=at_service)
-    config = make_rl_config(max_tokens=4096, max_sequence_tokens=max_sequence_tokens, max_steps=1)
+    config = make_rl_config(max_tokens=4096, max_sequence_tokens=max_sequence_tokens, kl_coef=kl_coef, max_steps=1)
     result = await run_async("rl_basic", config, adapters=Adapters(service=service.connect))
     assert asked == {total}
     assert result.state.notes[-1].startswith("max_tokens is 4,096 and cookhouse/tiny takes 2,048 tokens")

@@ -114,11 +114,12 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
 
 def _print_sample(console: Console, sample: AnswerSample) -> None:
     say(console, f"\nasked     {_one_line(sample.prompt)}")
-    say(console, f"expected  {_one_line(sample.expected)}")
+    if sample.expected:
+        say(console, f"expected  {_one_line(sample.expected)}")
     for label, answer in (("before", sample.before), ("after", sample.after), ("teacher", sample.teacher)):
         if answer is not None:
-            is_right = answer.strip() == sample.expected.strip()
-            style = "green" if is_right else "red"
+            is_right = bool(sample.expected) and answer.strip() == sample.expected.strip()
+            style = "green" if is_right else "red" if sample.expected else ""
             say(console, Text(f"{label:<9} ").append(_one_line(answer), style=style).append(" ✓" if is_right else ""))
 
 

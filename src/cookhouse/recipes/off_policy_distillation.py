@@ -7,27 +7,20 @@ import chz
 from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.reinforcement import plain_renderer
+from cookhouse.recipes.reinforcement import off_policy_default, plain_renderer
 from cookhouse.settings import (
     Default,
     OffPolicyDistillationSettings,
-    by_model,
     is_embedded,
     published_model,
     redefault,
 )
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from cookhouse.workflows import OffPolicyState, Workflow
 
 _TEACHER = "cookhouse/tiny-arithmetic"
 _BASE = "-Base"
-
-
-def _default(name: str, *, embedded: "Any", published: "Any") -> "Any":
-    return redefault(OffPolicyDistillationSettings, name, by_model(embedded=embedded, published=published))
 
 
 def _teacher(config: "Config") -> str | None:
@@ -47,13 +40,13 @@ class Config(OffPolicyDistillationSettings):
         "teacher_model",
         Default(_teacher, f"{_TEACHER} for {TINY_MODEL}; of a base model, the one without -Base"),
     )
-    dataset_path: str | None = _default("dataset_path", embedded="bundled", published="openthoughts3")
+    dataset_path: str | None = off_policy_default("dataset_path", embedded="bundled", published="openthoughts3")
     renderer_name: str = plain_renderer()
-    lora_rank: int = _default("lora_rank", embedded=32, published=128)
-    batch_size: int = _default("batch_size", embedded=32, published=128)
-    max_tokens: int = _default("max_tokens", embedded=8, published=4096)
-    max_length: int = _default("max_length", embedded=2048, published=16384)
-    learning_rate: float = _default("learning_rate", embedded=5e-3, published=1e-3)
+    lora_rank: int = off_policy_default("lora_rank", embedded=32, published=128)
+    batch_size: int = off_policy_default("batch_size", embedded=32, published=128)
+    max_tokens: int = off_policy_default("max_tokens", embedded=8, published=4096)
+    max_length: int = off_policy_default("max_length", embedded=2048, published=16384)
+    learning_rate: float = off_policy_default("learning_rate", embedded=5e-3, published=1e-3)
 
 
 def workflow(config: Config) -> "Workflow[OffPolicyState]":

@@ -7,27 +7,20 @@ import chz
 from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.reinforcement import plain_renderer
+from cookhouse.recipes.reinforcement import off_policy_default, plain_renderer
 from cookhouse.settings import (
     Default,
     OffPolicyDistillationSettings,
-    by_model,
     is_embedded,
     published_model,
     redefault,
 )
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from cookhouse.workflows import OffPolicyState, Workflow
 
 _START = "cookhouse/tiny-chat"
 _PROMPT = "You are a polite assistant."
-
-
-def _default(name: str, *, embedded: "Any", published: "Any") -> "Any":
-    return redefault(OffPolicyDistillationSettings, name, by_model(embedded=embedded, published=published))
 
 
 def _for_embedded(value: str) -> Default:
@@ -45,12 +38,12 @@ class Config(OffPolicyDistillationSettings):
     )
     teacher_prompt: str | None = redefault(OffPolicyDistillationSettings, "teacher_prompt", _for_embedded(_PROMPT))
     renderer_name: str = plain_renderer()
-    batch_size: int = _default("batch_size", embedded=32, published=128)
-    num_epochs: int = _default("num_epochs", embedded=1, published=4)
-    max_tokens: int = _default("max_tokens", embedded=48, published=1000)
+    batch_size: int = off_policy_default("batch_size", embedded=32, published=128)
+    num_epochs: int = off_policy_default("num_epochs", embedded=1, published=4)
+    max_tokens: int = off_policy_default("max_tokens", embedded=48, published=1000)
     temperature: float = redefault(OffPolicyDistillationSettings, "temperature", 0.15)
-    learning_rate: float = _default("learning_rate", embedded=2e-3, published=1e-4)
-    max_steps: int | None = _default("max_steps", embedded=60, published=None)
+    learning_rate: float = off_policy_default("learning_rate", embedded=2e-3, published=1e-4)
+    max_steps: int | None = off_policy_default("max_steps", embedded=60, published=None)
 
 
 def workflow(config: Config) -> "Workflow[OffPolicyState]":

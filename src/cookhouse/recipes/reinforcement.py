@@ -1,4 +1,4 @@
-"""What reinforcement recipes share: a workflow over their environments."""
+"""What recipes by reward and from teachers share: a workflow over environments, and defaults."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -8,7 +8,14 @@ import chz
 from cookhouse.assets import TINY_MODEL
 from cookhouse.catalog import default_renderer
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import Default, ReinforcementSettings, by_model, is_embedded, redefault
+from cookhouse.settings import (
+    Default,
+    OffPolicyDistillationSettings,
+    ReinforcementSettings,
+    by_model,
+    is_embedded,
+    redefault,
+)
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -42,6 +49,11 @@ def reinforcement_recipe(
 def rl_default(name: str, *, embedded: Any, published: Any) -> Any:
     """A setting of every reinforcement recipe with this one's defaults, for the embedded model and as published."""
     return redefault(ReinforcementSettings, name, by_model(embedded=embedded, published=published))
+
+
+def off_policy_default(name: str, *, embedded: Any, published: Any) -> Any:
+    """The same for recipes that learn what a teacher says."""
+    return redefault(OffPolicyDistillationSettings, name, by_model(embedded=embedded, published=published))
 
 
 def plain_renderer() -> Any:

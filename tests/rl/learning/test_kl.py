@@ -107,5 +107,8 @@ def test_logprobs_that_do_not_match_are_refused() -> None:
         kl_metrics(DATA, OTHER[:1])
     with pytest.raises(InputError, match="datum 1 has 1 targets and 2 logprobs"):
         kl_metrics(DATA, [OTHER[0], [1.0, 2.0]])
-    with pytest.raises(InputError, match="no sampled token"):
-        kl_penalty([datum_of([0], [0], [0])], [[0]], coef=1.0)
+
+
+def test_where_nothing_was_sampled_nothing_is_penalized_and_no_figure_is_made_up() -> None:
+    unsampled = [datum_of([0], [0], [0])]
+    assert kl_penalty(unsampled, [[0]], coef=1.0) == (unsampled, {})

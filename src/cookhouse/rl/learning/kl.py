@@ -71,14 +71,14 @@ def kl_penalty(
 
     With `gamma` above 0 each token gets Σ γ^k of its own term and those k positions on, observations counted among the
     positions; the sum is masked again, since observations have no advantage. The figure is `optim/kl_reference` = mean
-    d in nats.
+    d in nats. Where no token was sampled there is nothing to penalize, and no figure.
 
     Raises:
-        InputError: no token was sampled, or logprobs that do not match the datums.
+        InputError: logprobs that do not match the datums.
     """
     d_M = _log_ratios(data_D, reference_D_T)
     if not d_M.size:
-        raise InputError("there is no sampled token to penalize")
+        return list(data_D), {}
     mean = float(d_M.mean())
     penalized = []
     for datum, reference_T in zip(data_D, reference_D_T, strict=True):

@@ -78,11 +78,15 @@ class TaughtEvaluation:
 
     async def _finish(self, step: int, snapshot: Awaitable[SamplingClient]) -> Values:
         found = dict(await self._evaluator(await snapshot))
-        said = {(each.prompt, each.expected): each.answer for each in self._record.answers}
-        answers = [_recorded(answer) for answer in self._evaluator.answers]
-        agreed = [is_exact_match(each.answer, said.get((each.prompt, each.expected), "")) for each in answers]
+        # By the whole prompt: the last message may be the same in several.
+        said = {
+            repr(prompt): taught.answer
+            for prompt, taught in zip(self._record.prompts, self._record.answers, strict=True)
+        }
+        answers = self._evaluator.answers
+        agreed = [is_exact_match(each.answer, said[repr([*each.prompt])]) for each in answers]
         found["agreement"] = sum(agreed) / len(agreed)
-        self._keep(step, answers)
+        self._keep(step, [_recorded(answer) for answer in answers])
         return record_metrics(self._telemetry, step, found)
 
 

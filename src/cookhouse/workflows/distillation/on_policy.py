@@ -86,6 +86,11 @@ class OnPolicyState(ReinforcementState):
     distillation_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `teacher_kl`, also by data set and by position."""
 
+    @property
+    def scores_sequences(self) -> bool:
+        """A teacher always is."""
+        return True
+
 
 build_distillation_dataset = replace(build_env_group, name="build_distillation_dataset")
 

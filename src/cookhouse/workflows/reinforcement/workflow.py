@@ -88,6 +88,11 @@ class ReinforcementState(TrainingState):
     reference: ComputeLogprobs | None = field(init=False)
     keeper: RolloutKeeper = field(init=False)
 
+    @property
+    def scores_sequences(self) -> bool:
+        """Whether somebody is asked for the logprobs of whole sequences."""
+        return self.reference is not None or self.config.loss_fn == "dro"
+
 
 R = TypeVar("R", bound=ReinforcementState)
 
@@ -204,8 +209,12 @@ async def init_session(state: ReinforcementState) -> None:
 def rollout_of(state: ReinforcementState) -> Rollout:
     """Rolls out a group; its sequences are no longer than the config says, and than the model and the service take."""
     config = state.config
-    bounds = (config.max_sequence_tokens, state.context_tokens, state.session.context_tokens)
-    max_tokens = min((tokens for tokens in bounds if tokens is not None), default=None)
+    taken = [tokens for tokens in (state.context_tokens, state.session.context_tokens) if tokens is not None]
+    if state.scores_sequences:
+        # Who asks for logprobs of a sequence samples a token behind it, which has to fit the context, too.
+        taken = [tokens - 1 for tokens in taken]
+    bounds = taken if config.max_sequence_tokens is None else [*taken, config.max_sequence_tokens]
+    max_tokens = min(bounds, default=None)
     limits = part_of(RolloutLimits, config, max_sequence_tokens=max_tokens)
 
     async def rollout(builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:

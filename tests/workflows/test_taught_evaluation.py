@@ -1,0 +1,50 @@
+"""Held-out prompts of distillation: whether a student says what its teacher said to the same prompt."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cookhouse.chat import Message, get_renderer
+from cookhouse.report import RecordedAnswer
+from cookhouse.telemetry import Telemetry
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import FakeService
+from cookhouse.workflows.distillation.evaluation import TaughtEvaluation
+from cookhouse.workflows.distillation.record import TeacherRecord
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_prompts_that_end_alike_are_told_apart() -> None:
+    # Catches a student that is compared with what the teacher said in another conversation.
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    prompts: list[list[Message]] = [
+        [
+            {"role": "user", "content": f"{color}?"},
+            {"role": "assistant", "content": "Yes."},
+            {"role": "user", "content": "Sure?"},
+        ]
+        for color in ("Red", "Blue")
+    ]
+    answers = [
+        RecordedAnswer(prompt="Sure?", expected="It is.", answer=said, is_correct=False) for said in ("Red!", "Blue!")
+    ]
+
+    def answer(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+        del theta, chance
+        color = "Red" if "Red" in tokenizer.decode(list(prompt_T)) else "Blue"
+        said: list[int] = tokenizer.encode(f" {color}!\n", add_special_tokens=False)
+        return said
+
+    client: Any = await FakeService(answer=answer).create_lora_training_client("cookhouse/tiny", seed=0)
+    evaluation = TaughtEvaluation(
+        TeacherRecord(metrics={}, answers=answers, prompts=prompts),
+        get_renderer("human_ai", tokenizer),
+        max_tokens=8,
+        context_tokens=None,
+        telemetry=Telemetry([]),
+        keep=lambda step, answers: None,  # noqa: ARG005
+    )
+    found = await (await evaluation.begin(client, 0))
+    assert found["test/agreement"] == 1.0
