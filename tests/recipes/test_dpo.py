@@ -144,7 +144,25 @@ async def test_answers_are_judged_against_the_chosen_ones_and_those_before_train
     assert "wins (+1.000)" in json.dumps(noted)
 
 
-@pytest.mark.parametrize(("judge", "is_told"), [(None, True), ("critic", False)])
+@pytest.mark.parametrize(
+    ("judge", "reason"),
+    [
+        ("some/model", "some/model names no weights, and as a base model it would be asked as cookhouse/tiny is"),
+        ("adapter", "adapter was trained with the base model other/model, .* set preference_base_model=other/model"),
+    ],
+)
+def test_a_judge_of_another_vocabulary_is_refused(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge: str, reason: str
+) -> None:
+    # Catches judgments of tokens that mean something else to whoever judges.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "other/model"}')
+    with pytest.raises(InputError, match=reason):
+        dry_run("dpo", make_config(preference_model=judge))
+
+
+@pytest.mark.parametrize(("judge", "is_told"), [(None, True), ("cookhouse/tiny", False)])
 def test_a_run_says_how_answers_are_compared(make_config: MakeConfig, judge: str | None, is_told: bool) -> None:
     plan = dry_run("dpo", make_config(preference_model=judge))
     assert ("letter by letter" in plan.facts["held-out answers"]) == is_told
@@ -311,7 +329,7 @@ async def test_kto_learns_from_single_answers_and_others_do_not(make_config: Mak
     ("row", "said"),
     [
         ({"prompt": "q", "chosen": "same", "rejected": "same"}, "the same"),
-        ({"prompt": "q", "chosen": "", "rejected": "no"}, "needs chosen and rejected"),
+        ({"prompt": "q", "chosen": "", "rejected": "no"}, "chosen is empty; a preference needs two answers"),
         ({"prompt": "q", "chosen": "yes", "rejected": [{"role": "assistant", "content": ""}]}, "empty|rejected"),
         ({"messages": [{"role": "user", "content": "q"}]}, "needs chosen and rejected"),
     ],

@@ -239,3 +239,9 @@ async def test_most_likely_tokens_are_learned_where_they_are_asked_for(
     assert {tuple(datum.loss_fn_inputs["target_tokens"].to_numpy().shape[1:]) for datum in sent} == {(3,)}
     rows = trained(result.summary.folder)
     assert rows[-1]["train/forward_kl"] < rows[0]["train/forward_kl"]
+
+
+def test_a_teacher_has_to_be_named_unless_it_is_told_something_more() -> None:
+    # Catches a student that learns what it says itself.
+    with pytest.raises(InputError, match="teacher_model names no teacher; give a base model"):
+        find_recipe("off_policy_distillation").workflow(Config(model_name="some/model", renderer_name="role_colon"))

@@ -51,8 +51,14 @@ class Config(OffPolicyDistillationSettings):
 
 def workflow(config: Config) -> "Workflow[OffPolicyState]":
     """The stages of a run."""
+    from cookhouse.errors import InputError
     from cookhouse.workflows import off_policy_workflow
 
+    if config.teacher_model is None and config.teacher_prompt is None:
+        raise InputError(
+            "teacher_model names no teacher; give a base model, a run, or a tinker:// path; what the run begins with "
+            "can teach where it is told more than the student, by teacher_prompt"
+        )
     return off_policy_workflow(config, bundled="arithmetic")
 
 

@@ -93,7 +93,7 @@ def test_a_bad_comparison_is_refused_with_the_reason() -> None:
     for change, reason in (
         ({"label": "C"}, "label must be A, B or Tie, not 'C'"),
         ({"label": None}, "label must be A, B or Tie, not None"),
-        ({"completion_b": ""}, "a comparison needs completion_a and completion_b"),
+        ({"completion_b": ""}, "completion_b is empty; a comparison needs two answers"),
         ({"prompt": None}, "a comparison needs a prompt"),
     ):
         with pytest.raises(InputError, match=f"f:1: {reason}"):

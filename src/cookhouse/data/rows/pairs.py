@@ -93,9 +93,7 @@ def preference_from_row(row: object, source: str) -> PreferenceRow:
     """A preference from one row. Raises `InputError` as `source: reason`."""
 
     def parse(fields: Mapping[str, Any]) -> PreferenceRow:
-        for name in ("chosen", "rejected"):
-            if is_empty(fields.get(name)):
-                raise InputError(f"a preference needs chosen and rejected; this row has {_names(fields)}")
+        _need(fields, ("chosen", "rejected"), "a preference")
         chosen, rejected = (said_in(fields[name], "assistant", name) for name in ("chosen", "rejected"))
         asked = asked_in(fields)
         if not asked:
@@ -118,7 +116,7 @@ def preference_from_row(row: object, source: str) -> PreferenceRow:
 
 def comparison_from_row(row: object, source: str) -> ComparisonRow:
     """A comparison from one row; a preference is one whose label is A. Raises `InputError` as `source: reason`."""
-    if isinstance(row, Mapping) and not is_empty(row.get("chosen")):
+    if isinstance(row, Mapping) and _is_preference(row):
         pair = preference_from_row(row, source)
         return ComparisonRow(
             prompt=pair.prompt,
@@ -132,9 +130,7 @@ def comparison_from_row(row: object, source: str) -> ComparisonRow:
     def parse(fields: Mapping[str, Any]) -> ComparisonRow:
         nested = fields.get("comparison")
         within = {name.lower(): value for name, value in (nested if isinstance(nested, Mapping) else fields).items()}
-        for name in ("completion_a", "completion_b"):
-            if is_empty(within.get(name)):
-                raise InputError(f"a comparison needs completion_a and completion_b; this row has {_names(within)}")
+        _need(within, ("completion_a", "completion_b"), "a comparison")
         label = _LABELS.get(str(fields.get("label")).lower())
         if label is None:
             raise InputError(f"label must be A, B or Tie, not {fields.get('label')!r}")
@@ -260,6 +256,20 @@ def said_in(value: object, role: str, name: str) -> list[Message]:
     if not isinstance(value, Sequence):
         raise InputError(f"{name} must be text or messages, not {type(value).__name__}")
     return parse_messages(from_sharegpt(value))
+
+
+def _is_preference(row: Mapping[str, Any]) -> bool:
+    has_comparison = any(not is_empty(row.get(name)) for name in ("comparison", "completion_a", "completion_A"))
+    return "chosen" in row and not (has_comparison and is_empty(row["chosen"]))
+
+
+def _need(fields: Mapping[str, Any], names: tuple[str, str], what: str) -> None:
+    """Raises `InputError` where one of two answers is missing or empty."""
+    for name in names:
+        if name in fields and is_empty(fields[name]):
+            raise InputError(f"{name} is empty; {what} needs two answers")
+        if name not in fields:
+            raise InputError(f"{what} needs {' and '.join(names)}; this row has {_names(fields)}")
 
 
 def _num_shared(chosen: Sequence[Message], rejected: Sequence[Message]) -> int:

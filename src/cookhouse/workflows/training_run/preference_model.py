@@ -6,10 +6,11 @@ from pathlib import Path
 
 from cookhouse.envs import preference_format
 from cookhouse.errors import InputError
+from cookhouse.peft_folders import adapted_model, peft_folder
 from cookhouse.registry import ModelRegistry, names_registered_model
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.settings import JudgeSettings
-from cookhouse.training import run_that_saved
+from cookhouse.training import names_weights, run_that_saved
 from cookhouse.workflows.stages.stage import stage
 from cookhouse.workflows.training_run.run import TrainingState
 
@@ -21,9 +22,15 @@ async def check_preference_model(state: TrainingState) -> None:
     assert isinstance(config, JudgeSettings)
     if config.preference_model is None or context.adapters.completer is not None:
         return
+    base, chat_format = preference_format(config)
+    if not names_weights(config.preference_model) and config.preference_model != base:
+        raise InputError(
+            f"preference_model {config.preference_model} names no weights, and as a base model it would be asked as "
+            f"{base} is; give a run folder, a tinker:// path or a registered model, or set "
+            f"preference_base_model={config.preference_model}"
+        )
     among = (context.folder.path.parent, RUNS_FOLDER)
     trained = _trained(config.preference_model, among, context.adapters.registry)
-    base, chat_format = preference_format(config)
     for what, is_asked, setting in (
         ("model_name", base, "preference_base_model"),
         ("renderer_name", chat_format, "preference_renderer"),
@@ -39,6 +46,8 @@ async def check_preference_model(state: TrainingState) -> None:
 
 def _trained(name: str, among: tuple[Path, ...], registry: ModelRegistry | None) -> Mapping[str, object]:
     """Base model and chat format that weights were trained with, as far as anybody here knows."""
+    if (adapter := peft_folder(name)) is not None:
+        return {"model_name": adapted_model(adapter)}
     run = run_that_saved(name, among=among, registry=registry)
     if run is not None:
         try:
