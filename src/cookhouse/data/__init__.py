@@ -14,7 +14,7 @@ from cookhouse.data.batches.examples import (
 )
 from cookhouse.data.batches.mix import MixedDataset, parse_weights, shares
 from cookhouse.data.batches.order import BlockOrder
-from cookhouse.data.batches.stream import StreamedBatch, StreamedDataset
+from cookhouse.data.batches.stream import ShuffledRows, StreamedBatch, StreamedDataset, cut_example
 from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.config import ConversationsConfig, build_renderer, parse_train_on_what
 from cookhouse.data.fingerprint import Fingerprint, fingerprint_of
@@ -22,6 +22,7 @@ from cookhouse.data.parsing import BadRows, OnBadRow, parse_each
 from cookhouse.data.rows.comparisons import (
     in_both_orders,
     last_turn_differs,
+    preference_of,
     preferred,
     read_pairs,
     swapped,
@@ -102,6 +103,7 @@ __all__ = [
     "Reduction",
     "Rows",
     "RowsFunction",
+    "ShuffledRows",
     "SomeRows",
     "StreamedBatch",
     "StreamedDataset",
@@ -114,6 +116,7 @@ __all__ = [
     "conversation_of",
     "conversations_from_rows",
     "conversations_of",
+    "cut_example",
     "data_source",
     "data_sources",
     "datum_from_example",
@@ -132,6 +135,7 @@ __all__ = [
     "parse_train_on_what",
     "parse_weights",
     "preference_from_row",
+    "preference_of",
     "preferred",
     "prompt_from_row",
     "question_from_row",

@@ -68,7 +68,7 @@ from cookhouse.training.loop.source import Batches, BatchSource, Source, as_datu
 from cookhouse.training.loop.step_log import StepLog
 from cookhouse.training.preference.assembler import PairAssembler, PairPayload
 from cookhouse.training.preference.custom import pair_logprobs, pair_metrics
-from cookhouse.training.preference.dataset import Pair, PairDataset, interleaved, left_out, render_pairs
+from cookhouse.training.preference.dataset import Pair, PairDataset, interleaved, left_out, pair_renderer, render_pairs
 from cookhouse.training.preference.losses import PAIR_LOSSES, PairLoss
 from cookhouse.training.preference.measure import measure_pairs
 from cookhouse.training.preference.objective import pair_objective
@@ -80,6 +80,7 @@ from cookhouse.training.preference.reference import (
     sums_by_forward,
     sums_by_sampler,
 )
+from cookhouse.training.preference.stream import StreamedPairBatch, StreamedPairs
 from cookhouse.training.rollouts.assembler import ComputeLogprobs, RolloutAssembler, RolloutPayload
 from cookhouse.training.rollouts.log import GroupId, RolloutLog
 from cookhouse.training.rollouts.policy import Policy, PolicySampler
@@ -164,6 +165,8 @@ __all__ = [
     "SlotNames",
     "Source",
     "StepLog",
+    "StreamedPairBatch",
+    "StreamedPairs",
     "Teacher",
     "TeacherAdvantages",
     "TeacherAnswer",
@@ -191,6 +194,7 @@ __all__ = [
     "pair_logprobs",
     "pair_metrics",
     "pair_objective",
+    "pair_renderer",
     "policy_metrics",
     "policy_objective",
     "post_step_divergence",

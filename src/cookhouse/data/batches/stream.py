@@ -1,4 +1,4 @@
-"""The data set of a supervised run whose rows are not all in memory: read, checked and tokenized batch by batch."""
+"""Data sets whose rows are not all in memory: read, checked and tokenized batch by batch."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -37,15 +37,64 @@ class StreamedBatch:
     """Rows that cannot be used and are left out."""
 
 
-class StreamedDataset:
-    """Batches of `batch_size` rows; the last one of an epoch holds what is left. Blank rows, examples without a trained
-    token, and rows of `is_left_out` make a batch smaller.
+class ShuffledRows:
+    """Batches of `batch_size` rows; the last one of an epoch holds what is left. Blank rows make a batch smaller.
 
     The order of an epoch depends on its number and the seed alone, and a batch is found without those before it.
 
     Raises:
         InputError: there are no rows, or `batch_size` is below 1.
     """
+
+    def __init__(self, rows: Rows, *, name: str, batch_size: int, seed: int = 0) -> None:
+        self.num_rows = num_rows(rows)
+        if not self.num_rows:
+            raise InputError(f"{name} is empty; it needs at least one row")
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}; it must be at least 1")
+        self.name = name
+        self.batch_size = batch_size
+        self._rows = rows
+        self._seed = seed
+        self._window_rows = max(1, _WINDOW_BYTES * self.num_rows // max(rows.num_bytes, 1))
+        self._window: tuple[tuple[str, int], Sequence[RawRow]] | None = None
+        self.set_epoch(0)
+
+    def __len__(self) -> int:
+        return -(-self.num_rows // self.batch_size)
+
+    def set_epoch(self, epoch: int, lap: int = 0) -> None:
+        """Order the rows for an epoch, or for a further pass within it."""
+        self._key = f"{self._seed}/{epoch}" + (f"/{lap}" if lap else "")
+        self._order = BlockOrder(self._rows.block_rows, self._window_rows, self._key)
+
+    def rows_of(self, index: int) -> list[RawRow]:
+        """The rows of batch `index` in the present order. Raises `IndexError` outside `range(len(self))`."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"batch {index} of {len(self)}")
+        start = index * self.batch_size
+        found: list[RawRow] = []
+        for window, first, end in self._order.pieces(start, min(start + self.batch_size, self.num_rows)):
+            found += self._read(window)[first:end]
+        return [row for row in found if not row.is_blank]
+
+    def sampled_rows(self) -> list[RawRow]:
+        """Rows that are evenly spaced through the set: some hundreds, of a bounded size."""
+        fitting = _SAMPLE_BYTES * self.num_rows // max(self._rows.num_bytes, 1)
+        return sampled(self._rows, min(max(fitting, _SAMPLE_ROWS // 16), _SAMPLE_ROWS))
+
+    def _read(self, window: int) -> Sequence[RawRow]:
+        """The rows of a window in their order; the last one is kept, since a batch mostly goes on where one ended."""
+        key = (self._key, window)
+        if self._window is None or self._window[0] != key:
+            self._window = None  # before the next one is in memory
+            rows = [row for block in self._order.blocks(window) for row in self._rows.read(block)]
+            self._window = (key, [rows[index] for index in self._order.rows(window, len(rows))])
+        return self._window[1]
+
+
+class StreamedDataset(ShuffledRows):
+    """The examples of conversations. Those without a trained token, and rows of `is_left_out`, make a batch smaller."""
 
     def __init__(
         self,
@@ -59,29 +108,11 @@ class StreamedDataset:
         on_bad_row: OnBadRow = "stop",
         is_left_out: Callable[[Conversation], bool] = lambda _: False,
     ) -> None:
-        self.num_rows = num_rows(rows)
-        if not self.num_rows:
-            raise InputError(f"{name} holds no conversations; it needs at least one row")
-        if batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}; it must be at least 1")
-        self.name = name
-        self.batch_size = batch_size
-        self._rows, self._render, self._is_left_out = rows, render, is_left_out
+        super().__init__(rows, name=name, batch_size=batch_size, seed=seed)
+        self._render, self._is_left_out = render, is_left_out
         self._reduction: Reduction = reduction
-        self._seed = seed
         self._on_bad_row: OnBadRow = on_bad_row
-        self._window_rows = max(1, _WINDOW_BYTES * self.num_rows // max(rows.num_bytes, 1))
-        self._window: tuple[tuple[str, int], Sequence[RawRow]] | None = None
         self._max_tokens: int | None = None
-        self.set_epoch(0)
-
-    def __len__(self) -> int:
-        return -(-self.num_rows // self.batch_size)
-
-    def set_epoch(self, epoch: int, lap: int = 0) -> None:
-        """Order the rows for an epoch, or for a further pass within it."""
-        self._key = f"{self._seed}/{epoch}" + (f"/{lap}" if lap else "")
-        self._order = BlockOrder(self._rows.block_rows, self._window_rows, self._key)
 
     def get_batch(self, index: int) -> StreamedBatch:
         """Batch `index` in the present order.
@@ -90,11 +121,8 @@ class StreamedDataset:
             BadRowsError: rows of it cannot be used.
             IndexError: it is outside `range(len(self))`.
         """
-        if not 0 <= index < len(self):
-            raise IndexError(f"batch {index} of {len(self)}")
-        start = index * self.batch_size
         bad = BadRows(self._on_bad_row)
-        examples = self._examples(self._at(start, min(start + self.batch_size, self.num_rows)), bad)
+        examples = self._examples(self.rows_of(index), bad)
         for note in bad.notes:
             _log.warning("%s", note)
         return StreamedBatch(
@@ -114,8 +142,7 @@ class StreamedDataset:
             InputError: none of them has a trained token.
             BadRowsError: rows among them cannot be used.
         """
-        fitting = _SAMPLE_BYTES * self.num_rows // max(self._rows.num_bytes, 1)
-        rows = sampled(self._rows, min(max(fitting, _SAMPLE_ROWS // 16), _SAMPLE_ROWS))
+        rows = self.sampled_rows()
         examples = self._examples(rows, BadRows(self._on_bad_row))
         if not any(example.num_trained_tokens for example in examples):
             raise InputError(
@@ -124,31 +151,21 @@ class StreamedDataset:
             )
         return examples, len(rows)
 
-    def _at(self, start: int, stop: int) -> list[RawRow]:
-        found: list[RawRow] = []
-        for window, first, end in self._order.pieces(start, stop):
-            found += self._read(window)[first:end]
-        return found
-
-    def _read(self, window: int) -> Sequence[RawRow]:
-        """The rows of a window in their order; the last one is kept, since a batch mostly goes on where one ended."""
-        key = (self._key, window)
-        if self._window is None or self._window[0] != key:
-            self._window = None  # before the next one is in memory
-            rows = [row for block in self._order.blocks(window) for row in self._rows.read(block)]
-            self._window = (key, [rows[index] for index in self._order.rows(window, len(rows))])
-        return self._window[1]
-
     def _examples(self, rows: Sequence[RawRow], bad: BadRows) -> list[Example]:
         def make(row: RawRow) -> Sequence[Example]:
             conversation = conversation_of(row)
             examples = () if self._is_left_out(conversation) else self._render(conversation)
-            return examples if self._max_tokens is None else [_cut(example, self._max_tokens) for example in examples]
+            return (
+                examples
+                if self._max_tokens is None
+                else [cut_example(example, self._max_tokens) for example in examples]
+            )
 
-        return [example for made in parse_each([r for r in rows if not r.is_blank], make, bad) for example in made]
+        return [example for made in parse_each(rows, make, bad) for example in made]
 
 
-def _cut(example: Example, num_tokens: int) -> Example:
+def cut_example(example: Example, num_tokens: int) -> Example:
+    """The example with at most so many tokens; it loses its end."""
     num_cut = max(example.tokens_T.size - num_tokens, 0)
     return replace(
         example,

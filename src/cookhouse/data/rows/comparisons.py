@@ -15,6 +15,7 @@ from cookhouse.data.rows.pairs import (
     preference_from_row,
 )
 from cookhouse.data.sources.source import DataSource, data_source
+from cookhouse.data.sources.store import RawRow
 from cookhouse.errors import InputError
 
 _SWAPPED: dict[Label, Label] = {"A": "B", "B": "A", "Tie": "Tie"}
@@ -35,6 +36,19 @@ def read_pairs(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | Non
     pairs = [row for row in read if isinstance(row, PreferenceRow)]
     labeled = [row for row in read if isinstance(row, LabeledRow)]
     return [*pairs, *matched(labeled)] if labeled else pairs
+
+
+def preference_of(row: RawRow) -> PreferenceRow:
+    """The preference of a row that is one, or a comparison without a tie, whatever the others are. Raises `InputError`
+    as `source: reason`, also for a single answer with a label, which is nothing without others.
+    """
+    found = _pair(row.value(), row.place)
+    if isinstance(found, LabeledRow):
+        raise InputError(
+            f"{row.place}: single answers with a label are matched with one another, and there is more data than is "
+            "read as a whole; give fewer of them, as by n_train_samples, or pairs"
+        )
+    return found
 
 
 def _pair(row: object, source: str) -> PreferenceRow | LabeledRow:

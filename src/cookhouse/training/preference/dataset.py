@@ -1,7 +1,7 @@
 """Pairs of answers to one prompt as tokens, and the batches that a run over preferences trains on."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,9 +57,14 @@ def render_pairs(
         BadRowsError: rows have an empty answer, or two that are the same, or cannot be rendered, each as
             `source: reason`.
     """
+    return parse_each(rows, pair_renderer(renderer, max_length=max_length), bad)
+
+
+def pair_renderer(renderer: Renderer, *, max_length: int) -> Callable[[PreferenceRow], Pair]:
+    """What makes the pair of a row. Raises as `render_pairs`, for one row `InputError` as `source: reason`."""
     if max_length < 2:
         raise InputError(f"max_length is {max_length}; training needs at least 2 tokens, one to predict the other")
-    return parse_each(rows, lambda row: _pair(row, renderer, max_length), bad)
+    return lambda row: _pair(row, renderer, max_length)
 
 
 def _pair(row: PreferenceRow, renderer: Renderer, max_length: int) -> Pair:

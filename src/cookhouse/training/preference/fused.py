@@ -48,6 +48,8 @@ class FusedPairLoss:
     def metrics(self, parts: Answered[PairPayload]) -> dict[str, float]:
         """`pair_metrics` of what the service has computed, a mean over the step's pieces, under `train/`."""
         reports = [self._report(work, output) for work, output in parts]
+        if not reports:  # of a batch whose rows cannot be used
+            return {}
         return {f"train/{name}": sum(each[name] for each in reports) / len(reports) for name in reports[0]}
 
     def _report(self, work: Work[PairPayload], output: tinker.ForwardBackwardOutput) -> dict[str, float]:

@@ -126,7 +126,7 @@ class ServiceReference:
             if self._cache is not None:
                 await asyncio.to_thread(append_line, self._cache, json.dumps(found))
             self._known |= found
-        return np.array([[self._known[_key(each)] for each in pair.examples] for pair in pairs])
+        return np.array([[self._known[_key(each)] for each in pair.examples] for pair in pairs]).reshape(-1, 2)
 
 
 def _finite(example: Example, total: float) -> float:

@@ -51,19 +51,21 @@ def preference_result(state: "PreferenceState", seconds: float) -> "RunResult[Pr
 
 def facts(state: "PreferenceState") -> dict[str, str]:
     """What would be trained: pairs, tokens, the loss, the reference, steps, and the adapter."""
-    config, pairs = state.config, state.dataset.pairs
-    num_tokens = sum(pair.num_tokens for pair in pairs)
-    num_trained = sum(each.num_trained_tokens for pair in pairs for each in pair.examples)
+    config, pairs, counted = state.config, state.dataset.pairs, state.counts.statistics
     num_cut = sum(any(each.num_cut_tokens for each in pair.examples) for pair in pairs)
+    num_pairs, about, held_out = counted.num_examples // 2, "", f"; {len(state.held_out):,} held out"
+    if state.counts.num_sampled is not None:
+        num_cut, about = num_cut * num_pairs // len(pairs), "about "
+        held_out += f" (estimated from {state.counts.num_sampled:,} of {state.counts.num_rows:,} rows)"
     began = config.load_checkpoint_path or config.model_name
     reference = config.reference_model or f"{began}, as the run begins with it"
     return {
         "model": model_fact(config.model_name),
         "tokenizer": config.model_name,
         "renderer": config.renderer_name,
-        "pairs": f"{len(pairs):,} to train on, of which {num_cut:,} lose an end; {len(state.held_out):,} held out",
-        "tokens": f"{num_tokens:,}, prompts twice, of which {num_trained:,} ({num_trained / num_tokens:.1%}) are "
-        "trained on",
+        "pairs": f"{about}{num_pairs:,} to train on, of which {num_cut:,} lose an end{held_out}",
+        "tokens": f"{about}{counted.num_tokens:,}, prompts twice, of which {counted.num_trained_tokens:,} "
+        f"({counted.trained_share:.1%}) are trained on",
         "context": context_fact(state.context_tokens),
         "longest answer": f"{max(pair.longest_tokens for pair in pairs):,} tokens with its prompt",
         "loss": f"{config.loss_fn}, β {config.dpo_beta:g}",

@@ -4,20 +4,23 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
-from cookhouse.data import BadRows, PreferenceRow, build_renderer
+from cookhouse.data import BadRows, ExampleStatistics, PreferenceRow, build_renderer, example_statistics
 from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
 from cookhouse.registry import Descent
 from cookhouse.settings import PreferenceSettings, is_embedded
+from cookhouse.telemetry import events
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
     PAIR_LOSSES,
+    Assembled,
     BatchSource,
     Cadence,
     FinishedStep,
@@ -29,9 +32,11 @@ from cookhouse.training import (
     PairPayload,
     Reference,
     ScheduledEvaluation,
-    StepLog,
+    StreamedPairBatch,
+    StreamedPairs,
     left_out,
     pair_objective,
+    pair_renderer,
     render_pairs,
     service_errors,
 )
@@ -43,7 +48,7 @@ from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes
-from cookhouse.workflows.training_run.estimate import with_estimate
+from cookhouse.workflows.training_run.counts import CountingLog, Counts, batch_metrics, estimated
 from cookhouse.workflows.training_run.evaluation import keep_noted, named_evaluations
 from cookhouse.workflows.training_run.preference_model import check_preference_model
 from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
@@ -62,6 +67,8 @@ from cookhouse.workflows.training_run.run import (
 )
 from cookhouse.workflows.training_run.second_model import open_sampler
 
+Batch: TypeAlias = Sequence[Pair] | StreamedPairBatch
+
 
 @dataclass(kw_only=True)
 class PreferenceState(TrainingState):
@@ -72,7 +79,9 @@ class PreferenceState(TrainingState):
     objective: Objective[PairPayload] = field(init=False)
     data: PreferenceData = field(init=False)
     renderer: Renderer = field(init=False)
-    dataset: PairDataset = field(init=False)
+    dataset: PairDataset | StreamedPairs = field(init=False)
+    counts: Counts = field(init=False)
+    """Of the answers of all pairs."""
     held_out: Sequence[Pair] = field(init=False)
     """Empty: nothing is evaluated."""
     answers: HeldOutAnswers | None = field(init=False)
@@ -107,7 +116,17 @@ async def init_tokenizer(state: PreferenceState) -> None:
 
 @stage(
     reads=("config", "data", "renderer"),
-    writes=("dataset", "held_out", "answers", "context_tokens", "notes", "total_steps", "steps_per_epoch", "adam"),
+    writes=(
+        "dataset",
+        "counts",
+        "held_out",
+        "answers",
+        "context_tokens",
+        "notes",
+        "total_steps",
+        "steps_per_epoch",
+        "adam",
+    ),
 )
 async def build_preference_dataset(state: PreferenceState) -> None:
     """Tokenize, and know from it how many steps there will be."""
@@ -115,10 +134,7 @@ async def build_preference_dataset(state: PreferenceState) -> None:
     # As by reward, rates that are right here are well below those for conversations.
     state.notes += await asyncio.to_thread(partial(settings_notes, config, by_reward=True))
     state.context_tokens = await asyncio.to_thread(context_tokens, config.model_name)
-    pairs = await _render(state, state.data.train)
-    state.notes += _cut(state, pairs, "pairs")
-    state.dataset = PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
-    state.notes += state.dataset.notes
+    state.dataset, state.counts = await _built(state)
     held_out = await _render(state, state.data.test)
     state.notes += _cut(state, held_out, "held-out pairs")
     lost = [reason for pair in held_out if (reason := pair.lost_answer) is not None]
@@ -133,6 +149,34 @@ async def build_preference_dataset(state: PreferenceState) -> None:
     set_steps(state, len(state.dataset), config.n_batches)
     for pieces in preview(state):
         state.telemetry.event("data.preview", pieces=json.dumps(pieces))
+
+
+async def _built(state: PreferenceState) -> tuple[PairDataset | StreamedPairs, Counts]:
+    """The batches, with figures of the answers in them."""
+    config, rows = state.config, state.data.streamed
+    if rows is None:
+        pairs = await _render(state, state.data.train)
+        state.notes += _cut(state, pairs, "pairs")
+        whole = PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
+        state.notes += whole.notes
+        return whole, Counts(statistics=_statistics(whole.pairs), num_rows=len(pairs))
+    open_pairs = partial(
+        StreamedPairs,
+        rows.rows,
+        pair_renderer(state.renderer, max_length=kept_tokens(config, state.context_tokens)),
+        name=rows.name,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        on_bad_row=config.on_bad_row,
+        is_held_out=rows.is_held_out,
+    )
+    streamed = await asyncio.to_thread(open_pairs)
+    statistics = _statistics(streamed.pairs)
+    return streamed, estimated(statistics, num_sampled=streamed.num_sampled, num_rows=streamed.num_rows)
+
+
+def _statistics(pairs: Sequence[Pair]) -> ExampleStatistics:
+    return example_statistics([each for pair in pairs for each in pair.examples])
 
 
 def _comparison_notes(config: PreferenceSettings) -> list[str]:
@@ -217,6 +261,8 @@ def _refuse_longer(state: PreferenceState) -> None:
     """What a service takes is known once the session is open, and may be less than the model could."""
     limit = state.session.context_tokens
     longest = max(pair.longest_tokens for pair in [*state.dataset.pairs, *state.held_out])
+    if isinstance(state.dataset, StreamedPairs) and limit is not None and longest <= limit:
+        state.dataset.cut_to(limit)  # what is longer than all of the sample
     if state.answers is not None:
         longest = max(longest, state.answers.longest_tokens)
     if limit is not None and longest > limit:
@@ -242,8 +288,14 @@ def _held_out(state: PreferenceState) -> list[ScheduledEvaluation]:
     return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]
 
 
-def _source(state: PreferenceState) -> BatchSource[list[Pair], PairPayload]:
-    assemble = PairAssembler(state.reference, state.telemetry)
+def _source(state: PreferenceState) -> BatchSource[Batch, PairPayload]:
+    pairs = PairAssembler(state.reference, state.telemetry)
+
+    async def assemble(batch: Batch) -> Assembled[PairPayload]:
+        if not isinstance(batch, StreamedPairBatch):
+            return await pairs(batch)
+        return replace(await pairs(batch.pairs), metrics=batch_metrics(batch.statistics, batch.num_skipped))
+
     return BatchSource(
         state.dataset,
         assemble,
@@ -254,8 +306,9 @@ def _source(state: PreferenceState) -> BatchSource[list[Pair], PairPayload]:
 
 
 def _log(state: PreferenceState) -> Callable[[FinishedStep], None]:
-    log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event="dpo.step")
-    return with_estimate(log, state.telemetry, state.total_steps)
+    return CountingLog(
+        state.telemetry, state.total_steps, state.steps_per_epoch, state.folder.metrics, event=events.DPO_STEP
+    )
 
 
 def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]:
@@ -277,7 +330,7 @@ def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]
                 name="dpo_forward_backward", make=lambda state: state.objective, reads=("objective",)
             ),
             optim_step=optim_step_slot(),
-            log=SlotStage(name="log_dpo_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
+            log=SlotStage(name="log_dpo_metrics", make=_log, reads=("folder", "total_steps", "steps_per_epoch")),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),
             save_every=save_every,

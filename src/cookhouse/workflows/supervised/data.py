@@ -11,11 +11,9 @@ from cookhouse.data import (
     Conversation,
     DataSource,
     FileSource,
-    HeldOut,
     JoinedRows,
     NamedSource,
     Rows,
-    SomeRows,
     check_columns,
     conversation_of,
     conversations_of,
@@ -28,6 +26,7 @@ from cookhouse.data.batches import stream
 from cookhouse.data.sources.store import iter_blocks
 from cookhouse.errors import InputError
 from cookhouse.settings import SupervisedSettings
+from cookhouse.workflows.training_run.rows import joined, split_off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +119,15 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     for source in train:
         _check_kind(source)
     bad = BadRows(config.on_bad_row)
-    opened = [_split(source.rows, config) for source in train]
+    opened = [split_off(source.rows, config.eval_fraction, config.seed) for source in train]
     held_out = [rows for _, rows in opened if rows is not None] + [source.rows for source in test]
     chosen = _choose(held_out, [str(source) for source in (test or train)], config, bad)
     keys = frozenset(map(conversation_key, chosen)) if config.eval_fraction is not None else frozenset()
     sets = [(str(source), rows) for source, (rows, _) in zip(train, opened, strict=True)]
     if weights is None and len(sets) > 1:
-        sets = _joined(sets)
+        for name, rows in sets:
+            check_columns(rows.columns, name)
+        sets = [joined(sets)]
     read = [_read(name, rows, bad) for name, rows in sets]
     found = RunData(train=read, weights=weights or [1.0] * len(read), test=chosen, test_keys=keys)
     data = replace(found, train=[_without(part, found.is_held_out) for part in read])
@@ -151,14 +152,6 @@ def _check_kind(source: DataSource) -> None:
         )
 
 
-def _split(rows: Rows, config: SupervisedSettings) -> tuple[Rows, Rows | None]:
-    """What is trained on, and what is held out of it, which hangs on the number of rows and the seed alone."""
-    if config.eval_fraction is None:
-        return rows, None
-    indices = HeldOut(fraction=config.eval_fraction, seed=config.seed).indices(num_rows(rows))
-    return SomeRows(rows, indices, without=True), SomeRows(rows, indices)
-
-
 def _choose(
     sets: Sequence[Rows], names: Sequence[str], config: SupervisedSettings, bad: BadRows
 ) -> Sequence[Conversation]:
@@ -170,12 +163,6 @@ def _choose(
         count = min(config.num_eval, len(held_out))
         return [held_out[index * len(held_out) // count] for index in range(count)]
     return parse_each(sampled(JoinedRows(sets), config.num_eval), conversation_of, bad)
-
-
-def _joined(sets: Sequence[tuple[str, Rows]]) -> list[tuple[str, Rows]]:
-    for name, rows in sets:
-        check_columns(rows.columns, name)
-    return [(", ".join(name for name, _ in sets), JoinedRows([rows for _, rows in sets]))]
 
 
 def _read(name: str, rows: Rows, bad: BadRows) -> TrainingRows:

@@ -45,9 +45,9 @@ from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.account import facts, figures
-from cookhouse.workflows.supervised.counts import CountingLog, Counts, added, batch_metrics, estimated
 from cookhouse.workflows.supervised.data import RunData, StreamedConversations, TrainingRows, read_data
 from cookhouse.workflows.training_run.account import settings_notes, training_result
+from cookhouse.workflows.training_run.counts import CountingLog, Counts, added, batch_metrics, estimated
 from cookhouse.workflows.training_run.evaluation import HeldOutEvaluation, named_evaluations
 from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
 from cookhouse.workflows.training_run.run import (

@@ -11,10 +11,14 @@ from cookhouse.data import (
     DataSource,
     FileSource,
     HeldOut,
+    JoinedRows,
     NamedSource,
+    Rows,
+    SomeRows,
     data_source,
     data_sources,
     held_out_source,
+    num_rows,
 )
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
@@ -62,8 +66,8 @@ def split_rows(config: RowSettings, rows: Mapping[str, Sequence[R]], *, seed: in
         held_out = {int(index) for index in HeldOut(fraction=config.eval_fraction, seed=seed).indices(len(train))}
         test = [row for index, row in enumerate(train) if index in held_out]
         train = [row for index, row in enumerate(train) if index not in held_out]
-    asked = {_key(prompt) for row in test for prompt in row.prompts}
-    kept = [row for row in train if asked.isdisjoint(map(_key, row.prompts))]
+    asked = {prompt_key(prompt) for row in test for prompt in row.prompts}
+    kept = [row for row in train if asked.isdisjoint(map(prompt_key, row.prompts))]
     count = min(num_eval, len(test))
     test = [test[index * len(test) // count] for index in range(count)]
     notes = []
@@ -74,7 +78,22 @@ def split_rows(config: RowSettings, rows: Mapping[str, Sequence[R]], *, seed: in
     return SplitRows(train=kept, test=test, notes=notes)
 
 
-def _key(prompt: list[Message]) -> str:
+def split_off(rows: Rows, fraction: float | None, seed: int) -> tuple[Rows, Rows | None]:
+    """What is trained on, and what is held out of it, which hangs on the number of rows and the seed alone."""
+    if fraction is None:
+        return rows, None
+    indices = HeldOut(fraction=fraction, seed=seed).indices(num_rows(rows))
+    return SomeRows(rows, indices, without=True), SomeRows(rows, indices)
+
+
+def joined(sets: Sequence[tuple[str, Rows]]) -> tuple[str, Rows]:
+    """Sets that are gone through as one, with their names."""
+    names, rows = zip(*sets, strict=True)
+    return ", ".join(names), rows[0] if len(rows) == 1 else JoinedRows(rows)
+
+
+def prompt_key(prompt: list[Message]) -> str:
+    """What tells prompts apart."""
     return json.dumps(prompt, sort_keys=True)
 
 

@@ -90,8 +90,11 @@ class CountingLog:
     be. Rows of the metrics file, those from before a resume among them, are what is added up.
     """
 
-    def __init__(self, telemetry: Telemetry, total_steps: int, steps_per_epoch: int, metrics: Path) -> None:
-        self._log = StepLog(telemetry, total_steps, steps_per_epoch=steps_per_epoch)
+    def __init__(
+        self, telemetry: Telemetry, total_steps: int, steps_per_epoch: int, metrics: Path, *, event: str | None = None
+    ) -> None:
+        """`event`: the algorithm's own name of a step."""
+        self._log = StepLog(telemetry, total_steps, steps_per_epoch=steps_per_epoch, event=event)
         self._estimate = Estimate(telemetry, total_steps)
         self._telemetry = telemetry
         self._steps_per_epoch = steps_per_epoch
