@@ -113,6 +113,7 @@ async def test_a_failed_answer_never_becomes_training_data(make_config: MakeConf
     assert dropped["distill/dropped/request"] == 1
     assert (row["distill/samples"], row["distill/dropped"]) == (12, sum(dropped.values()))
     assert 12 - row["distill/dropped"] == len(learned)
+    assert result.summary.after("distill/dropped") == row["distill/dropped"] / 12
     assert result.state.distillation_metrics["distill/dropped"] == row["distill/dropped"]
     assert events.names.count("distillation.step") == 1
 

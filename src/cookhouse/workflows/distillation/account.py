@@ -28,6 +28,7 @@ Row = Mapping[str, Any]
 GAP_CLOSED = "distillation/gap_closed"
 _COMPARED = ("env/all/correct", "exact_match")
 """By which student and teacher are compared."""
+_SAMPLES, _DROPPED = "distill/samples", "distill/dropped"
 _OF_STEPS = (keys.TEACHER_KL, "distill/", "train/", "optim/loss")
 
 S = TypeVar("S", bound=TrainingState)
@@ -96,7 +97,9 @@ def on_policy_facts(state: "OnPolicyState") -> dict[str, str]:
 
 
 def off_policy_figures(first: Row, last: Row, after: Row) -> Sequence[Figure]:
-    """Held-out answers that are as expected and as the teacher's, loss, and the divergence from the teacher."""
+    """Held-out answers that are as expected and as the teacher's, loss, the divergence from the teacher, and how many
+    of its answers were of no use.
+    """
     held_out = [
         Figure(name=name, label=label, before=first.get(name), after=after.get(name), is_share=True)
         for name, label in (
@@ -111,7 +114,18 @@ def off_policy_figures(first: Row, last: Row, after: Row) -> Sequence[Figure]:
             (FORWARD_KL, "divergence from the teacher, first and last step (nats per token)"),
         )
     ]
-    return [*held_out, *trained]
+    dropped = Figure(
+        name=_DROPPED,
+        label="teacher's answers that were dropped, first and last step",
+        before=_dropped_share(first),
+        after=_dropped_share(last),
+        is_share=True,
+    )
+    return [*held_out, *trained, *([dropped] if dropped.before or dropped.after else [])]
+
+
+def _dropped_share(row: Row) -> float | None:
+    return row[_DROPPED] / row[_SAMPLES] if row.get(_SAMPLES) else None
 
 
 def off_policy_facts(state: "OffPolicyState") -> dict[str, str]:
