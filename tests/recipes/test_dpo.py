@@ -113,6 +113,7 @@ class Critic:
     """Prefers whichever answer says that something is said; fits `cookhouse.rl.MessageCompleter`."""
 
     async def __call__(self, messages: Sequence[Any]) -> Any:
+        await asyncio.sleep(0.02)  # meanwhile training goes on, and another evaluation begins
         a, b = str(messages[-1]["content"]).split("==== Completion A ====\n")[1].split("==== Completion B ====\n")
         likes = ["is said" in text for text in (a, b)]
         return {"role": "assistant", "content": "Tie" if likes[0] == likes[1] else "AB"[likes.index(True)]}
@@ -125,17 +126,20 @@ async def test_answers_are_judged_against_the_chosen_ones_and_those_before_train
             os.kill(os.getpid(), signal.SIGINT)
 
     service = FakeService(answer=parrot)
-    config = make_config(preference_model="critic")
+    config = make_config(preference_model="critic", eval_every=1)
     adapters = Adapters(service=service.connect, sinks=[Events(press)], completer=lambda _: Critic())
     assert (await run_async("dpo", config, adapters=adapters)).summary.is_interrupted
     adapters = Adapters(service=FakeService(answer=parrot, states=service.states).connect, completer=lambda _: Critic())
-    resumed = make_config(preference_model="critic", behavior_if_log_dir_exists="resume")
+    resumed = make_config(preference_model="critic", eval_every=1, behavior_if_log_dir_exists="resume")
     summary = (await run_async("dpo", resumed, adapters=adapters)).summary
     assert (summary.before("test/win_rate_chosen"), summary.after("test/win_rate_chosen")) == (0.0, 0.5)
     assert (summary.before("test/win_rate_initial"), summary.after("test/win_rate_initial")) == (0.5, 1.0)
     last = read_metrics(summary.folder / "metrics.jsonl")[-1]
     assert last["test/win_rate_initial_low"] == pytest.approx(0.510109, abs=1e-6)
     assert "test/answer_win_rate" not in last
+    rows = read_metrics(summary.folder / "metrics.jsonl")
+    assert len([row for row in rows if "test/win_rate_chosen" in row]) == 7
+    assert all("test/win_rate_initial" in row for row in rows if "test/win_rate_chosen" in row)
     page = (summary.folder / "report.html").read_text()
     assert "before training: 0 of 4 win against what was expected" in page
     assert "before training loses" in page

@@ -1,5 +1,6 @@
 """Held-out pairs, measured by the weights at one point of a run."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,16 +97,28 @@ def askable(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
 class AnswerJudge:
     """Compares answers to the prompts of held-out pairs with the chosen ones, and with what the weights that the run
     began with answered, by a preference model.
     """
 
-    model: PreferenceModel
-    read_initial: Callable[[], Sequence[RecordedAnswer]]
-    """What those weights answered, in the same order; empty: nobody knows any more."""
-    keep: Callable[[int, Sequence[Entry]], None]
+    def __init__(
+        self,
+        model: PreferenceModel,
+        *,
+        read_initial: Callable[[], Sequence[RecordedAnswer]],
+        keep: Callable[[int, Sequence[Entry]], None],
+    ) -> None:
+        """`read_initial`: what those weights answered in an earlier sitting, in the same order; empty: nobody knows."""
+        self._model = model
+        self._read_initial = read_initial
+        self._keep = keep
+        self._initial: asyncio.Future[list[str]] | None = None
+
+    def begin(self, step: int) -> None:
+        """Say that the answers of a step are on their way: evaluations of several steps overlap."""
+        if step == 0:
+            self._initial = asyncio.get_running_loop().create_future()
 
     async def __call__(self, step: int, answers: Sequence[Answer]) -> tuple[MaybeMetrics, Sequence[RecordedAnswer]]:
         """`win_metrics` against `chosen` and `initial`, and the answers with a verdict against the chosen ones. All are
@@ -115,8 +128,7 @@ class AnswerJudge:
             InputError: no comparison can be put to the model.
             ServiceError: it failed.
         """
-        # Before the first step these are the answers themselves, and draw.
-        initial = [a.answer for a in (answers if step == 0 else self.read_initial())]
+        initial = await self._initial_texts(step, answers)
         others = [{_CHOSEN: answer.expected.strip()} for answer in answers]
         if len(initial) == len(answers):
             others = [{**some, _INITIAL: text.strip()} for some, text in zip(others, initial, strict=True)]
@@ -124,12 +136,19 @@ class AnswerJudge:
             RivalAnswers(prompt=answer.prompt, answer=answer.answer.strip(), others=some)
             for answer, some in zip(answers, others, strict=True)
         ]
-        judged = await judge_answers(self.model, asked)
+        judged = await judge_answers(self._model, asked)
         recording = Recording()
         with recording.active():
             note_answers(judged)
-        self.keep(step, recording.drain())
+        self._keep(step, recording.drain())
         return win_metrics(judged), [_recorded(*each) for each in zip(answers, judged, strict=True)]
+
+    async def _initial_texts(self, step: int, answers: Sequence[Answer]) -> list[str]:
+        if self._initial is None:
+            return [answer.answer for answer in self._read_initial()]
+        if step == 0:  # they are the answers themselves, and draw
+            self._initial.set_result([answer.answer for answer in answers])
+        return await self._initial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +166,8 @@ class PairEvaluation:
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Mapping[str, float | str]]:
         read = measure_pairs(client, self.pairs, self.reference, self.settings)
+        if self.judge is not None:
+            self.judge.begin(step)
         snapshot = None if self.answers is None else client.save_weights_and_get_sampling_client()
         return self._finish(step, read, snapshot)
 

@@ -251,7 +251,7 @@ async def _open_judge(state: PreferenceState) -> AnswerJudge | None:
     adapters = state.context.adapters
     models = SecondModels(lambda name: open_sampler(state.session.service, name, adapters.registry), adapters.completer)
     return AnswerJudge(
-        model=await open_preference_model(state.config, models),
+        await open_preference_model(state.config, models),
         read_initial=partial(state.folder.read_answers, 0),
         keep=partial(keep_noted, state.folder.evaluations, "answers", "Held-out answers"),
     )
