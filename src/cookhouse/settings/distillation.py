@@ -20,7 +20,7 @@ class TeacherSettings:
     teacher_model: str | None = chz.field(
         default=None,
         doc="Teacher: a base model, or weights as in load_checkpoint_path; several separated by commas, one for each "
-        "environment or data set; default: the weights that the run begins with.",
+        "environment or data set; default: with teacher_prompt, the weights that the run begins with.",
     )
     teacher_base_url: str | None = chz.field(
         default=None,
