@@ -14,6 +14,7 @@ import tinker
 
 from cookhouse.chat import Renderer, get_renderer
 from cookhouse.errors import InputError
+from cookhouse.evals import SamplingAnswerer
 from cookhouse.tokenizers import get_tokenizer
 
 pytest.importorskip("inspect_ai", reason="needs Inspect AI: make test-harness")
@@ -22,7 +23,7 @@ from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
 from tests.harnesses.tools_task import sums
 
 from cookhouse.evals.inspect.evaluator import inspect_evaluator
-from cookhouse.evals.inspect.model import AskedClient, SampledModel
+from cookhouse.evals.inspect.model import SampledModel
 
 # The warnings are of Inspect AI's own code.
 pytestmark = [
@@ -158,7 +159,7 @@ async def _ask(
     choice: Any = "auto",
 ) -> tuple[Any, _Client]:
     client = _Client(renderer, text)
-    model = SampledModel("m", AskedClient(client=client, renderer=renderer, context_tokens=None))
+    model = SampledModel("m", SamplingAnswerer(client, renderer))
     answered: Any = await model.generate(messages, tools or [], choice, config or GenerateConfig())
     output, _ = answered
     return output, client

@@ -9,8 +9,8 @@ from cookhouse.evals.benchmarks.answering import (
 )
 from cookhouse.evals.benchmarks.asking import Asking, ask_benchmark
 from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Outcome
-from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem, Grade, choice_item
-from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures
+from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, AskedItem, Benchmark, BenchmarkItem, Grade, choice_item
+from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures, is_of_group
 from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator, benchmark_evaluator
 from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
 from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
@@ -59,6 +59,7 @@ __all__ = [
     "EVALUATORS",
     "Answer",
     "Answerer",
+    "AskedItem",
     "Asking",
     "Attempt",
     "AttemptLog",
@@ -101,6 +102,7 @@ __all__ = [
     "classification",
     "comparison_metrics",
     "is_exact_match",
+    "is_of_group",
     "judge_answers",
     "judge_comparisons",
     "labels_of",

@@ -8,6 +8,7 @@ import tinker
 
 from cookhouse.chat import Renderer
 from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark
+from cookhouse.evals.inspect import is_inspect_task
 from cookhouse.naming import OpenSet
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import TrainingSettings
@@ -51,6 +52,10 @@ def _check(thing: Any) -> EvaluatorBuilder | None:
         from cookhouse.evals.benchmarks.inline import benchmark_evaluator
 
         return benchmark_evaluator(thing)
+    if is_inspect_task(thing):
+        from cookhouse.evals.inspect.evaluator import inspect_evaluator
+
+        return inspect_evaluator(thing)
     return thing if callable(thing) else None
 
 
@@ -59,5 +64,6 @@ EVALUATORS: OpenSet[EvaluatorBuilder] = OpenSet(
     group="cookhouse.evaluators",
     builtin=BENCHMARKS.builtin,
     check=_check,
-    wants="an evaluator is named by a benchmark, or by a function of the settings and the renderer that makes one",
+    wants="an evaluator is named by a benchmark, by a task of Inspect AI, or by a function of the settings and the "
+    "renderer that makes one",
 )

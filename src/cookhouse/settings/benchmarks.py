@@ -26,19 +26,28 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
         doc="Ask the OpenAI-compatible service at this address, such as http://127.0.0.1:8000/v1, for the model that "
         "weights names; the key is OPENAI_API_KEY.",
     )
-    benchmark: str = chz.field(
-        default="arithmetic", doc="Benchmarks, by name, module:NAME or file.py:NAME, separated by commas."
+    benchmark: str = computed(
+        Default(lambda config: "" if config.inspect else "arithmetic", "arithmetic, unless inspect names tasks"),
+        str,
+        "Benchmarks, by name, module:NAME or file.py:NAME, separated by commas.",
+    )
+    inspect: str = chz.field(
+        default="",
+        doc="Tasks of Inspect AI, by file.py, file.py@task or package/task as inspect eval names them, separated by "
+        "commas.",
     )
     limit: int | None = chz.field(
         default=None,
-        doc="Items of each benchmark, evenly spaced through all of them; default: all.",
+        doc="Items of each benchmark and task, evenly spaced through all of them; default: all.",
         validator=at_least(1),
     )
     num_samples: int = chz.field(
-        default=1, doc="Answers to each item; of several, pass@k is told.", validator=at_least(1)
+        default=1,
+        doc="Answers to each item; of several, pass@k is told. Of tasks: epochs, where they are several.",
+        validator=at_least(1),
     )
     max_tokens: int | None = chz.field(
-        default=None, doc="Tokens of each answer; default: what the benchmark says.", validator=at_least(1)
+        default=None, doc="Tokens of each answer; default: what the benchmark or task says.", validator=at_least(1)
     )
     temperature: float = computed(
         Default(lambda config: 0.0 if config.num_samples == 1 else 1.0, "0 (greedy) for one sample, else 1"),

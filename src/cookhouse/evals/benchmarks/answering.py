@@ -57,43 +57,43 @@ class SamplingAnswerer:
     """
 
     def __init__(self, client: SamplingClient, renderer: Renderer, *, context_tokens: int | None = None) -> None:
-        self._client = client
-        self._renderer = renderer
-        self._context_tokens = context_tokens
+        self.client = client
+        self.renderer = renderer
+        self.context_tokens = context_tokens
 
     async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
         if draw.choices:
             return [await self._choose(messages, draw.choices)] * draw.num_samples
         try:
-            prompt = self._renderer.build_generation_prompt(messages)
+            prompt = self.renderer.build_generation_prompt(messages)
         except InputError as error:
             return failed(str(error), draw)
         room = draw.max_tokens
-        if self._context_tokens is not None:
-            room = min(room, self._context_tokens - prompt.length)
+        if self.context_tokens is not None:
+            room = min(room, self.context_tokens - prompt.length)
         if room < 1:
-            return failed(f"the prompt has {prompt.length:,} tokens; the model takes {self._context_tokens:,}", draw)
+            return failed(f"the prompt has {prompt.length:,} tokens; the model takes {self.context_tokens:,}", draw)
         params = tinker.SamplingParams(
-            max_tokens=room, temperature=draw.temperature, seed=draw.seed, stop=self._renderer.get_stop_sequences()
+            max_tokens=room, temperature=draw.temperature, seed=draw.seed, stop=self.renderer.get_stop_sequences()
         )
-        response = await self._client.sample(prompt, draw.num_samples, params)
+        response = await self.client.sample(prompt, draw.num_samples, params)
         answers = [self._read(sequence.tokens) for sequence in response.sequences[: draw.num_samples]]
         missing = draw.num_samples - len(answers)
         return [*answers, *[SampledAnswer(error="the service gave fewer answers than it was asked for")] * missing]
 
     async def _choose(self, messages: Sequence[Message], choices: Sequence[str]) -> SampledAnswer:
         try:
-            prompt = self._renderer.build_generation_prompt(messages)
+            prompt = self.renderer.build_generation_prompt(messages)
             endings = [
-                self._renderer.build_response([*messages, {"role": "assistant", "content": choice}])
+                self.renderer.build_response([*messages, {"role": "assistant", "content": choice}])
                 for choice in choices
             ]
         except InputError as error:
             return SampledAnswer(error=str(error))
         longest = prompt.length + max(map(len, endings))
         # A service samples one token after the text that it scores.
-        if self._context_tokens is not None and longest >= self._context_tokens:
-            reason = f"with its longest choice it has {longest:,} tokens; the model takes {self._context_tokens:,}"
+        if self.context_tokens is not None and longest >= self.context_tokens:
+            reason = f"with its longest choice it has {longest:,} tokens; the model takes {self.context_tokens:,}"
             return SampledAnswer(error=reason)
         found = await asyncio.gather(*(self._logprob(prompt, ending) for ending in endings))
         logprobs = dict(zip(choices, found, strict=True))
@@ -101,14 +101,14 @@ class SamplingAnswerer:
 
     async def _logprob(self, prompt: tinker.ModelInput, ending: Sequence[int]) -> float:
         whole = tinker.ModelInput(chunks=[*prompt.chunks, tinker.EncodedTextChunk(tokens=ending)])
-        scored = (await self._client.compute_logprobs(whole))[-len(ending) :]
+        scored = (await self.client.compute_logprobs(whole))[-len(ending) :]
         known = [value for value in scored if value is not None]
         if len(known) != len(ending):
             raise ServiceError(f"the service gave {len(known)} logprobs of a choice of {len(ending)} tokens")
         return math.fsum(known)
 
     def _read(self, tokens: Sequence[int]) -> SampledAnswer:
-        message, termination = self._renderer.parse_response(tokens)
+        message, termination = self.renderer.parse_response(tokens)
         return SampledAnswer(text=text_of(message), is_cut=termination is Termination.MALFORMED)
 
 
@@ -116,7 +116,7 @@ class CompleterAnswerer:
     """Asks a completer, which samples as it was opened to, once for each answer; what it raises is why one failed."""
 
     def __init__(self, completer: MessageCompleter) -> None:
-        self._completer = completer
+        self.completer = completer
 
     async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
         refuse_choices(draw, "a completer")
@@ -124,7 +124,7 @@ class CompleterAnswerer:
 
     async def _ask(self, messages: Sequence[Message]) -> SampledAnswer:
         try:
-            return SampledAnswer(text=text_of(await self._completer(messages)))
+            return SampledAnswer(text=text_of(await self.completer(messages)))
         except CookhouseError:
             raise
         except Exception as error:  # of the user's own code

@@ -26,17 +26,23 @@ GradeAnswer: TypeAlias = Callable[[str], Awaitable[Grade]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkItem:
-    """One problem."""
+class AskedItem:
+    """One problem, as people read it."""
 
     messages: Sequence[Message]
     """What is asked; a system message of the evaluation's stands before it."""
     expected: str
     """What a right answer would be, for people who read transcripts."""
-    grade: GradeAnswer
-    """Of the text of an answer. It raises nothing because of what the model wrote."""
     name: str | None = None
     """What the benchmark calls the problem, if it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkItem(AskedItem):
+    """One problem, with how its answers are graded."""
+
+    grade: GradeAnswer
+    """Of the text of an answer. It raises nothing because of what the model wrote."""
     group: str | None = None
     """What kind of problem it is; `correct` is reported for each kind as well."""
     choices: Sequence[str] = ()

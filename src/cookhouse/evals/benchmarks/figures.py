@@ -43,6 +43,11 @@ def benchmark_figures(loaded: LoadedBenchmark, attempts: Sequence[Attempt]) -> d
     return figures
 
 
+def is_of_group(name: str) -> bool:
+    """Whether a figure is of one kind of problems, as those by group are; pages have these, tables leave them out."""
+    return name.startswith("correct/")
+
+
 def as_metrics(name: str, figures: Mapping[str, Estimate]) -> dict[str, float | None]:
     """Figures of a benchmark as metrics: each by its name, with `_stderr` behind it, and with `_n` the items."""
     metrics: dict[str, float | None] = {}

@@ -39,6 +39,7 @@ class OpenAIAnswerer:
         """Raises `InputError` if `base_url` is no address."""
         if not base_url.startswith(("http://", "https://")):
             raise InputError(f"{base_url!r} is no address; give one such as http://127.0.0.1:8000/v1")
+        self.base_url = base_url
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._model = model
         self._pause_seconds = first_pause_seconds

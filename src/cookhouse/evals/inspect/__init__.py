@@ -1,1 +1,24 @@
-"""Weights as a model of Inspect AI, and its tasks as evaluators. It is an extra: nothing imports this early."""
+"""Weights as a model of Inspect AI, and its tasks as evaluations. It is an extra: nothing imports its modules early."""
+
+import sys
+from importlib.util import find_spec
+
+from cookhouse.errors import InputError
+
+
+def require_inspect(what: str) -> None:
+    """See that Inspect AI is installed. Raises `InputError` with the extra that brings it."""
+    if find_spec("inspect_ai") is None:
+        raise InputError(f"{what} needs Inspect AI, which is not installed: pip install 'cookhouse[inspect]'")
+
+
+def is_inspect_task(thing: object) -> bool:
+    """Whether this is a function with Inspect AI's `@task`."""
+    if "inspect_ai" not in sys.modules:  # who has the decorator has imported it
+        return False
+    from inspect_ai.util import registry_info
+
+    try:
+        return callable(thing) and registry_info(thing).type == "task"
+    except ValueError:
+        return False

@@ -1,27 +1,27 @@
 """A task of Inspect AI as an evaluator of a run."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from inspect_ai import Task, eval_async
-from inspect_ai.log import EvalLog
-from inspect_ai.model import GenerateConfig, Model, ModelAPI, modelapi
+from inspect_ai.model import GenerateConfig
 
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
-from cookhouse.errors import ServiceError
+from cookhouse.evals.benchmarks.answering import SamplingAnswerer
+from cookhouse.evals.benchmarks.figures import as_metrics
 from cookhouse.evals.evaluator import EvaluatorBuilder, Metrics, SamplingClientEvaluator
-from cookhouse.evals.inspect.model import AskedClient, SampledModel
+from cookhouse.evals.inspect.logs import figures_of, result_name
+from cookhouse.evals.inspect.model import SampledModel
+from cookhouse.evals.inspect.opening import opened, opened_model
+from cookhouse.evals.inspect.running import inspect_turn
 from cookhouse.sampling_client import SampleClient
 from cookhouse.settings import TrainingSettings
 
-_NO_NAME = re.compile(r"[^\w.@-]+")
-
 
 class InspectEvaluator(SamplingClientEvaluator):
-    """Runs a task with the weights of the run as its model: `inspect/TASK/SCORER/METRIC` for each figure.
+    """Runs a task with the weights of the run as its model: `inspect/TASK/SCORER/METRIC` for each figure, with
+    `_stderr` and `_n` behind it, as `cookhouse eval --inspect` names them.
 
     Samples that fail are of Inspect AI's own log, in `log_dir`; a task that fails as a whole raises.
     """
@@ -38,16 +38,12 @@ class InspectEvaluator(SamplingClientEvaluator):
     async def __call__(self, client: SampleClient) -> Metrics:
         """The task's metrics. Raises `ServiceError` with its error if it failed."""
         context = context_tokens(self._model_name)
-        asked = AskedClient(client=client, renderer=self._renderer, context_tokens=context)
-        model = Model(_model_of_run(self._model_name, asked), GenerateConfig(seed=self._seed))
-        [log] = await eval_async(self._make_task(), model=model, log_dir=str(self._log_dir))
-        return metrics_of(log)
-
-
-@modelapi(name="cookhouse_run")
-def _model_of_run() -> type[ModelAPI]:
-    """Inspect AI takes none but registered models."""
-    return SampledModel
+        api = SampledModel(self._model_name, SamplingAnswerer(client, self._renderer, context_tokens=context))
+        async with inspect_turn():
+            with opened(api):
+                model = opened_model(self._model_name, GenerateConfig(seed=self._seed))
+                logs = await eval_async(self._make_task(), model=model, log_dir=str(self._log_dir), ctl_server=False)
+        return as_metrics(result_name(logs[0].eval.task), figures_of(logs[0]))
 
 
 def inspect_evaluator(make_task: Callable[[], Task]) -> EvaluatorBuilder:
@@ -64,23 +60,3 @@ def inspect_evaluator(make_task: Callable[[], Task]) -> EvaluatorBuilder:
         )
 
     return build
-
-
-def metrics_of(log: EvalLog) -> dict[str, float | None]:
-    """The figures of a finished task. Raises `ServiceError` with the task's own error where it did not finish."""
-    if log.status != "success" or log.results is None:
-        reason = log.error.message if log.error else f"it ended with status {log.status}"
-        raise ServiceError(f"the Inspect task {log.eval.task} failed: {reason}")
-    return {
-        "/".join(["inspect", *map(_name, (log.eval.task, score.name, metric.name))]): _figure(metric.value)
-        for score in log.results.scores
-        for metric in score.metrics.values()
-    }
-
-
-def _name(text: Any) -> str:
-    return _NO_NAME.sub("_", str(text).split("/")[-1])
-
-
-def _figure(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

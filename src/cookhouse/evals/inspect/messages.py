@@ -53,6 +53,27 @@ def to_answer(message: Message, model: str) -> ChatMessageAssistant:
     return ChatMessageAssistant(content=content, tool_calls=calls or None, model=model, source="generate")
 
 
+def to_shown(asked: str | list[ChatMessage]) -> list[Message]:
+    """What a sample asks, as text."""
+    if isinstance(asked, str):
+        return [{"role": "user", "content": asked}]
+    return [{"role": message.role, "content": message.text} for message in asked]
+
+
+def said_after(messages: Sequence[ChatMessage]) -> str:
+    """What was said from the model's first message on: that, or all the turns with what tools gave."""
+    start = next((n for n, message in enumerate(messages) if message.role == "assistant"), len(messages))
+    turns = [(message.role, "\n".join(filter(None, [message.text, *_called(message)]))) for message in messages[start:]]
+    if len(turns) == 1:
+        return turns[0][1]
+    return "\n".join(f"{role}: {text}" for role, text in turns)
+
+
+def _called(message: ChatMessage) -> list[str]:
+    calls = message.tool_calls or () if isinstance(message, ChatMessageAssistant) else ()
+    return [f"→ {call.function}({json.dumps(call.arguments)})" for call in calls]
+
+
 def _message(message: ChatMessage) -> dict[str, Any]:
     content = message.content if isinstance(message.content, str) else [_part(part) for part in message.content]
     ours: dict[str, Any] = {"role": message.role, "content": content}

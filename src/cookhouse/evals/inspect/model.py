@@ -1,10 +1,10 @@
 """A model of Inspect AI that samples from weights which a client holds, in their own chat format."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import tinker
+from inspect_ai.log._samples import sample_active
 from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
@@ -39,17 +39,8 @@ class Asked(Protocol):
     @property
     def renderer(self) -> Renderer: ...
     @property
-    def context_tokens(self) -> int | None: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskedClient:
-    """A client, with its chat format."""
-
-    client: SampleClient
-    renderer: Renderer
-    context_tokens: int | None
-    """Prompt and answer together; None if nobody knows."""
+    def context_tokens(self) -> int | None:
+        """Prompt and answer together; None if nobody knows."""
 
 
 class SampledModel(ModelAPI):
@@ -66,6 +57,9 @@ class SampledModel(ModelAPI):
         """What answers."""
         assert self._asked is not None
         return self._asked
+
+    async def count_text_tokens(self, text: str) -> int:
+        return len((await self.open()).renderer.encoder.encode([text]))
 
     def max_connections(self) -> int:
         return _MAX_CONNECTIONS
@@ -142,9 +136,15 @@ def _params(config: GenerateConfig, room: int, renderer: Renderer) -> tinker.Sam
         temperature=1.0 if config.temperature is None else config.temperature,
         top_p=1.0 if config.top_p is None else config.top_p,
         top_k=-1 if config.top_k is None else config.top_k,
-        seed=config.seed,
+        seed=_seed(config),
         stop=stops,
     )
+
+
+def _seed(config: GenerateConfig) -> int | None:
+    """The seed that is given, in the first epoch: the same again in another would only give the same answer."""
+    sample, seed = sample_active(), config.seed
+    return None if seed is None else int(seed + (sample.epoch - 1 if sample is not None else 0))
 
 
 def _cut(message: ChatMessageAssistant, stops: Sequence[str]) -> None:

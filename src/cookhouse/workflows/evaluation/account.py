@@ -3,9 +3,11 @@
 import shlex
 from collections.abc import Mapping
 
-from cookhouse.evals import Outcome
+from cookhouse.evals import Outcome, is_of_group
 from cookhouse.runs import Figure, RunResult, RunSummary
-from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, REPORT_FILE
+from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, REPORT_FILE
+from cookhouse.telemetry import is_share
+from cookhouse.workflows.evaluation.inspecting import logs_remark, page_of
 from cookhouse.workflows.evaluation.state import EvaluationState
 
 
@@ -15,6 +17,11 @@ def evaluation_facts(state: EvaluationState) -> Mapping[str, str]:
     items = {
         loaded.name: f"{len(loaded.items):,} of {loaded.num_all:,} items from {state.sources[loaded.name]}"
         for loaded in state.loaded
+    }
+    items |= {
+        task.name: f"{len(task.asked_ids):,} of {len(task.all_ids):,} samples of {task.spec}"
+        + (f", {task.epochs} times" if task.epochs > 1 else "")
+        for task in state.tasks
     }
     samples = "" if config.num_samples == 1 else f", {config.num_samples} samples of each item"
     return {
@@ -29,10 +36,9 @@ def evaluation_result(state: EvaluationState, seconds: float) -> RunResult[Evalu
     path, is_whole = state.folder.path, state.status != "interrupted"
     folder = shlex.quote(str(path))
     pages = {
-        f"{name}/transcripts": str(page)
-        for name in state.figures
-        if (page := state.folder.evaluations / f"{name}.html").exists()
+        f"{name}/transcripts": str(page) for name in state.figures if (page := page_of(state.folder, name)).exists()
     }
+    logs = {f"{result.name}/log": str(result.log) for result in state.inspected}
     report = path / REPORT_FILE
     resume = f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
     summary = RunSummary(
@@ -45,12 +51,19 @@ def evaluation_result(state: EvaluationState, seconds: float) -> RunResult[Evalu
         seconds=seconds,
         figures=_figures(state),
         samples=(),
+        remark=logs_remark(state.config, path / INSPECT_FOLDER),
         report=report if report.exists() else None,
         state_path=None,
         sampler_path=None,
         next_command=f"cookhouse report {folder}" if is_whole else resume,
     )
-    artifacts = {"folder": str(path), "report": str(report), "answers": str(path / ATTEMPT_ANSWERS_FILE), **pages}
+    artifacts = {
+        "folder": str(path),
+        "report": str(report),
+        "answers": str(path / ATTEMPT_ANSWERS_FILE),
+        **pages,
+        **logs,
+    }
     return RunResult(state=state, metrics=dict(state.eval_results), artifacts=artifacts, summary=summary)
 
 
@@ -61,10 +74,15 @@ def _figures(state: EvaluationState) -> list[Figure]:
             label=f"{benchmark} {name}, of {estimate.n:,}",
             before=None,
             after=estimate.mean,
-            is_share=True,
+            is_share=is_shown_as_share(f"{benchmark}/{name}"),
             stderr=estimate.stderr,
         )
         for benchmark, figures in state.figures.items()
         for name, estimate in figures.items()
-        if "/" not in name and (name not in set(Outcome) or estimate.mean)
+        if not is_of_group(name) and (name not in set(Outcome) or estimate.mean)
     ]
+
+
+def is_shown_as_share(name: str) -> bool:
+    """Whether a figure is a share. Those of benchmarks are; of a task of Inspect AI, the metric's name tells."""
+    return not name.startswith("inspect/") or is_share(name)

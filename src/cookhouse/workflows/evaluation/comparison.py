@@ -1,30 +1,38 @@
 """Several models at the same benchmarks: an evaluation of each, and what separates them, item by item."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.data import from_store
 from cookhouse.evals import (
+    Attempt,
     Estimate,
     LoadedBenchmark,
     Outcome,
     benchmark_figures,
-    benchmarks_named,
+    is_of_group,
     load_benchmark,
     paired_difference,
     sources_of_benchmarks,
 )
+from cookhouse.naming import names_in
 from cookhouse.report import PairedTable, paired_page
 from cookhouse.runs import Figure, RunResult
 from cookhouse.runs.names import COMPARISON_FILE, REPORT_FILE
 from cookhouse.settings import EvalSettings
 from cookhouse.training.files import write_whole
+from cookhouse.workflows.evaluation.account import is_shown_as_share
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
+from cookhouse.workflows.evaluation.inspecting import inspect_results, inspect_tasks, logs_remark
+from cookhouse.workflows.evaluation.workflow import evaluated_benchmarks
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, RunChild, pipeline_workflow
 from cookhouse.workflows.stages.stage import stage
 from cookhouse.workflows.stages.workflow import Workflow
+
+if TYPE_CHECKING:
+    from cookhouse.evals.inspect.tasks import InspectTask
 
 
 @dataclass(kw_only=True)
@@ -40,7 +48,7 @@ def comparison_workflow(
     config: EvalSettings, runs: Sequence[ChildRun], models: Sequence[str], run_child: RunChild
 ) -> Workflow[Any]:
     """The evaluations one after another, then what separates the models from the first."""
-    benchmarks_named(config.benchmark)  # what is misspelled is told before anything is asked
+    evaluated_benchmarks(config)  # what is misspelled is told before anything is asked
     workflow = pipeline_workflow(config, runs, run_child).with_state(
         ComparisonState, lambda context: ComparisonState(context=context, config=config, models=models)
     )
@@ -56,32 +64,44 @@ def comparison_workflow(
 @stage(reads=("config", "models", "path"), writes=("paired",))
 async def compare_models(state: ComparisonState) -> None:
     """Read what each model answered, and write the page that compares them."""
-    state.paired = await asyncio.to_thread(_paired, state)
+    state.paired = await asyncio.to_thread(_paired, state, await inspect_tasks(state.config))
     names = [f"{name}/{REPORT_FILE}" for name in state.results]
-    page = paired_page(state.paired, links=names, title=f"{len(state.models)} models at {state.config.benchmark}")
+    page = paired_page(state.paired, links=names, title=f"{len(state.models)} models at {_asked(state.config)}")
     write_whole(state.path / COMPARISON_FILE, page)
 
 
-def _paired(state: ComparisonState) -> PairedTable:
-    logs = [AttemptFiles(result.summary.folder) for result in state.results.values()]
-    loaded = _loaded(state)
+def _paired(state: ComparisonState, tasks: "Sequence[InspectTask]") -> PairedTable:
+    folders = [result.summary.folder for result in state.results.values()]
+    logs = [AttemptFiles(folder) for folder in folders]
     figures: dict[str, list[Estimate | None]] = {}
-    for number, log in enumerate(logs):
+    attempts: dict[str, list[Sequence[Attempt]]] = {}
+
+    def add(name: str, number: int, found: Mapping[str, Estimate], answered: Sequence[Attempt]) -> None:
+        attempts.setdefault(name, [()] * len(folders))[number] = answered
+        for figure, estimate in found.items():
+            if not is_of_group(figure):
+                figures.setdefault(f"{name}/{figure}", [None] * len(folders))[number] = estimate
+
+    loaded = _loaded(state)
+    for number, (folder, log) in enumerate(zip(folders, logs, strict=True)):
         for each in loaded:
-            for name, estimate in benchmark_figures(each, log.attempts(each.name)).items():
-                if "/" not in name:
-                    figures.setdefault(f"{each.name}/{name}", [None] * len(logs))[number] = estimate
-    first, *others = logs
+            answered = log.attempts(each.name)
+            add(each.name, number, benchmark_figures(each, answered), answered)
+        for result in inspect_results(folder, tasks):
+            add(result.name, number, result.figures, result.attempts)
     differences = {
-        each.name: [paired_difference(first.attempts(each.name), log.attempts(each.name)) for log in others]
-        for each in loaded
+        name: [paired_difference(first, others) for others in rest] for name, (first, *rest) in attempts.items()
     }
     return PairedTable(models=state.models, figures=figures, differences=differences)
 
 
+def _asked(config: EvalSettings) -> str:
+    return ", ".join(names_in(config.benchmark) + names_in(config.inspect))
+
+
 def _loaded(state: ComparisonState) -> list[LoadedBenchmark]:
     config = state.config
-    benchmarks = benchmarks_named(config.benchmark)
+    benchmarks = evaluated_benchmarks(config)
     sources = sources_of_benchmarks(benchmarks, config.benchmark_data)
     store = state.context.adapters.datasets
     return [load_benchmark(each, from_store(sources[each.name], store), config.limit) for each in benchmarks]
@@ -98,7 +118,12 @@ def _result(state: ComparisonState, result: RunResult[Any]) -> RunResult[Any]:
         for number in range(2, len(state.models) + 1)
     }
     summary = replace(
-        result.summary, model_name=", ".join(state.models), report=page, figures=_figures(state), total_steps=0
+        result.summary,
+        model_name=", ".join(state.models),
+        report=page,
+        figures=_figures(state),
+        remark=logs_remark(state.config, state.path),
+        total_steps=0,
     )
     return replace(
         result,
@@ -113,7 +138,14 @@ def _figures(state: ComparisonState) -> list[Figure]:
     paired = state.paired
     first, *others = paired.models
     reached = [
-        Figure(name=name, label=f"{name}: {model}", before=None, after=each.mean, is_share=True, stderr=each.stderr)
+        Figure(
+            name=name,
+            label=f"{name}: {model}",
+            before=None,
+            after=each.mean,
+            is_share=is_shown_as_share(name),
+            stderr=each.stderr,
+        )
         for name, estimates in paired.figures.items()
         for model, each in zip(paired.models, estimates, strict=True)
         if each is not None and name.rpartition("/")[2] not in set(Outcome)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.data import DataSource
 from cookhouse.evals import Answerer, Benchmark, Estimate, LoadedBenchmark
@@ -10,6 +10,10 @@ from cookhouse.runs import RunFolder
 from cookhouse.settings import EvalSettings
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 from cookhouse.workflows.stages.state import RunState
+
+if TYPE_CHECKING:
+    from cookhouse.evals.inspect.logs import InspectResult
+    from cookhouse.evals.inspect.tasks import InspectTask
 
 
 @dataclass(kw_only=True)
@@ -21,10 +25,14 @@ class EvaluationState(RunState):
     sources: Mapping[str, DataSource]
     """Of the rows, by the benchmark's name."""
     loaded: Sequence[LoadedBenchmark] = field(init=False)
+    tasks: "Sequence[InspectTask]" = ()
+    """Of Inspect AI."""
     folder: RunFolder = field(init=False)
     log: AttemptFiles = field(init=False)
     answerer: Answerer = field(init=False)
-    figures: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
-    """By benchmark and name."""
+    inspected: "list[InspectResult]" = field(default_factory=list)
+    """Of the tasks that have been run."""
+    figures: dict[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    """By benchmark or task, and name."""
     eval_results: dict[str, Any] = field(default_factory=dict)
     """The same as metrics, under `test/`."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from cookhouse.evals import (
     Answerer,
     Asking,
     Attempt,
+    Benchmark,
     CompleterAnswerer,
     LoadedBenchmark,
     OpenAIAnswerer,
@@ -25,8 +25,11 @@ from cookhouse.evals import (
     load_benchmark,
     sources_of_benchmarks,
 )
+from cookhouse.evals.inspect import require_inspect
+from cookhouse.naming import names_in
 from cookhouse.report import transcripts_page
 from cookhouse.runs import RunFolder, open_folder
+from cookhouse.runs.names import INSPECT_FOLDER
 from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
 from cookhouse.training import Patience, service_errors
@@ -34,6 +37,14 @@ from cookhouse.training.clients.session import close_service
 from cookhouse.training.files import file_errors, write_whole
 from cookhouse.workflows.evaluation.account import evaluation_facts, evaluation_result
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
+from cookhouse.workflows.evaluation.inspecting import (
+    has_inspect_tasks,
+    load_inspect_tasks,
+    page_of,
+    run_inspect_tasks,
+    write_inspected,
+)
+from cookhouse.workflows.evaluation.progress import Progress
 from cookhouse.workflows.evaluation.state import EvaluationState
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.sinks import named_sinks, start_sinks
@@ -49,8 +60,9 @@ _REASON_CHARACTERS = 300
 
 def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
     """The stages of an evaluation."""
-    benchmarks = benchmarks_named(config.benchmark)
+    benchmarks = evaluated_benchmarks(config)
     sources = sources_of_benchmarks(benchmarks, config.benchmark_data)
+    inspects = has_inspect_tasks(config)
     needs = ("service",) if config.openai_base_url is None else ()
     opening = Stage(
         name="open_model",
@@ -64,14 +76,25 @@ def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
         name="evaluation",
         state_class=EvaluationState,
         start=lambda context: EvaluationState(context=context, config=config, benchmarks=benchmarks, sources=sources),
-        setup=(load_benchmarks, init_folder),
-        body=Stages(parts=(opening, ask, score)),
+        setup=(load_benchmarks, *([load_inspect_tasks] if inspects else []), init_folder),
+        body=Stages(parts=(opening, ask, *([run_inspect_tasks] if inspects else []), score)),
         final=(write_transcripts,),
         cleanup=cleanup,
         result=evaluation_result,
         facts=evaluation_facts,
         data_files=sources,
     )
+
+
+def evaluated_benchmarks(config: EvalSettings) -> list[Benchmark]:
+    """Those that are named; none if only tasks of Inspect AI are.
+
+    Raises:
+        InputError: as `benchmarks_named`, or Inspect AI is needed and not installed.
+    """
+    if has_inspect_tasks(config):
+        require_inspect("inspect=")
+    return [] if has_inspect_tasks(config) and not names_in(config.benchmark) else benchmarks_named(config.benchmark)
 
 
 @stage(reads=("config", "benchmarks", "sources"), writes=("loaded",), uses=("datasets",))
@@ -110,7 +133,7 @@ async def init_folder(state: EvaluationState) -> None:
         folder=str(folder.path),
     )
     for name, text in evaluation_facts(state).items():
-        if name in {loaded.name for loaded in state.loaded}:
+        if name in {*(loaded.name for loaded in state.loaded), *(task.name for task in state.tasks)}:
             state.telemetry.event(events.DATA_COUNTS, text=f"{name}: {text}")
 
 
@@ -173,31 +196,21 @@ async def ask(state: EvaluationState) -> None:
                     state.answerer,
                     asking,
                     state.log,
-                    on_done=_Progress(state, loaded),
+                    on_done=_progress(state, loaded),
                     is_stopped=lambda: state.interrupt.is_requested,
                 )
 
 
-class _Progress:
-    """Tells how far a benchmark is."""
-
-    def __init__(self, state: EvaluationState, loaded: LoadedBenchmark) -> None:
-        self._telemetry = state.telemetry
-        self._name, self._total = loaded.name, len(loaded.items)
-        self._before = self._done = sum((loaded.name, place) in state.log.grades for place in loaded.items)
-        self._start = time.monotonic()
-
-    def __call__(self) -> None:
-        self._done += 1
-        pace = (time.monotonic() - self._start) / (self._done - self._before)
-        metrics = {"done": self._done, "total": self._total, "seconds_left": pace * (self._total - self._done)}
-        self._telemetry.event(events.EVAL_PROGRESS, metrics=metrics, benchmark=self._name)
+def _progress(state: EvaluationState, loaded: LoadedBenchmark) -> Progress:
+    done = sum((loaded.name, place) in state.log.grades for place in loaded.items)
+    return Progress(state.telemetry, loaded.name, len(loaded.items), done)
 
 
-@stage(reads=("loaded", "log"), writes=("figures", "eval_results"))
+@stage(reads=("loaded", "log", "inspected"), writes=("figures", "eval_results"))
 async def score(state: EvaluationState) -> None:
     """What the attempts come to."""
     state.figures = {loaded.name: benchmark_figures(loaded, state.log.attempts(loaded.name)) for loaded in state.loaded}
+    state.figures |= {result.name: result.figures for result in state.inspected}
     for name, figures in state.figures.items():
         state.eval_results |= record_metrics(state.telemetry, 0, as_metrics(name, figures))
         _warn_of_failures(name, state.log.attempts(name))
@@ -212,15 +225,16 @@ def _warn_of_failures(name: str, attempts: Sequence[Attempt]) -> None:
         logger.warning("%s: %s, most of them because of this: %s", name, failed, reason[:_REASON_CHARACTERS])
 
 
-@stage(reads=("loaded", "log", "folder"), writes=())
+@stage(reads=("loaded", "log", "folder", "inspected"), writes=())
 async def write_transcripts(state: EvaluationState) -> None:
-    """A page for each benchmark of what was asked and answered, by outcome."""
+    """A page for each benchmark and task of what was asked and answered, by outcome."""
     with file_errors(state.folder.evaluations):
         state.folder.evaluations.mkdir(exist_ok=True)
     for loaded in state.loaded:
         title = f"{loaded.name}: {state.config.weights or state.config.model_name}"
         page = transcripts_page(loaded.items, state.log.attempts(loaded.name), title=title)
-        write_whole(state.folder.evaluations / f"{loaded.name}.html", page)
+        write_whole(page_of(state.folder, loaded.name), page)
+    write_inspected(state)
 
 
 @stage()
@@ -233,6 +247,6 @@ async def _close_folder(state: EvaluationState, folder: RunFolder) -> None:
     state.telemetry.event(events.RUN_END, status=state.status)
     await asyncio.to_thread(folder.end, state.status, state.error)
     folder.close()
-    has_answers = hasattr(state, "log") and bool(state.log.answers)
+    has_answers = (hasattr(state, "log") and bool(state.log.answers)) or (folder.path / INSPECT_FOLDER).exists()
     if not has_answers and (isinstance(state.error, InputError) or state.interrupt.is_forced):
         folder.discard()
