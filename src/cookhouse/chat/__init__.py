@@ -31,6 +31,7 @@ from cookhouse.chat.renderer import (
     Termination,
 )
 from cookhouse.chat.streaming import UNFINISHED, Delta, GrowingText, ResponseStream
+from cookhouse.chat.tool_text import ToolTextRenderer, with_tool_text
 from cookhouse.chat.training_targets import TrainOnWhat, trained_messages
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "ThinkingPart",
     "Tokenizer",
     "ToolCall",
+    "ToolTextRenderer",
     "TrainOnWhat",
     "UnparsedToolCall",
     "get_renderer",
@@ -76,5 +78,6 @@ __all__ = [
     "text_of",
     "thinking_of",
     "trained_messages",
+    "with_tool_text",
     "with_tools",
 ]

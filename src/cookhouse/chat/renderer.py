@@ -68,6 +68,8 @@ class Renderer(ABC):
     """Whether the prompt of each turn starts with the whole sequence of the turn before."""
     thinks: bool = False
     """Whether a response may open with reasoning, which takes many tokens and is no part of the answer."""
+    has_tools: bool = True
+    """Whether the format has a form for tools: that they are declared, called, and give results."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Raises `InputError` if the tokenizer lacks a special token of the family."""

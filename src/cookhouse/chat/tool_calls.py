@@ -6,9 +6,70 @@ from dataclasses import dataclass
 from typing import Any
 
 from cookhouse.chat.encoding import Piece, Special
-from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall
+from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall, text_of
 from cookhouse.chat.renderer import spell, split_at
 from cookhouse.errors import InputError
+
+CALL, END_CALL = Special("<tool_call>"), Special("</tool_call>")
+"""Around a call as Hermes, Qwen and many others write it."""
+_TOOLS_INTRO = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+)
+_TOOLS_USE: Sequence[Piece] = (
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within ",
+    *(CALL, END_CALL, " XML tags:\n", CALL),
+    '\n{"name": <function-name>, "arguments": <args-json-object>}\n',
+    END_CALL,
+)
+
+
+def declare_tools(message: Message) -> Sequence[Piece]:
+    """What a system message that declares tools says, as Hermes and Qwen have it."""
+    text = text_of(message)
+    schemas = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in message["tools"])
+    return [f"{text}\n\n" if text else "", _TOOLS_INTRO, schemas, *_TOOLS_USE]
+
+
+def write_json_call(call: ToolCall) -> str:
+    """A call as one JSON object, between its tags."""
+    name = json.dumps(call["function"]["name"], ensure_ascii=False)
+    return f'\n{{"name": {name}, "arguments": {write_arguments(call["function"]["arguments"])}}}\n'
+
+
+def read_json_call(written: str) -> ToolCall:
+    """The call that was written between tags. Raises `InputError` if it is none."""
+    try:
+        call = json.loads(written)
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}") from error
+    if not isinstance(call, dict):
+        raise InputError("not an object with a name")
+    return as_call(call.get("name"), call.get("arguments"))
+
+
+def read_tagged_calls(pieces: Sequence[Piece], read: Callable[[str], ToolCall], glue: str) -> Message:
+    """The text and calls of a response, each call between tags; `read` makes one of what stands there, or raises
+    `InputError`. `glue` stands between the text and the calls after it.
+    """
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    unparsed: list[UnparsedToolCall] = []
+    before, rest, is_call = split_at(pieces, CALL)
+    texts.append(spell(before))
+    while is_call:
+        inside, rest, is_closed = split_at(rest, END_CALL)
+        try:
+            if not is_closed:
+                raise InputError("the call is not closed by </tool_call>")
+            calls.append(read(spell(inside)))
+        except InputError as error:
+            unparsed.append({"text": spell(inside), "error": str(error)})
+        before, rest, is_call = split_at(rest, CALL)
+        texts.append(spell(before))
+    if len(texts) > 1:  # the newlines between calls are framing
+        texts = [texts[0].removesuffix(glue), *(text for text in map(str.strip, texts[1:]) if text)]
+    return answer("\n".join(text for text in texts if text), calls, unparsed)
 
 
 def write_arguments(arguments: dict[str, Any] | str) -> str:

@@ -19,6 +19,7 @@ class PlainTextRenderer(Renderer):
     stop: ClassVar[str]
 
     optional_marks = (_END_OF_TEXT,)
+    has_tools = False
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)

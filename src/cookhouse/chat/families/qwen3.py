@@ -12,46 +12,39 @@ Deliberate differences from the family's chat template (otherwise equal to it, t
 - For Qwen2.5 no default system message is added, and its tokenizer knows `<tool_response>` only as text.
 """
 
-import json
 from collections.abc import Sequence
 from typing import ClassVar
 
 from tinker.types import ImageChunk
 
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
-from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall, split_thinking, text_of, with_thinking
+from cookhouse.chat.messages import Message, ToolCall, split_thinking, text_of, with_thinking
 from cookhouse.chat.renderer import (
     MessageLayout,
     Renderer,
     Termination,
     ends_open,
-    spell,
-    split_at,
     split_at_end,
     split_thinking_block,
 )
-from cookhouse.chat.tool_calls import answer, as_call, write_arguments
+from cookhouse.chat.tool_calls import (
+    CALL,
+    END_CALL,
+    declare_tools,
+    read_json_call,
+    read_tagged_calls,
+    write_json_call,
+)
 from cookhouse.errors import InputError
 
 _START, _END, _END_OF_TEXT = Special("<|im_start|>"), Special("<|im_end|>"), Special("<|endoftext|>")
 _THINK, _END_THINK = Special("<think>"), Special("</think>")
-_CALL, _END_CALL = Special("<tool_call>"), Special("</tool_call>")
-_TOOLS_INTRO = (
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
-)
-_TOOLS_USE: Sequence[Piece] = (
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within ",
-    *(_CALL, _END_CALL, " XML tags:\n", _CALL),
-    '\n{"name": <function-name>, "arguments": <args-json-object>}\n',
-    _END_CALL,
-)
 
 
 class Qwen3InstructRenderer(Renderer):
     """`qwen3_instruct`: the 2507 instruct models and Qwen2.5, with no think framing. Extension: yes."""
 
-    marks: ClassVar[Sequence[Special]] = (_END, _CALL, _END_CALL)
+    marks: ClassVar[Sequence[Special]] = (_END, CALL, END_CALL)
     written_marks: ClassVar[Sequence[Special]] = (_START,)
     optional_marks = (_END_OF_TEXT,)
 
@@ -85,24 +78,15 @@ class Qwen3InstructRenderer(Renderer):
 
     def write_tools(self, message: Message) -> Sequence[Piece]:
         """A system message that declares tools."""
-        text = text_of(message)
-        schemas = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in message["tools"])
-        return [f"{text}\n\n" if text else "", _TOOLS_INTRO, schemas, *_TOOLS_USE]
+        return declare_tools(message)
 
     def write_call(self, call: ToolCall) -> str:
         """A call, between its tags."""
-        name = json.dumps(call["function"]["name"], ensure_ascii=False)
-        return f'\n{{"name": {name}, "arguments": {write_arguments(call["function"]["arguments"])}}}\n'
+        return write_json_call(call)
 
     def read_call(self, written: str) -> ToolCall:
         """The call that was written between tags. Raises `InputError` if it is none."""
-        try:
-            call = json.loads(written)
-        except ValueError as error:
-            raise InputError(f"not JSON: {error}") from error
-        if not isinstance(call, dict):
-            raise InputError("not an object with a name")
-        return as_call(call.get("name"), call.get("arguments"))
+        return read_json_call(written)
 
     def split(self, message: Message) -> tuple[str | None, str]:
         """Reasoning, None if nothing is said of any, and text, as this family's template takes them apart."""
@@ -117,28 +101,11 @@ class Qwen3InstructRenderer(Renderer):
         pieces: list[Piece] = []
         for index, body in enumerate(bodies):
             between = "\n" if index else self.before_calls if text else ""
-            pieces += [between, _CALL, body, _END_CALL]
+            pieces += [between, CALL, body, END_CALL]
         return pieces
 
     def read_text_and_calls(self, pieces: Sequence[Piece]) -> Message:
-        texts: list[str] = []
-        calls: list[ToolCall] = []
-        unparsed: list[UnparsedToolCall] = []
-        before, rest, is_call = split_at(pieces, _CALL)
-        texts.append(spell(before))
-        while is_call:
-            inside, rest, is_closed = split_at(rest, _END_CALL)
-            try:
-                if not is_closed:
-                    raise InputError("the call is not closed by </tool_call>")
-                calls.append(self.read_call(spell(inside)))
-            except InputError as error:
-                unparsed.append({"text": spell(inside), "error": str(error)})
-            before, rest, is_call = split_at(rest, _CALL)
-            texts.append(spell(before))
-        if len(texts) > 1:  # the newlines between calls are framing
-            texts = [texts[0].removesuffix(self.before_calls), *(text for text in map(str.strip, texts[1:]) if text)]
-        return answer("\n".join(text for text in texts if text), calls, unparsed)
+        return read_tagged_calls(pieces, self.read_call, self.before_calls)
 
     def _layout_assistant(self, messages: Sequence[Message], index: int, header: list[Piece]) -> MessageLayout:
         text = self.split(messages[index])[1]

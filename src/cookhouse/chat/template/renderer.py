@@ -57,6 +57,7 @@ class TemplateRenderer(Renderer):
         )
         self._writes_calls, self._calls, call_end = learn_calls(self._template, ending, self._header + self._empty)
         self._declares_tools = writes_tools(self._template)
+        self.has_tools = self._declares_tools and self._calls is not None
         bos, eos = (
             self.encoder.decode([i]) if i is not None else None
             for i in (tokenizer.bos_token_id, tokenizer.eos_token_id)

@@ -1,5 +1,6 @@
 """A model of Inspect AI that samples from weights which a client holds, in their own chat format."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
 
-from cookhouse.chat import Renderer, with_tools
+from cookhouse.chat import Message, Renderer, with_tool_text, with_tools
 from cookhouse.errors import InputError
 from cookhouse.evals.inspect.messages import to_answer, to_messages, to_schemas
 from cookhouse.sampling_client import SampleClient
@@ -28,6 +29,7 @@ from cookhouse.sampling_client import SampleClient
 MAX_TOKENS = 2048
 """Of an answer, unless a task says."""
 _MAX_CONNECTIONS = 64
+_logger = logging.getLogger(__name__)
 _NOT_HERE = ("best_of", "frequency_penalty", "presence_penalty", "logit_bias", "prompt_logprobs", "response_schema")
 
 
@@ -52,6 +54,7 @@ class SampledModel(ModelAPI):
         """`asked` is what answers; None where a subclass opens it."""
         super().__init__(model_name, config=config or GenerateConfig())
         self._asked = asked
+        self._has_told = False
 
     async def open(self) -> Asked:
         """What answers."""
@@ -84,13 +87,14 @@ class SampledModel(ModelAPI):
         messages = to_messages(input)
         if tools and tool_choice != "none":
             messages = with_tools(messages, to_schemas(tools))
-        prompt = asked.renderer.build_generation_prompt(messages)
+        renderer = self._renderer(asked, messages)
+        prompt = renderer.build_generation_prompt(messages)
         room = MAX_TOKENS if asked.context_tokens is None else asked.context_tokens - prompt.length
         if room < 1:
             return ModelOutput.from_content(self.model_name, "", stop_reason="model_length")
-        params = _params(config, room, asked.renderer)
+        params = _params(config, room, renderer)
         response = await self.sample(asked, prompt, params, config)
-        choices = [self._choice(asked, sequence, config) for sequence in response.sequences]
+        choices = [self._choice(renderer, sequence, config) for sequence in response.sequences]
         num_sampled = sum(len(sequence.tokens) for sequence in response.sequences)
         usage = ModelUsage(
             input_tokens=prompt.length, output_tokens=num_sampled, total_tokens=prompt.length + num_sampled
@@ -108,15 +112,28 @@ class SampledModel(ModelAPI):
         response: tinker.SampleResponse = await client.sample(prompt, config.num_choices or 1, params, **given)
         return response
 
-    def _choice(self, asked: Asked, sequence: Any, config: GenerateConfig) -> ChatCompletionChoice:
-        message = to_answer(asked.renderer.parse_response(sequence.tokens)[0], self.model_name)
+    def _renderer(self, asked: Asked, messages: Sequence[Message]) -> Renderer:
+        """The weights' own chat format, with tools as text where it has no form for them and there are some."""
+        if asked.renderer.has_tools or not any(_is_of_tools(message) for message in messages):
+            return asked.renderer
+        if not self._has_told:
+            _logger.warning("the chat format of %s has no form for tools; they are written as text", self.model_name)
+            self._has_told = True
+        return with_tool_text(asked.renderer)
+
+    def _choice(self, renderer: Renderer, sequence: Any, config: GenerateConfig) -> ChatCompletionChoice:
+        message = to_answer(renderer.parse_response(sequence.tokens)[0], self.model_name)
         stop_reason: Any = "stop" if sequence.stop_reason == "stop" else "max_tokens"
         if message.tool_calls:
             stop_reason = "tool_calls"
         elif config.stop_seqs:
             _cut(message, config.stop_seqs)
-        logprobs = _logprobs(asked.renderer, sequence) if config.logprobs or config.top_logprobs else None
+        logprobs = _logprobs(renderer, sequence) if config.logprobs or config.top_logprobs else None
         return ChatCompletionChoice(message=message, stop_reason=stop_reason, logprobs=logprobs)
+
+
+def _is_of_tools(message: Message) -> bool:
+    return message["role"] == "tool" or bool(message.get("tools")) or bool(message.get("tool_calls"))
 
 
 def _check(tool_choice: ToolChoice, config: GenerateConfig) -> None:
