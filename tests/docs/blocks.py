@@ -6,6 +6,7 @@ A comment before a block is for the tests, and not seen by a reader:
     <!-- tests: embedded -->       the run starts an engine of its own; all others share one that is served
     <!-- tests: only read -->      commands are parsed with their settings, and Python is compiled; nothing is run
     <!-- tests: refused -->        the command ends with an error
+    <!-- tests: needs MODULE -->   from here on the page is for who has it; the tests of others skip it
     <!-- tests: said -->           each line of the block is part of what the block before it printed
 
 A second word after the language names the file that the block is the content of.

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +24,12 @@ from tests.harnesses.tools_task import sums
 
 from cookhouse.evals.inspect.evaluator import inspect_evaluator
 from cookhouse.evals.inspect.model import SampledModel
+from cookhouse.evals.inspect.tasks import InspectAsking, find_tasks, run_task
 
 # The warnings are of Inspect AI's own code.
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.usefixtures("_no_collection"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 _TASK = Path(__file__).with_name("tools_task.py")
@@ -141,13 +143,70 @@ async def test_a_task_evaluates_a_run(renderer: Renderer, tmp_path: Path) -> Non
     assert list((tmp_path / "inspect").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("asking", "temperature", "max_tokens", "seeds"),
+    [
+        (InspectAsking(seed=3), 0.0, 2048, {3}),
+        (InspectAsking(seed=3, temperature=0.7, max_tokens=9), 0.7, 9, {3}),
+        (InspectAsking(seed=3, epochs=2), 1.0, 2048, {3, 4}),
+    ],
+    ids=["left open", "given", "epochs"],
+)
+async def test_settings_of_an_evaluation_reach_the_sampler(
+    renderer: Renderer, tmp_path: Path, asking: InspectAsking, temperature: float, max_tokens: int, seeds: set[int]
+) -> None:
+    """Catches a setting that is lost in Inspect AI, and epochs that all get one answer."""
+    client = _Client(renderer, "It is 5.<|im_end|>")
+    [task] = await find_tasks([f"{_TASK}@sums"], None, asking.epochs)
+    result = await run_task(task, SampledModel("m", SamplingAnswerer(client, renderer)), asking, tmp_path)
+    assert result is not None
+    assert result.figures["includes/accuracy"].mean == 0.5
+    asked = [params for _, _, params, _ in client.asked]
+    assert {params.seed for params in asked} == seeds
+    assert {(params.temperature, params.max_tokens) for params in asked} == {(temperature, max_tokens)}
+    num_asked = len(asked)
+    await run_task(task, SampledModel("m", SamplingAnswerer(client, renderer)), asking, tmp_path)
+    assert len(asked) == num_asked, "it was finished"
+    others = replace(asking, seed=5)
+    await run_task(task, SampledModel("m", SamplingAnswerer(client, renderer)), others, tmp_path)
+    assert len(client.asked) == 2 * num_asked, "other settings are another evaluation"
+
+
+async def test_tools_are_text_where_a_format_has_no_form_for_them(caplog: pytest.LogCaptureFixture) -> None:
+    """Catches a model that is never told of its tools, and one that is refused for its format."""
+    renderer = get_renderer("role_colon", get_tokenizer("cookhouse/tiny"))
+    text = ' <tool_call>{"name": "add", "arguments": {"x": 2}}</tool_call>\n\nUser:'
+    output, client = await _ask(renderer, text, [ChatMessageUser(content="2 + 3?")], tools=[_ADD])
+    assert '"name": "add"' in renderer.encoder.decode(client.asked[0][0].to_ints())
+    [call] = output.choices[0].message.tool_calls
+    assert (call.function, call.arguments, call.parse_error) == ("add", {"x": 2}, None)
+    assert "no form for tools; they are written as text" in caplog.text
+
+
 @pytest.mark.slow
 def test_a_task_runs_by_the_command(tmp_path: Path) -> None:
     """Catches a provider that is not found, an engine that stays, and answers that are others for the same seed."""
-    first, second = (_run_inspect(tmp_path / name, "cookhouse/tiny") for name in ("a", "b"))
+    first, second = (_run_inspect(tmp_path / name, "sums", "cookhouse/tiny") for name in ("a", "b"))
     assert first["status"] == "success"
     said = [[_text(sample) for sample in log["samples"]] for log in (first, second)]
     assert said[0] == said[1]
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_a_pretrained_model_calls_tools_by_the_command(tmp_path: Path, smollm2: Path) -> None:
+    """Catches tools that do not reach a model whose chat template has none, calls that are not read, and results that
+    do not go back. The model imitates the worked examples of the task.
+    """
+    log = _run_inspect(tmp_path, "shown_sums", str(smollm2), "--temperature", "0", "--max-tokens", "64")
+    assert log["status"] == "success"
+    assert log["results"]["scores"][0]["metrics"]["accuracy"]["value"] == 1.0
+    for sample in log["samples"]:
+        *_, question, call, result, answer = sample["messages"]
+        assert question["role"] == "user"
+        assert call["tool_calls"][0]["function"] == "add"
+        assert (result["role"], result["content"]) == ("tool", sample["target"])
+        assert sample["target"] in answer["content"]
 
 
 async def _ask(
@@ -165,9 +224,9 @@ async def _ask(
     return output, client
 
 
-def _run_inspect(folder: Path, weights: str, *others: str) -> dict[str, Any]:
-    """The log of the task, run by Inspect's own command with a fixed seed."""
-    command = [sys.executable, "-m", "inspect_ai", "eval", _TASK.name, "--model", f"cookhouse/{weights}"]
+def _run_inspect(folder: Path, task: str, weights: str, *others: str) -> dict[str, Any]:
+    """The log of a task, run by Inspect's own command with a fixed seed, in single precision."""
+    command = [sys.executable, "-m", "inspect_ai", "eval", f"{_TASK.name}@{task}", "--model", f"cookhouse/{weights}"]
     options = [
         "--seed",
         "3",
@@ -181,6 +240,7 @@ def _run_inspect(folder: Path, weights: str, *others: str) -> dict[str, Any]:
         "none",
     ]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TINKER_")}
+    environ["COOKHOUSE_PRECISION"] = "float32"
     ended = subprocess.run(
         [*command, *options, *others],
         cwd=_TASK.parent,

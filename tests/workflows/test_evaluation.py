@@ -227,9 +227,13 @@ def test_several_models_are_compared_item_by_item(own: Path) -> None:
         ({"compare_with": "[3]"}, "write names of weights"),
         ({"limit": 0}, "limit is 0; it must be at least 1"),
         ({"num_samples": 0}, "num_samples is 0"),
+        ({"inspect": "task.py"}, r"needs Inspect AI, which is not installed: pip install 'cookhouse\[inspect\]'"),
     ],
 )
-def test_bad_input_is_one_error_and_leaves_nothing(own: Path, settings: Mapping[str, Any], said: str) -> None:
+def test_bad_input_is_one_error_and_leaves_nothing(
+    own: Path, settings: Mapping[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)  # as if it were not installed
     with pytest.raises(InputError, match=said):
         evaluate(answering(lambda _: "odd"), **settings)
     assert not (own / "run").exists()

@@ -88,7 +88,7 @@ def _settings_of(settings: dict[str, Any], folders: object) -> dict[str, Any]:
 
 RECIPE = Recipe(
     name="eval",
-    description="Evaluation of a base model, a checkpoint or any other weights on benchmarks.",
+    description="Evaluation of a base model, a checkpoint or any other weights on benchmarks and tasks of Inspect AI.",
     config_class=Config,
     workflow=_workflow,
 )

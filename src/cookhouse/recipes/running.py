@@ -24,7 +24,7 @@ from cookhouse.peft_folders import peft_folder
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
-from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, CHECKPOINTS_FILE, RUNS_FOLDER
+from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, CHECKPOINTS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, weights_in, with_weights
 
 if TYPE_CHECKING:
@@ -50,8 +50,12 @@ def run(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(run_async(recipe, config, adapters=adapters))
-    return _run_in_thread(lambda interrupt: run_async(recipe, config, adapters=adapters, interrupt=interrupt))
+        has_loop = False  # to be run below: errors of a run are not because of this one
+    else:
+        has_loop = True
+    if has_loop:
+        return _run_in_thread(lambda interrupt: run_async(recipe, config, adapters=adapters, interrupt=interrupt))
+    return asyncio.run(run_async(recipe, config, adapters=adapters))
 
 
 async def run_async(
@@ -309,7 +313,8 @@ def _other_state_dirs(config: RunSettings, folder: Path, registry: "ModelRegistr
 def _how_to_resume(context: "RunContext", program: str) -> list[str]:
     """The command that continues a run that broke, if it has saved anything."""
     folder = context.folder.path
-    kept = {CHECKPOINTS_FILE: "its last checkpoint is kept", ATTEMPT_ANSWERS_FILE: "its answers are kept"}
+    answers = dict.fromkeys((ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER), "its answers are kept")
+    kept = {CHECKPOINTS_FILE: "its last checkpoint is kept", **answers}
     found = [said for file, said in kept.items() if (folder / file).exists() and (folder / file).stat().st_size]
     settings = f"log_path={shlex.quote(str(folder))} behavior_if_log_dir_exists=resume"
     return [f"{said}; continue with:\n  {program} {context.command} {settings}" for said in found[:1]]

@@ -1,15 +1,18 @@
 """Weights as a model of Inspect AI, and its tasks as evaluations. It is an extra: nothing imports its modules early."""
 
 import sys
-from importlib.util import find_spec
 
 from cookhouse.errors import InputError
 
 
 def require_inspect(what: str) -> None:
     """See that Inspect AI is installed. Raises `InputError` with the extra that brings it."""
-    if find_spec("inspect_ai") is None:
-        raise InputError(f"{what} needs Inspect AI, which is not installed: pip install 'cookhouse[inspect]'")
+    try:
+        import inspect_ai  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{what} needs Inspect AI, which is not installed: pip install 'cookhouse[inspect]'"
+        ) from error
 
 
 def is_inspect_task(thing: object) -> bool:

@@ -4,8 +4,8 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from functools import cache
+from contextvars import ContextVar, copy_context
+from functools import cache, partial
 from weakref import WeakKeyDictionary
 
 from inspect_ai.hooks import Hooks, SampleEnd, hooks
@@ -23,7 +23,8 @@ async def inspect_turn(on_sample: Callable[[], None] | None = None) -> AsyncIter
     """
     async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await asyncio.to_thread(_prepare)
-        token = _ON_SAMPLE.set(on_sample)
+        # Within a sample Inspect AI puts its name before every line that is logged.
+        token = _ON_SAMPLE.set(None if on_sample is None else partial(copy_context().run, on_sample))
         try:
             yield
         finally:
