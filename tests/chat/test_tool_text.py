@@ -70,7 +70,7 @@ def test_calls_are_read_and_what_is_none_is_told(renderer: Renderer) -> None:
 def test_a_tag_that_may_be_coming_is_held_back(renderer: Renderer) -> None:
     """Catches half a tag that is shown as text, and a call then taken out of it."""
     stream = renderer.stream_response()
-    deltas = [
+    deltas: list[Any] = [
         delta
         for token in renderer.encoder.encode_with_specials('So <b\n<tool_call>{"name": "f", "arguments": {}}')
         for delta in stream.feed([token])

@@ -131,7 +131,7 @@ def test_tasks_stand_beside_benchmarks_and_what_is_finished_is_not_asked_again()
         asked.append(question)
         return "even"
 
-    settings = {"inspect": "tasks.py@parity,tasks.py@twice", "benchmark": "arithmetic", "limit": 4}
+    settings: dict[str, Any] = {"inspect": "tasks.py@parity,tasks.py@twice", "benchmark": "arithmetic", "limit": 4}
     first = evaluate(answering(answer), **settings)
     assert len(asked) == 4 + 4 + 2 * 2
     assert first.metrics["test/inspect/parity/includes/accuracy"] == 1.0

@@ -88,17 +88,18 @@ def figures_of(log: EvalLog) -> dict[str, Estimate]:
     for score in scores:
         # Of several ways to reduce epochs, each gives the same scorer again.
         reducer = f"_{score.reducer}" if names.count(score.name) > 1 and score.reducer else ""
-        figures |= {f"{_name(score.name)}{reducer}/{name}": estimate for name, estimate in _estimates(score)}
+        figures |= {f"{_name(score.name)}{reducer}/{name}": estimate for name, estimate in _estimates(score, log)}
     return figures
 
 
-def _estimates(score: EvalScore) -> Iterable[tuple[str, Estimate]]:
+def _estimates(score: EvalScore, log: EvalLog) -> Iterable[tuple[str, Estimate]]:
+    num_scored = log.results.completed_samples if score.scored_samples is None else score.scored_samples
     stderr = score.metrics.get(_STDERR)
     means = [name for name in _MEANS if name in score.metrics]
     for key, metric in score.metrics.items():
         if key != _STDERR or not means:
             error = _figure(stderr) if stderr is not None and key in means else None
-            yield _name(key), Estimate(mean=_figure(metric), stderr=error, n=score.scored_samples or 0)
+            yield _name(key), Estimate(mean=_figure(metric), stderr=error, n=num_scored)
 
 
 def _figure(metric: EvalMetric) -> float | None:
