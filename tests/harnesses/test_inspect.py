@@ -58,6 +58,9 @@ class _Client:
         )
         return tinker.SampleResponse(sequences=[sequence] * num_samples)
 
+    async def compute_logprobs(self, prompt: tinker.ModelInput) -> list[float | None]:
+        raise AssertionError(f"a task scores no prompt, such as this of {prompt.length} tokens")
+
 
 @pytest.fixture
 def renderer(shared: Path) -> Renderer:

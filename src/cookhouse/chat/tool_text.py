@@ -21,7 +21,7 @@ class ToolTextRenderer(Renderer):
     """
 
     def __init__(self, renderer: Renderer) -> None:
-        super().__init__(renderer.encoder.tokenizer)
+        self.encoder = renderer.encoder
         self._renderer = renderer
         self._marks = renderer._marks
         self.thinks = renderer.thinks

@@ -15,7 +15,7 @@ from cookhouse.evals.inspect.logs import figures_of, result_name
 from cookhouse.evals.inspect.model import SampledModel
 from cookhouse.evals.inspect.opening import opened, opened_model
 from cookhouse.evals.inspect.running import inspect_turn
-from cookhouse.sampling_client import SampleClient
+from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import TrainingSettings
 
 
@@ -35,7 +35,7 @@ class InspectEvaluator(SamplingClientEvaluator):
         self._log_dir = log_dir
         self._seed = seed
 
-    async def __call__(self, client: SampleClient) -> Metrics:
+    async def __call__(self, client: SamplingClient) -> Metrics:
         """The task's metrics. Raises `ServiceError` with its error if it failed."""
         context = context_tokens(self._model_name)
         api = SampledModel(self._model_name, SamplingAnswerer(client, self._renderer, context_tokens=context))
