@@ -22,7 +22,8 @@ demo-real: $(VENV)/installed
 test: $(VENV)/installed-dev
 	$(BIN)/pytest $(ARGS)
 
-# Whole runs on the real engine, a pretrained model, and chat formats over hundreds of conversations.
+# Whole runs on the real engine, a pretrained model, what the pages of docs/ say, and chat formats over hundreds of
+# conversations.
 test-slow: $(VENV)/installed-dev
 	$(BIN)/pytest -m slow $(ARGS)
 

@@ -38,15 +38,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
 
 
 def case(page: Path) -> Any:
-    """A page to follow; one that starts engines of its own is slow. Another library may warn of its own code."""
-    told = [(block.told or "").split() for block in blocks_of(page)]
-    marks = [pytest.mark.slow] if any("embedded" in words for words in told) else []
-    if any("needs" in words for words in told):
-        ignored = ("ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-        marks.append(pytest.mark.filterwarnings(*ignored))
+    """A page to follow. Another library may warn of its own code."""
+    needs_more = any("needs" in (block.told or "").split() for block in blocks_of(page))
+    ignored = ("ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+    marks = [pytest.mark.filterwarnings(*ignored)] if needs_more else []
     return pytest.param(page, id=str(page.relative_to(ROOT / "docs")), marks=marks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [case(page) for page in PAGES])
 def test_what_a_page_says_works(
     page: Path,
