@@ -5,13 +5,14 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tinker
 from tests.recipes.events import Events
+from tests.recipes.pairs import MakeConfig, config_maker, some, write
 from tests.telemetry.test_trace import events_in
 
 from cookhouse.adapters import Adapters
@@ -25,39 +26,10 @@ from cookhouse.workflows import preference_workflow
 
 pytestmark = pytest.mark.anyio
 
-MakeConfig = Callable[..., Config]
-Rows = Sequence[Mapping[str, Any]]
-
-
-def write(path: Path, rows: Rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
-def some(start: int, count: int) -> Rows:
-    numbers = range(start, start + count)
-    return [{"prompt": f"say {n}", "chosen": f"{n} is said", "rejected": f"no, not {n}"} for n in numbers]
-
 
 @pytest.fixture
 def make_config(tmp_path: Path) -> MakeConfig:
-    train, test = write(tmp_path / "train.jsonl", some(0, 12)), write(tmp_path / "test.jsonl", some(20, 4))
-
-    def make(**settings: Any) -> Config:
-        small: dict[str, Any] = {
-            "dataset_path": train,
-            "test_path": test,
-            "log_path": str(tmp_path / "run"),
-            "batch_size": 4,
-            "num_epochs": 2,
-            "save_every": 2,
-            "eval_max_tokens": 8,
-            "learning_rate": 0.1,
-            "num_samples": 2,
-        }
-        return Config(**(small | settings))
-
-    return make
+    return config_maker(tmp_path, some(0, 12), some(20, 4), num_samples=2)
 
 
 def parrot(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:  # noqa: ARG001

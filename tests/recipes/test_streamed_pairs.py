@@ -1,9 +1,7 @@
 """Runs over pairs whose data is not all in memory: over the fake service, with small limits."""
 
-import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 import tinker
 from tests.recipes.events import Events
+from tests.recipes.pairs import MakeConfig, config_maker, some, write
 
 from cookhouse.adapters import Adapters
 from cookhouse.data.batches import stream
@@ -24,8 +23,6 @@ from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeTrainingClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("streamed")]
-
-MakeConfig = Callable[..., Config]
 
 
 @pytest.fixture
@@ -52,35 +49,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return batches
 
 
-def some(start: int, count: int) -> list[dict[str, Any]]:
-    numbers = range(start, start + count)
-    return [{"prompt": f"say {n}", "chosen": f"{n} is said", "rejected": f"no, not {n}"} for n in numbers]
-
-
-def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 @pytest.fixture
 def make_config(tmp_path: Path) -> MakeConfig:
-    train, test = write(tmp_path / "train.jsonl", some(0, 30)), write(tmp_path / "test.jsonl", some(50, 4))
-
-    def make(**settings: Any) -> Config:
-        small: dict[str, Any] = {
-            "dataset_path": train,
-            "test_path": test,
-            "log_path": str(tmp_path / "run"),
-            "batch_size": 4,
-            "num_epochs": 2,
-            "save_every": 2,
-            "eval_max_tokens": 8,
-            "learning_rate": 0.1,
-            "num_samples": 0,
-        }
-        return Config(**(small | settings))
-
-    return make
+    return config_maker(tmp_path, some(0, 30), some(50, 4), num_samples=0)
 
 
 async def run(config: Config, service: FakeService, *sinks: Events) -> Any:

@@ -44,7 +44,7 @@ async def test_prompts_that_end_alike_are_told_apart() -> None:
         max_tokens=8,
         context_tokens=None,
         telemetry=Telemetry([]),
-        keep=lambda step, answers: None,  # noqa: ARG005
+        keep=lambda *_: None,
     )
     found = await (await evaluation.begin(client, 0))
     assert found["test/agreement"] == 1.0

@@ -125,7 +125,7 @@ async def test_a_held_out_answer_meets_the_two_of_its_row_and_the_rule() -> None
 
 
 async def test_a_failed_comparison_fails_the_group_and_is_no_zero() -> None:
-    async def failing(comparison: Comparison) -> Judgment:  # noqa: ARG001
+    async def failing(_: Comparison) -> Judgment:
         raise ServiceError("the preference model is gone")
 
     def different(prompt: Sequence[int], rng: Any) -> Sequence[int]:  # noqa: ARG001

@@ -19,20 +19,24 @@ _MIN_ROWS = 16
 
 def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
     """X Wᵀ + bias, of matrices of any strides."""
-    if not _is_for_onednn(x_NI, weight_OI):
-        return torch.nn.functional.linear(x_NI, weight_OI, bias_O)
-    needs_gradient = x_NI.requires_grad or weight_OI.requires_grad or (bias_O is not None and bias_O.requires_grad)
-    y_NO: Tensor
-    if torch.is_grad_enabled() and needs_gradient:
-        y_NO = _Linear.apply(x_NI, weight_OI, bias_O)  # type: ignore[no-untyped-call]
-    else:
-        y_NO = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
-    return y_NO
+    if _is_for_onednn(x_NI, weight_OI):
+        return _onednn_linear(x_NI, weight_OI, bias_O)
+    return torch.nn.functional.linear(x_NI, weight_OI, bias_O)
 
 
 def matmul(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """The product of two matrices of any strides."""
-    return linear(left_NK, right_KM.T) if _is_for_onednn(left_NK, right_KM.T) else left_NK @ right_KM
+    right_MK = right_KM.T
+    return _onednn_linear(left_NK, right_MK, None) if _is_for_onednn(left_NK, right_MK) else left_NK @ right_KM
+
+
+def _onednn_linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    y_NO: Tensor
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x_NI, weight_OI, bias_O)):
+        y_NO = _Linear.apply(x_NI, weight_OI, bias_O)  # type: ignore[no-untyped-call]
+    else:
+        y_NO = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
+    return y_NO
 
 
 class _Linear(torch.autograd.Function):
@@ -41,7 +45,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
         ctx.save_for_backward(x_NI, weight_OI)
-        return linear(x_NI, weight_OI, bias_O)
+        return _onednn_linear(x_NI, weight_OI, bias_O)  # no gradient is recorded in here
 
     @staticmethod
     def backward(ctx: Any, dy_NO: Tensor) -> tuple[Tensor | None, ...]:
@@ -68,9 +72,11 @@ def _is_for_onednn(x_NI: Tensor, weight_OI: Tensor) -> bool:
 @functools.cache
 def _is_onednn_ahead() -> bool:
     """Whether the processor has AVX-512 and MKL does not use it."""
-    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     has_lanes = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return has_both and has_lanes and _vendor() not in ("GenuineIntel", "")
+    has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]  # torch gives it no types
+    # Every build of torch with oneDNN has the operation, but its name is torch's own to change.
+    is_offered = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return has_lanes and has_mkl and is_offered and _vendor() not in ("GenuineIntel", "")
 
 
 def _vendor() -> str:

@@ -40,7 +40,8 @@ class Placed:
     @property
     def size(self) -> int:
         """Positions of a pass that keeps as much and shares nothing."""
-        return _size([len(rows_T) for rows_T in self.rows_D], sum(map(len, self.rows_D)) - len(self.tokens_N))
+        num_all = sum(map(len, self.rows_D))
+        return _size(num_all, num_all - len(self.tokens_N))
 
     def layout(self, device: torch.device) -> PackedLayout:
         """For attention, which sees each datum whole."""
@@ -68,17 +69,17 @@ def groups_of(data_D: Sequence[TrainingDatum], num_together: int, budget_tokens:
         span = range(start, start + num_together)
         shared_S = [shared_tokens(data_D[index - 1], data_D[index]) if index else 0 for index in span]
         is_alike = shared_S[0] * _LEAST_SHARE >= len(data_D[start].tokens_T)
-        lengths = [len(data_D[index].tokens_T) for index in span]
-        if is_alike and groups[-1].size + (size := _size(lengths, sum(shared_S))) <= budget_tokens:
+        num_all = sum(len(data_D[index].tokens_T) for index in span)
+        if is_alike and groups[-1].size + (size := _size(num_all, sum(shared_S))) <= budget_tokens:
             groups[-1] = DatumGroup(groups[-1].start, span.stop, groups[-1].size + size)
         else:
-            groups.append(DatumGroup(start, span.stop, _size(lengths, sum(shared_S[1:]))))
+            groups.append(DatumGroup(start, span.stop, _size(num_all, sum(shared_S[1:]))))
     return groups
 
 
-def _size(lengths: Sequence[int], num_shared: int) -> int:
-    """Positions of datums that share so many, which count for a part: attention has them all the same."""
-    return sum(lengths) - num_shared + num_shared // _ATTENTION_PART
+def _size(num_all: int, num_shared: int) -> int:
+    """Of positions of datums those that are laid, and of those that are shared a part: attention has them all."""
+    return num_all - num_shared + num_shared // _ATTENTION_PART
 
 
 def place(data_D: Sequence[TrainingDatum], joined_D: Sequence[bool]) -> Placed:

@@ -1,5 +1,6 @@
 """Weights as a model of Inspect AI, and its tasks as evaluations. It is an extra: nothing imports its modules early."""
 
+import importlib.util
 import sys
 
 from cookhouse.errors import InputError
@@ -7,12 +8,8 @@ from cookhouse.errors import InputError
 
 def require_inspect(what: str) -> None:
     """See that Inspect AI is installed. Raises `InputError` with the extra that brings it."""
-    try:
-        import inspect_ai  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"{what} needs Inspect AI, which is not installed: pip install 'cookhouse[inspect]'"
-        ) from error
+    if importlib.util.find_spec("inspect_ai") is None:
+        raise InputError(f"{what} needs Inspect AI, which is not installed: pip install 'cookhouse[inspect]'")
 
 
 def is_inspect_task(thing: object) -> bool:

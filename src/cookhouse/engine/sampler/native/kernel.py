@@ -221,14 +221,14 @@ class DecodeKernel:
             if name not in weights.views:
                 continue
             a_RI, b_OR = weights.views[name]
-            entry.scaling = weights.layout.scaling
+            entry.rank, entry.scaling = a_RI.shape[0], weights.layout.scaling
             entry.is_packed = is_packed and a_RI.shape[1] % _LANES == 0 and b_OR.shape[0] % _LANES == 0
             if entry.is_packed:
-                missing = -a_RI.shape[0] % _LANES  # further features in the middle, of zeros, change nothing
-                a_RI, b_OR = pad(a_RI, (0, 0, 0, missing)), pad(b_OR, (0, missing))
-                found.kept.extend((_packed(a_RI), _packed(b_OR)))
-            entry.rank = a_RI.shape[0]
-            entry.a, entry.b = (t.data_ptr() for t in (found.kept[-2:] if entry.is_packed else (a_RI, b_OR)))
+                missing = -entry.rank % _LANES  # further features in the middle, of zeros, change nothing
+                entry.rank += missing
+                a_RI, b_OR = _packed(pad(a_RI, (0, 0, 0, missing))), _packed(pad(b_OR, (0, missing)))
+                found.kept.extend((a_RI, b_OR))
+            entry.a, entry.b = a_RI.data_ptr(), b_OR.data_ptr()
         return found
 
     def _layer(self, layer: Any, cache: KeyValueCache, index: int) -> _Layer:
