@@ -195,7 +195,9 @@ async def _train_over_the_wire(
             client=client,
             slots=LoopSlots(
                 evaluate=[],
-                get_work=BatchSource(case.dataset, assemble, total_steps=case.num_steps),
+                get_work=BatchSource(
+                    case.dataset, assemble, total_steps=case.num_steps, steps_per_epoch=len(case.dataset)
+                ),
                 forward_backward=pair_objective(PairLossSettings(dpo_beta=case.beta), offer),
                 optim_step=AdamSchedule(settings=settings, total_steps=case.num_steps),
                 checkpoint=lambda client, cursor: submit_checkpoint(client, cursor, kind=CheckpointKind.STATE),

@@ -89,11 +89,14 @@ class LoopKit:
         self.telemetry.close()
         self.telemetry = Telemetry([JsonlSink(self.folder / "metrics.jsonl"), *sinks])
         cursor = Cursor() if last is None else last.cursor
+        data = dataset or ShuffledTokens()
         return TrainingLoop(
             client=session.client,
             slots=LoopSlots(
                 evaluate=evaluate,
-                get_work=BatchSource(dataset or ShuffledTokens(), as_datums, total_steps=total_steps, cursor=cursor),
+                get_work=BatchSource(
+                    data, as_datums, total_steps=total_steps, steps_per_epoch=len(data), cursor=cursor
+                ),
                 forward_backward=objective,
                 optim_step=AdamSchedule(settings=OptimizerSettings(learning_rate=0.1), total_steps=total_steps),
                 checkpoint=lambda client, at: submit_checkpoint(client, at, kind=CheckpointKind.STATE),

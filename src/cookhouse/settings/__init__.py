@@ -47,7 +47,7 @@ from cookhouse.settings.reinforcement import (
     SamplingSettings,
     UpdateSettings,
 )
-from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, ShrinkSettings
+from cookhouse.settings.rows import ROWS_FIELDS, RowSettings
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.sweep import SweepSettings
 from cookhouse.settings.training import (
@@ -63,6 +63,7 @@ from cookhouse.settings.training import (
     RegistrationSettings,
     RunSettings,
     SeedSettings,
+    ShrinkSettings,
     StepSettings,
     TrainingSettings,
     rate,

@@ -7,8 +7,7 @@ import chz
 
 from cookhouse.errors import InputError
 from cookhouse.settings.checks import above, at_least, between
-from cookhouse.settings.rows import ShrinkSettings
-from cookhouse.settings.training import ModelSettings, SeedSettings, TrainingSettings
+from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSettings, TrainingSettings
 
 
 @chz.chz
@@ -172,7 +171,7 @@ class GradingSettings:
 
 
 @chz.chz
-class EnvironmentSettings(ModelSettings, GroupSettings, SeedSettings):
+class EnvironmentSettings(ModelSettings, SeedSettings, GroupSettings):
     """What environments are made from."""
 
 

@@ -5,22 +5,7 @@ from typing import Literal
 import chz
 
 from cookhouse.settings.checks import at_least, within
-from cookhouse.settings.training import ModelSettings
-
-
-@chz.chz
-class ShrinkSettings:
-    """How much of the data is taken: a run can be tried on little of it."""
-
-    n_train_samples: int | None = chz.field(
-        default=None,
-        doc="Train on the first so many problems, or on the first so many rows of each data set; default: all.",
-        validator=at_least(1),
-    )
-    n_batches: int | None = chz.field(
-        default=None, doc="Batches in an epoch; default: as many as the data gives.", validator=at_least(1)
-    )
-
+from cookhouse.settings.training import ModelSettings, ShrinkSettings
 
 ROWS_FIELDS = ("dataset_path", "test_path")
 """Settings that name rows, or take them."""

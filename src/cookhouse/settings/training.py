@@ -109,6 +109,20 @@ class OptimizerSettings(AdamSettings):
 
 
 @chz.chz
+class ShrinkSettings:
+    """How much of the data is taken: a run can be tried on little of it."""
+
+    n_train_samples: int | None = chz.field(
+        default=None,
+        doc="Train on the first so many problems, or on the first so many rows of each data set; default: all.",
+        validator=at_least(1),
+    )
+    n_batches: int | None = chz.field(
+        default=None, doc="Batches in an epoch; default: as many as the data gives.", validator=at_least(1)
+    )
+
+
+@chz.chz
 class StepSettings:
     """How long a run goes on, and what happens along the way."""
 
@@ -225,7 +239,13 @@ class RunSettings(ModelSettings, FolderSettings, SeedSettings):
 
 @chz.chz
 class TrainingSettings(
-    RunSettings, AdapterSettings, OptimizerSettings, StepSettings, EvaluationSettings, RegistrationSettings
+    RunSettings,
+    AdapterSettings,
+    OptimizerSettings,
+    StepSettings,
+    EvaluationSettings,
+    RegistrationSettings,
+    ShrinkSettings,
 ):
     """Settings of every recipe that trains."""
 

@@ -37,7 +37,7 @@ async def all_cursors(source: BatchSource[Any, Any]) -> list[tuple[int, int, int
 
 async def test_epochs_follow_one_another_up_to_the_last_step() -> None:
     dataset = Numbered()
-    assert await all_cursors(BatchSource(dataset, as_datums, total_steps=5)) == [
+    assert await all_cursors(BatchSource(dataset, as_datums, total_steps=5, steps_per_epoch=2)) == [
         (0, 0, 0),
         (0, 1, 1),
         (1, 0, 2),
@@ -55,12 +55,13 @@ async def test_resumed_source_sets_its_epoch_before_its_first_batch() -> None:
     # Catches a resume in the middle of an epoch that reads the batches of epoch 0.
     dataset = Numbered()
     cursor = Cursor(epoch=1, batch=1, step=3)
-    assert await all_cursors(BatchSource(dataset, as_datums, total_steps=5, cursor=cursor)) == [(1, 1, 3), (2, 0, 4)]
+    source = BatchSource(dataset, as_datums, total_steps=5, steps_per_epoch=2, cursor=cursor)
+    assert await all_cursors(source) == [(1, 1, 3), (2, 0, 4)]
     assert dataset.asked[:2] == [("epoch", 1), ("batch", 1)]
 
 
 async def test_cursor_is_the_next_work_although_it_is_prepared_already() -> None:
-    source = BatchSource(Numbered(), as_datums, total_steps=5)
+    source = BatchSource(Numbered(), as_datums, total_steps=5, steps_per_epoch=2)
     work = await source.next_work()
     await asyncio.sleep(0)
     assert work is not None
@@ -70,7 +71,7 @@ async def test_cursor_is_the_next_work_although_it_is_prepared_already() -> None
 
 async def test_closing_early_leaves_no_task() -> None:
     before = asyncio.all_tasks()
-    source = BatchSource(Numbered(), as_datums, total_steps=5)
+    source = BatchSource(Numbered(), as_datums, total_steps=5, steps_per_epoch=2)
     await source.next_work()
     await source.aclose()
     assert asyncio.all_tasks() == before
@@ -99,7 +100,7 @@ class Ahead:
 async def test_the_next_batch_is_assembled_while_one_is_trained_on() -> None:
     # Catches an assembler that is called only when its batch is asked for: training would wait for what it waits for.
     assemble = Ahead()
-    source = BatchSource(Numbered(), assemble, total_steps=5)
+    source = BatchSource(Numbered(), assemble, total_steps=5, steps_per_epoch=2)
     first = await source.next_work()
     async with asyncio.timeout(60):  # instead of for ever, where it is not called ahead
         await assemble.is_waiting.wait()
@@ -117,7 +118,7 @@ async def test_closing_cancels_an_assembler_that_waits() -> None:
     # Catches an interrupt that waits for what an assembler has asked the service, and requests that go on after it.
     before = asyncio.all_tasks()
     assemble = Ahead()
-    source = BatchSource(Numbered(), assemble, total_steps=5)
+    source = BatchSource(Numbered(), assemble, total_steps=5, steps_per_epoch=2)
     await source.next_work()
     async with asyncio.timeout(60):
         await assemble.is_waiting.wait()

@@ -101,7 +101,9 @@ async def test_the_reference_of_the_next_batch_is_computed_while_a_batch_is_trai
     counting = Counting()
     dataset = PairDataset(pairs(6), batch_size=2)
     assemble = PairAssembler(ServiceReference(sums_by_sampler(counting)), Telemetry([]))
-    source: BatchSource[list, PairPayload] = BatchSource(dataset, assemble, total_steps=3)  # type: ignore[type-arg]
+    source: BatchSource[list, PairPayload] = BatchSource(  # type: ignore[type-arg]
+        dataset, assemble, total_steps=3, steps_per_epoch=3
+    )
     first = await source.next_work()
     assert first is not None
     for _ in range(200):

@@ -61,14 +61,14 @@ class BatchSource(Generic[T, P]):
         assemble: Assembler[T, P],
         *,
         total_steps: int,
-        steps_per_epoch: int | None = None,
+        steps_per_epoch: int,
         cursor: Cursor | None = None,
     ) -> None:
-        """`steps_per_epoch`: the first batches of each epoch, where those are not all of them."""
+        """`steps_per_epoch`: so many batches are taken of each epoch, the first ones."""
         self._dataset = dataset
         self._assemble = assemble
         self._total_steps = total_steps
-        self._steps_per_epoch = steps_per_epoch or len(dataset)
+        self._steps_per_epoch = steps_per_epoch
         self._cursor = cursor or Cursor()
         self._epoch: int | None = None
         self._reading: asyncio.Task[T] | None = None

@@ -146,7 +146,7 @@ async def build_preference_dataset(state: PreferenceState) -> None:
             rows, state.renderer, max_tokens=config.eval_max_tokens, context_tokens=state.context_tokens
         )
         state.notes += [*state.answers.notes, *_comparison_notes(config)]
-    set_steps(state, len(state.dataset), config.n_batches)
+    set_steps(state, len(state.dataset))
     for pieces in preview(state):
         state.telemetry.event("data.preview", pieces=json.dumps(pieces))
 

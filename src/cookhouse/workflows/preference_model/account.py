@@ -52,6 +52,6 @@ def facts(state: "PreferenceModelState") -> dict[str, str]:
         "tokens": f"{found.num_tokens:,}, of which {found.num_trained_tokens:,} are labels",
         "context": context_fact(state.context_tokens),
         "longest example": f"{found.longest_tokens:,} tokens",
-        "steps": f"{state.total_steps:,} in all, {len(state.dataset):,} per epoch",
+        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }

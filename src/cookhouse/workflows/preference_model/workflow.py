@@ -110,7 +110,7 @@ async def init_tokenizer(state: PreferenceModelState) -> None:
 
 @stage(
     reads=("config", "data", "comparisons"),
-    writes=("dataset", "context_tokens", "notes", "total_steps", "adam"),
+    writes=("dataset", "context_tokens", "notes", "total_steps", "steps_per_epoch", "adam"),
 )
 async def build_comparison_dataset(state: PreferenceModelState) -> None:
     """Tokenize, and know from it how many steps there will be."""
@@ -188,7 +188,13 @@ def _held_out(state: PreferenceModelState) -> list[ScheduledEvaluation]:
 
 
 def _source(state: PreferenceModelState) -> BatchSource[list[tinker.Datum], None]:
-    return BatchSource(state.dataset, as_datums, total_steps=state.total_steps, cursor=state.cursor)
+    return BatchSource(
+        state.dataset,
+        as_datums,
+        total_steps=state.total_steps,
+        steps_per_epoch=state.steps_per_epoch,
+        cursor=state.cursor,
+    )
 
 
 def preference_model_workflow(config: PreferenceModelSettings) -> Workflow[PreferenceModelState]:
@@ -200,13 +206,15 @@ def preference_model_workflow(config: PreferenceModelSettings) -> Workflow[Prefe
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(load_dataset, init_tokenizer, build_comparison_dataset, init_session),
         body=Loop(
-            get_work=SlotStage(name="get_comparison_batch", make=_source, reads=("dataset", "total_steps", "cursor")),
+            get_work=SlotStage(
+                name="get_comparison_batch", make=_source, reads=("dataset", "total_steps", "steps_per_epoch", "cursor")
+            ),
             forward_backward=SlotStage(name="forward_backward", make=lambda state: CROSS_ENTROPY),  # noqa: ARG005
             optim_step=optim_step_slot(),
             log=SlotStage(
                 name="log_step_metrics",
-                make=lambda state: StepLog(state.telemetry, state.total_steps, steps_per_epoch=len(state.dataset)),
-                reads=("total_steps", "dataset"),
+                make=lambda state: StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch),
+                reads=("total_steps", "steps_per_epoch"),
             ),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),

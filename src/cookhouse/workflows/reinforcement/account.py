@@ -61,6 +61,6 @@ def facts(state: "ReinforcementState") -> dict[str, str]:
         "rollouts": f"up to {lag} steps old" if lag else "of the present weights",
         "context": context_fact(state.context_tokens),
         "loss": config.loss_fn,
-        "steps": f"{state.total_steps:,} in all, {len(state.train):,} per epoch",
+        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }

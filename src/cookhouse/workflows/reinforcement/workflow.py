@@ -247,7 +247,7 @@ def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None 
         assemble=assemble or rollout_assembler(state),
         measure=partial(state.keeper, pool),
         settings=config,
-        batches_per_epoch=len(state.train),
+        batches_per_epoch=state.steps_per_epoch,
         total_steps=state.total_steps,
         start=state.cursor,
     )
@@ -300,7 +300,10 @@ def reinforcement_workflow(
             get_work=SlotStage(
                 name="do_rollout",
                 make=rollout_source,
-                reads=("train", "context_tokens", "session", "policy", "reference", "keeper", "total_steps", "cursor"),
+                reads=(
+                    *("train", "context_tokens", "session", "policy", "reference", "keeper"),
+                    *("total_steps", "steps_per_epoch", "cursor"),
+                ),
                 parts=("compute_advantages", "assemble_rl_batch"),
             ),
             forward_backward=SlotStage(name="ppo_update", make=lambda state: state.objective, reads=("objective",)),

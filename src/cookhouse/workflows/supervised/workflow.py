@@ -158,7 +158,7 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
             averaging=config.label_averaging,
         )
         state.notes += state.exact_match.notes
-    set_steps(state, len(state.dataset), config.n_batches)
+    set_steps(state, len(state.dataset))
     for pieces in preview(state):
         state.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
 

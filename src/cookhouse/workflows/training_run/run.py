@@ -60,15 +60,15 @@ class TrainingState(LoopState):
 T = TypeVar("T", bound=TrainingState)
 
 
-def set_steps(state: TrainingState, num_batches: int, n_batches: int | None = None) -> None:
+def set_steps(state: TrainingState, num_batches: int) -> None:
     """Decide how many steps there are, and with them the learning rate of each. An epoch has the `num_batches` of its
-    data, or the first `n_batches` of them.
+    data, or the first `n_batches` of the settings.
 
     Raises:
         InputError: the schedule does not fit the steps.
     """
     config = state.config
-    state.steps_per_epoch = num_batches if n_batches is None else min(n_batches, num_batches)
+    state.steps_per_epoch = num_batches if config.n_batches is None else min(config.n_batches, num_batches)
     state.total_steps = state.steps_per_epoch * config.num_epochs
     if config.max_steps is not None:
         state.total_steps = min(state.total_steps, config.max_steps)
