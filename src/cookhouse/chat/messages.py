@@ -47,7 +47,7 @@ class ToolCall(TypedDict):
 
 
 class UnparsedToolCall(TypedDict):
-    """A call that the assistant wrote and nobody can read: its text between the marks, and why."""
+    """A call that the assistant wrote and nobody can read: what was written, its marks included, and why."""
 
     text: str
     error: str

@@ -1,7 +1,8 @@
 """What families share in writing and reading tool calls."""
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +65,22 @@ def read_tagged_calls(pieces: Sequence[Piece], read: Callable[[str], ToolCall], 
                 raise InputError("the call is not closed by </tool_call>")
             calls.append(read(spell(inside)))
         except InputError as error:
-            unparsed.append({"text": spell(inside), "error": str(error)})
+            unparsed.append({"text": _written(CALL, inside, END_CALL if is_closed else ""), "error": str(error)})
         before, rest, is_call = split_at(rest, CALL)
         texts.append(spell(before))
     if len(texts) > 1:  # the newlines between calls are framing
         texts = [texts[0].removesuffix(glue), *(text for text in map(str.strip, texts[1:]) if text)]
     return answer("\n".join(text for text in texts if text), calls, unparsed)
+
+
+def write_unparsed(call: UnparsedToolCall, marks: Collection[Special]) -> list[Piece]:
+    """A call that nobody can read, as it was written: in its text the names of `marks` are marks again."""
+    parts = re.split(f"({'|'.join(map(re.escape, marks))})", call["text"])
+    return [Special(part) if part in marks else part for part in parts if part]
+
+
+def _written(start: Special, inside: Sequence[Piece], end: str) -> str:
+    return f"{start}{spell(inside)}{end}"
 
 
 def write_arguments(arguments: dict[str, Any] | str) -> str:
@@ -126,8 +137,7 @@ class CallSection:
             arguments = write_arguments(call["function"]["arguments"])
             pieces += [self.call, label, self.separator, arguments, self.end_call]
         for unparsed in message.get("unparsed_tool_calls", ()):
-            label, separator, arguments = unparsed["text"].partition(self.separator)
-            pieces += [self.call, label, *([self.separator, arguments] if separator else []), self.end_call]
+            pieces += write_unparsed(unparsed, (self.call, self.separator, self.end_call))
         return [self.start, *pieces, self.end] if pieces else []
 
     def read(self, pieces: Sequence[Piece], read: Callable[[str, str], ToolCall]) -> Message:
@@ -151,5 +161,6 @@ class CallSection:
                     raise InputError(f"the call has no {self.separator if is_closed else self.end_call}")
                 calls.append(read(spell(label), spell(arguments)))
             except InputError as error:
-                unparsed.append({"text": spell(written), "error": str(error)})
+                text = _written(self.call, written, self.end_call if is_closed else "")
+                unparsed.append({"text": text, "error": str(error)})
         return answer(spell(before) + spell(after), calls, unparsed)

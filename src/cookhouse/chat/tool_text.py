@@ -79,8 +79,8 @@ def _as_text(message: Message) -> Message:
 
 def _calls_as_text(message: Message) -> Message:
     thinking, text = split_thinking(message)
-    bodies = [write_json_call(call) for call in message.get("tool_calls", ())]
-    bodies += [call["text"] for call in message.get("unparsed_tool_calls", ())]
-    calls = "\n".join(f"{CALL}{body}{END_CALL}" for body in bodies)
+    written_calls = [f"{CALL}{write_json_call(call)}{END_CALL}" for call in message.get("tool_calls", ())]
+    written_calls += [call["text"] for call in message.get("unparsed_tool_calls", ())]
+    calls = "\n".join(written_calls)
     written: Message = {"role": "assistant", "content": f"{text}{_GLUE if text else ''}{calls}"}
     return written if thinking is None else with_thinking(thinking, written)

@@ -426,6 +426,7 @@ def test_a_broken_call_is_kept_with_the_reason_and_written_again(tokenizer: Any,
     [unparsed] = message["unparsed_tool_calls"]
     with pytest.raises(InputError, match=reason):
         raise InputError(unparsed["error"])
+    assert unparsed["text"] == f" to=functions.f{body}".removesuffix("<|return|>")
     assert termination == (Termination.STOP_SEQUENCE if body.endswith("<|call|>") else Termination.MALFORMED)
     if body.endswith("<|call|>"):
         assert renderer.build_response([TURN[0], message]) == tokens

@@ -133,7 +133,7 @@ def test_a_broken_call_is_kept_with_the_reason_and_written_again(tokenizer: Any,
     tokens = renderer.encoder.encode_with_specials(f"hm\n</think>\n\n<tool_call>{written}</tool_call><|im_end|>")
     message, termination = renderer.parse_response(tokens)
     [unparsed] = message["unparsed_tool_calls"]
-    assert (unparsed["text"], termination) == (written, Termination.STOP_SEQUENCE)
+    assert (unparsed["text"], termination) == (f"<tool_call>{written}</tool_call>", Termination.STOP_SEQUENCE)
     assert reason in unparsed["error"]
     assert renderer.build_response([ASKED, message]) == tokens
 

@@ -175,7 +175,7 @@ def test_calls_are_read_as_the_template_writes_them() -> None:
     tokens = renderer.build_response([*asked, answer])
     assert renderer.parse_response(tokens) == (answer, Termination.STOP_SEQUENCE)
     broken, _ = renderer.parse_response(renderer.encoder.encode_with_specials('<tool_call>\n{"name": "f", "argu'))
-    assert [call["text"] for call in broken["unparsed_tool_calls"]] == ['f", "argu']
+    assert [call["text"] for call in broken["unparsed_tool_calls"]] == ['<tool_call>\n{"name": "f", "argu']
 
 
 @pytest.mark.parametrize(

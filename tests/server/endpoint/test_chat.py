@@ -185,13 +185,27 @@ def test_tools_that_may_not_be_called_are_not_shown(scripted: Scripted, renderer
         assert "add" not in renderer.encoder.decode(engine.requests[0].prompt_T.tolist())
 
 
-def test_a_call_that_nobody_can_read_is_text(scripted: Scripted, renderer: Renderer) -> None:
-    encode = renderer.encoder.encode_with_specials
-    with scripted(encode('<tool_call>\n{"name": 3\n</tool_call><|im_end|>')) as (client, _):
-        choice = client.chat.completions.create(model=MODEL, messages=MESSAGES, tools=[TOOL]).choices[0]
-    assert choice.message.tool_calls is None
-    assert '{"name": 3' in (choice.message.content or "")
-    assert choice.finish_reason == "stop"
+@pytest.mark.parametrize(
+    ("written", "finish"),
+    [
+        ('<tool_call>\n{"name": 3\n</tool_call>', "stop"),
+        ('I add.\n<tool_call>\n{"name": 3\n</tool_call>', "stop"),
+        ('I add.\n<tool_call>\n{"name": "add", "argu', "length"),
+    ],
+)
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_call_that_nobody_can_read_is_text_with_its_marks(
+    scripted: Scripted, renderer: Renderer, written: str, finish: str, is_streamed: bool
+) -> None:
+    """Would catch a call that is dropped, or that can no longer be told from what the model says."""
+    tokens = renderer.encoder.encode_with_specials(f"{written}<|im_end|>")
+    num = len(tokens) - (finish == "length")
+    with scripted(tokens) as (client, _):
+        answer: Any = client.chat.completions.create(
+            model=MODEL, messages=MESSAGES, tools=[TOOL], max_tokens=num, stream=is_streamed
+        )
+        said = (_joined(answer) if is_streamed else _whole(answer))[0]
+    assert (said["content"], said["calls"], said["finish"]) == (written, [], finish)
 
 
 def test_characters_of_several_tokens_are_sent_whole(scripted: Scripted, renderer: Renderer) -> None:

@@ -217,7 +217,7 @@ def _write_call(call: ToolCall) -> tuple[str, str]:
 
 
 def _spell_again(call: UnparsedToolCall) -> tuple[str, str]:
-    header, _, body = call["text"].rpartition(_MESSAGE)
+    header, _, body = call["text"].removesuffix(_CALL).rpartition(_MESSAGE)
     recipient = _RECIPIENT.search(header)
     return recipient[1].partition("<|")[0] if recipient else _FUNCTIONS.rstrip("."), body
 
@@ -233,7 +233,7 @@ class _Segment:
     """None: the response ends first, or another segment starts."""
     is_last: bool
     written: str
-    """All of it but the end mark, spelled out."""
+    """All of it, spelled out; an end mark that is no call's is left out."""
 
 
 def _read_segments(pieces: Sequence[Piece]) -> list[_Segment]:
@@ -273,7 +273,7 @@ def _read_segment(pieces: Sequence[Piece], end: Special | None, *, is_last: bool
         body=spell(body),
         end=end,
         is_last=is_last,
-        written=spell(pieces),
+        written=spell([*pieces, _CALL] if end == _CALL else pieces),
     )
 
 

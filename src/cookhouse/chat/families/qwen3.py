@@ -34,6 +34,7 @@ from cookhouse.chat.tool_calls import (
     read_json_call,
     read_tagged_calls,
     write_json_call,
+    write_unparsed,
 )
 from cookhouse.errors import InputError
 
@@ -96,12 +97,11 @@ class Qwen3InstructRenderer(Renderer):
         return None if thinking is None else thinking.strip("\n"), text
 
     def write_calls(self, message: Message, text: str) -> list[Piece]:
-        bodies = [self.write_call(call) for call in message.get("tool_calls", ())]
-        bodies += [call["text"] for call in message.get("unparsed_tool_calls", ())]
+        calls: list[list[Piece]] = [[CALL, self.write_call(call), END_CALL] for call in message.get("tool_calls", ())]
+        calls += [write_unparsed(call, (CALL, END_CALL)) for call in message.get("unparsed_tool_calls", ())]
         pieces: list[Piece] = []
-        for index, body in enumerate(bodies):
-            between = "\n" if index else self.before_calls if text else ""
-            pieces += [between, CALL, body, END_CALL]
+        for index, call in enumerate(calls):
+            pieces += ["\n" if index else self.before_calls if text else "", *call]
         return pieces
 
     def read_text_and_calls(self, pieces: Sequence[Piece]) -> Message:

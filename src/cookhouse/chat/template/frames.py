@@ -102,7 +102,8 @@ class CallFrame:
             try:
                 calls.append(self._read_one(inside, is_closed=bool(is_closed)))
             except InputError as error:
-                unparsed.append({"text": unguarded(inside), "error": str(error)})
+                framed = f"{self.before}{inside}{is_closed}"
+                unparsed.append({"text": unguarded(framed), "error": str(error)})
             texts.append(rest.strip().removeprefix(self.closing).strip())
         return "\n".join(said for said in texts if said), calls, unparsed
 

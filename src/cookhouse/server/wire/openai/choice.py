@@ -63,7 +63,8 @@ class ChatChoice:
                 said += self._flushed("tool_calls")
                 said.append({"tool_calls": [self._call(delta)]})
             elif "error" in delta:  # a call that nobody can read is what it is: text
-                said += self._text("content", cast("UnparsedToolCall", delta)["text"])
+                text = cast("UnparsedToolCall", delta)["text"]
+                said += self._text("content", f"\n{text}" if "content" in self._cutters else text)
             elif delta["type"] == "thinking":
                 said += self._text("reasoning_content", delta["thinking"])
             elif delta["type"] == "text":
