@@ -62,13 +62,42 @@ def test_yaml_makes_no_objects(tmp_path: Path) -> None:
     ("given", "meant"),
     [
         ({"groups_per_batch": 4}, {"batch_size": 4}),
-        ({"num_rollouts": "4"}, {"batch_size": 4}),
+        ({"num_rollouts": "4", "groups_per_batch": "2"}, {"max_steps": 4, "num_epochs": 4, "batch_size": 2}),
         ({"kl_penalty_coef": 0.1, "reference_model_name": "m"}, {"kl_coef": 0.1, "kl_reference": "m"}),
         ({"loss_fn": "ppo", "clip_epsilon": "0.25"}, {"loss_fn": "ppo", "clip_low": 0.75, "clip_high": 1.25}),
     ],
 )
 def test_names_of_other_systems_are_understood(given: dict[str, Any], meant: dict[str, Any]) -> None:
     assert make_config(RL, given) == make_config(RL, meant)
+
+
+@pytest.mark.parametrize("recipe", ["code_rl", "rl_basic"])
+def test_a_clip_asks_for_the_loss_that_clips(recipe: str) -> None:
+    # Catches a clip that is refused by the defaults of the model, and one that overrides a loss that was asked for.
+    clipped = make_config(find_recipe(recipe), {"clip_epsilon": "0.25"})
+    assert (clipped.loss_fn, clipped.clip_low, clipped.clip_high) == ("ppo", 0.75, 1.25)
+    assert make_config(find_recipe(recipe), {}).loss_fn == "importance_sampling"
+    named = settle(find_recipe(recipe), {"run.yaml": {"loss_fn": "cispo"}, "flag": {"clip_epsilon": 0.25}})
+    assert (named.config.loss_fn, named.config.clip_low) == ("cispo", 0.75)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given", "setting", "meant"),
+    [
+        ("code_rl", ":deepcoder", "env", "deepcoder"),
+        ("rl", ":arithmetic, :gsm8k", "env", "arithmetic,gsm8k"),
+        ("rl", "mine.py:ENV", "env", "mine.py:ENV"),
+        ("rl_basic", ":linear", "lr_schedule", "linear"),
+        ("eval", ":no", "system_prompt", ":no"),
+    ],
+)
+def test_names_may_have_a_leading_colon(recipe: str, given: str, setting: str, meant: str) -> None:
+    assert getattr(make_config(find_recipe(recipe), {setting: given}), setting) == meant
+
+
+def test_evaluations_know_the_names_of_others() -> None:
+    config = make_config(find_recipe("eval"), {"model_path": "cookhouse/tiny-chat", "tasks": "mine.py@sums"})
+    assert (config.weights, config.inspect) == ("cookhouse/tiny-chat", "mine.py@sums")
 
 
 def test_a_setting_by_two_names_is_refused() -> None:

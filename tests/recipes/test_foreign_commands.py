@@ -13,6 +13,7 @@ from cookhouse.cli import main
 from cookhouse.errors import InputError
 from cookhouse.recipes import every_recipe, find_recipe, recipe_of_module
 from cookhouse.recipes.aliases import MODULES
+from cookhouse.telemetry import read_metrics
 
 SMALL = ("--adapters", "noop", "max_steps=1", "num_eval=2")
 SMALL_GROUPS = ("group_size=2", *SMALL)
@@ -41,7 +42,6 @@ def code_of(words: Sequence[str]) -> int | str | None:
         ),
         ("run :dpo", "dpo", {"model_name": "cookhouse/tiny", "dataset_path": "bundled", "dpo_beta": 0.1}),
         ("run :preference --dpo-beta 0.2", "dpo", {"dpo_beta": 0.2}),
-        ("run :code_rl --num-rollouts 100", "code_rl", {"batch_size": 100}),
         ("run :sl_basic lora_rank=8", "supervised", {"lora_rank": 8}),
         ("run recipes.sl_basic", "supervised", {}),
         ("run recipes.chat_sl.train", "chat_sl", {}),
@@ -65,6 +65,16 @@ def test_a_command_of_theirs_runs(
     assert {name: record["config"][name] for name in settings} == settings
 
 
+def test_rollouts_are_passes_of_the_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a run that ends with the problems, of which there are fewer than passes."""
+    typed = "run :code_rl --num-rollouts 3 groups_per_batch=2 clip_epsilon=0.2 env=:python_functions n_train_samples=2"
+    small = ("--adapters", "noop", "num_eval=0", "group_size=2", "log_path=run")
+    assert code_of([*shlex.split(typed), *small]) == 0, capsys.readouterr().err
+    assert [row["step"] for row in read_metrics(Path("run/metrics.jsonl")) if "optim/lr" in row] == [0, 1, 2]
+    settings = json.loads(Path("run/config.json").read_text())["config"]
+    assert (settings["batch_size"], settings["loss_fn"], settings["clip_high"]) == (2, "ppo", 1.2)
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -73,6 +83,10 @@ def test_a_command_of_theirs_runs(
             "recipes.rubric.train would be the recipe 'rubric', which cookhouse has not; it has",
         ),
         ("run :chat_sll", "unknown recipe 'chat_sll'; did you mean chat_sl"),
+        *(
+            (f"run {recipe} env=humaneval", "humaneval is no environment to train in: it evaluates; set evaluators=")
+            for recipe in (":code_rl", ":rl")
+        ),
         ("run :supervised --clip-epsilon 0.2", "no such option: --clip-epsilon"),
         ("run :supervised n_epoch=3", "unknown setting of recipe supervised 'n_epoch'; did you mean num_epochs"),
         ("run :dpo beta=0.1 dpo_beta=0.1", "beta is another name of dpo_beta, which is given as well; give it once"),

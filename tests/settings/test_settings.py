@@ -111,7 +111,7 @@ def test_a_config_is_each_of_its_specs() -> None:
         ({"num_minibatches": 2, "max_steps_off_policy": 1}, "set only one of the two"),
         ({"group_size": 1}, "group_size is 1; a rollout is compared"),
         ({"group_size": 2, "min_group_members": 3}, "more than group_size=2"),
-        ({"clip_low": 0.8}, "not for importance_sampling"),
+        ({"clip_low": 0.8, "loss_fn": "importance_sampling"}, "not for importance_sampling"),
         ({"loss_fn": "ppo", "clip_low": 1.2, "clip_high": 0.8}, "must be below clip_high"),
         ({"dro_beta": 1.0}, "dro_beta is for dro"),
         ({"kl_gamma": 0.5}, "set kl_coef"),

@@ -15,6 +15,8 @@ class Alias:
     name: str
     means: tuple[str, ...]
     """Settings; a recipe that lacks one of them does not know the alias."""
+    beside: tuple[str, ...] = ()
+    """Further settings that a recipe must have for the name to mean this there."""
     convert: Callable[[Any], Mapping[str, Any]] | None = None
     """From the alias's value to those of the settings; None: it is the value of the one setting."""
     doc: str = ""
@@ -30,15 +32,24 @@ def _clip_range(epsilon: Any) -> Mapping[str, Any]:
 
 ALIASES = (
     Alias(name="groups_per_batch", means=("batch_size",), doc="tinker-cookbook"),
-    Alias(name="num_rollouts", means=("batch_size",), doc="TinkexCookbook: groups of a step"),
+    Alias(
+        name="num_rollouts",
+        means=("max_steps", "num_epochs"),
+        beside=("group_size",),
+        # As many epochs as steps are enough for as many steps, however few problems there are.
+        convert=lambda steps: {"max_steps": steps, "num_epochs": steps},
+        doc="TinkexCookbook: exactly so many steps, each of groups_per_batch groups",
+    ),
     Alias(name="kl_penalty_coef", means=("kl_coef",), doc="tinker-cookbook"),
     Alias(name="kl_discount_factor", means=("kl_gamma",), doc="tinker-cookbook"),
     Alias(name="reference_model_name", means=("kl_reference",), doc="TinkexCookbook"),
     Alias(name="reference_model_name", means=("reference_model",), doc="tinker-cookbook"),
     Alias(name="beta", means=("dpo_beta",), doc="TRL"),
-    Alias(name="loss_type", means=("loss_fn", "dpo_beta"), convert=lambda name: {"loss_fn": name}, doc="TRL, of pairs"),
+    Alias(name="loss_type", means=("loss_fn",), beside=("dpo_beta",), doc="TRL, of pairs"),
     Alias(name="clip_epsilon", means=("clip_low", "clip_high"), convert=_clip_range, doc="1 - ε to 1 + ε"),
     Alias(name="rm_learning_rate", means=("preference_learning_rate",), doc="tinker-cookbook: of the reward model"),
+    Alias(name="model_path", means=("weights",), doc="tinker-cookbook, of evaluations"),
+    Alias(name="tasks", means=("inspect",), doc="tinker-cookbook, of evaluations"),
     Alias(name="base_model", means=("model_name",), doc="tinker-cookbook"),
     Alias(name="kl_penalty_coef", means=("teacher_kl_coef",), doc="tinker-cookbook, of a teacher"),
     Alias(name="kl_discount_factor", means=("teacher_kl_gamma",), doc="tinker-cookbook, of a teacher"),
@@ -50,6 +61,17 @@ ALIASES = (
     Alias(name="lr", means=("learning_rate",)),
     Alias(name="rank", means=("lora_rank",)),
 )
+
+
+ATOMS = ("env", "lr_schedule")
+"""Settings that name things, whose names TinkexCookbook writes with a leading colon."""
+
+
+def without_colons(setting: str, value: Any) -> Any:
+    """The value of one of `ATOMS` as we write it, as `deepcoder` for `:deepcoder`; any other as it is."""
+    if setting not in ATOMS or not isinstance(value, str):
+        return value
+    return ",".join(name.strip().removeprefix(":") for name in value.split(","))
 
 
 MODULES: Mapping[str, str] = {
@@ -81,7 +103,7 @@ def aliases_of(settings: Mapping[str, Any]) -> Mapping[str, Alias]:
     return {
         alias.name: alias
         for alias in ALIASES
-        if alias.name not in settings and all(setting in settings for setting in alias.means)
+        if alias.name not in settings and all(setting in settings for setting in (*alias.means, *alias.beside))
     }
 
 

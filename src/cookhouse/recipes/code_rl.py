@@ -17,6 +17,7 @@ from cookhouse.settings import (
     part_of,
     published_model,
     redefault,
+    sets_clip,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ def _of_ppo(name: str, value: Any, otherwise: Any) -> Any:
         is_by_model=True,
     )
     return redefault(ReinforcementSettings, name, default)
+
+
+def _loss_fn(config: Any) -> str:
+    return "importance_sampling" if is_embedded(config) and not sets_clip(config) else "ppo"
+
+
+_LOSS = Default(_loss_fn, f"importance_sampling for {TINY_MODEL} where no clip is set, else ppo", is_by_model=True)
 
 
 @chz.chz
@@ -59,7 +67,7 @@ class Config(ReinforcementSettings):
     group_size: int = rl_default("group_size", embedded=16, published=4)
     max_tokens: int = rl_default("max_tokens", embedded=32, published=1024)
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=1e-5)
-    loss_fn: str = rl_default("loss_fn", embedded="importance_sampling", published="ppo")
+    loss_fn: str = redefault(ReinforcementSettings, "loss_fn", _LOSS)
     clip_low: float | None = _of_ppo("clip_low", 0.8, None)
     clip_high: float | None = _of_ppo("clip_high", 1.2, None)
     ppo_epochs: int = _of_ppo("ppo_epochs", 4, 1)

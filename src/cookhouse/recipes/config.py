@@ -15,7 +15,8 @@ import chz
 
 from cookhouse.adapters import Service, is_hosted
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.recipes.aliases import aliases_of, without_aliases
+from cookhouse.naming import names_in
+from cookhouse.recipes.aliases import aliases_of, without_aliases, without_colons
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.runs.listing.find import weights_named
 from cookhouse.settings import (
@@ -212,6 +213,8 @@ def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     """A value as its field takes it; a text is read unless the field takes texts alone."""
     if (rows := _given_rows(key, value)) is not None:
         return rows
+    value = without_colons(key, value)
+    _refuse_benchmark(key, value)
     field_type = chz.chz_fields(recipe.config_class)[key].x_type
     blueprint = chz.Blueprint(_lone_field(field_type))
     try:
@@ -222,6 +225,20 @@ def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     except Exception as error:  # chz has no common class for what it refuses
         raise InputError(f"{key}={value!r} does not fit; {key} takes {_type_name(field_type)}") from error
     return made.value
+
+
+def _refuse_benchmark(key: str, value: Any) -> None:
+    if key != "env" or not isinstance(value, str):
+        return
+    from cookhouse.envs import ENVIRONMENTS
+    from cookhouse.evals import BENCHMARKS
+
+    for name in names_in(value):
+        if name in BENCHMARKS.names() and name not in ENVIRONMENTS.names():
+            raise InputError(
+                f"{name} is no environment to train in: it evaluates; set evaluators={name} to measure a run by it, or "
+                f"ask any weights with `cookhouse eval WEIGHTS benchmark={name}`"
+            )
 
 
 def _weights(key: str, value: Any) -> Any:

@@ -46,6 +46,7 @@ from cookhouse.settings.reinforcement import (
     RolloutStrategy,
     SamplingSettings,
     UpdateSettings,
+    sets_clip,
 )
 from cookhouse.settings.rows import ROWS_FIELDS, RowSettings
 from cookhouse.settings.supervised import SupervisedSettings
@@ -136,6 +137,7 @@ __all__ = [
     "published_model_of",
     "rate",
     "redefault",
+    "sets_clip",
     "weights_in",
     "with_weights",
     "within",

@@ -94,9 +94,9 @@ def in_words(value: Any) -> str:
 
 
 def is_left_open(config: Any, name: str) -> bool:
-    """Whether a computed field of a config has its value from its default, because nobody set it."""
+    """Whether a field of a config whose default is computed, or none, has it because nobody set another."""
     field = chz.chz_fields(config)[name]
-    return isinstance(field._munger, Default) and getattr(config, field.x_name) is None
+    return (isinstance(field._munger, Default) or field._default is None) and getattr(config, field.x_name) is None
 
 
 def has_default(config: Any, name: str) -> bool:

@@ -1,12 +1,13 @@
 """Settings of reinforcement learning, by the component that takes them."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import chz
 
 from cookhouse.errors import InputError
 from cookhouse.settings.checks import above, at_least, between
+from cookhouse.settings.defaults import Default, computed, is_left_open
 from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSettings, TrainingSettings
 
 
@@ -126,6 +127,11 @@ class AdvantageSettings:
     )
 
 
+def sets_clip(config: Any) -> bool:
+    """Whether somebody set a bound of the ratio, and so wants a loss that clips."""
+    return not (is_left_open(config, "clip_low") and is_left_open(config, "clip_high"))
+
+
 SERVICE_LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "gspo")
 """Losses over sampled tokens that a service computes by itself."""
 
@@ -134,9 +140,13 @@ SERVICE_LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "gspo")
 class LossSettings:
     """The loss over sampled tokens."""
 
-    loss_fn: str = chz.field(
-        default="importance_sampling",
-        doc="importance_sampling, ppo, cispo, dro or gspo of the service, or your own as module:name or file.py:name.",
+    loss_fn: str = computed(
+        Default(
+            lambda config: "ppo" if sets_clip(config) else "importance_sampling",
+            "importance_sampling; ppo where clip_low or clip_high is set",
+        ),
+        str,
+        "importance_sampling, ppo, cispo, dro or gspo of the service, or your own as module:name or file.py:name.",
     )
     clip_low: float | None = chz.field(
         default=None, doc="Lower bound of the ratio, for ppo, cispo and gspo.", validator=at_least(0)
