@@ -138,9 +138,21 @@ def test_a_signal_saves_and_prints_the_command_that_continues(
     assert out.endswith("run supervised log_path=mine behavior_if_log_dir_exists=resume\n")
 
 
+def test_a_signal_to_the_process_and_to_its_group_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `timeout` sends it. Would catch a run that is stopped at once, and saves nothing."""
+    monkeypatch.setattr("cookhouse.training.interrupt._ONE_SECONDS", 3600)
+    gate = signalling({("forward_backward", 1): signal.SIGTERM, ("optim_step", 1): signal.SIGTERM})
+    assert run_supervised(monkeypatch, tmp_path, gate) == 130
+    assert "interrupted and saved after" in capsys.readouterr().out
+    assert (tmp_path / "mine" / "checkpoints.jsonl").read_text()
+
+
 def test_a_second_signal_stops_and_names_the_last_checkpoint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("cookhouse.training.interrupt._ONE_SECONDS", 0)
     gate = signalling({("forward_backward", 3): signal.SIGINT, ("forward_backward", 4): signal.SIGINT})
     assert run_supervised(monkeypatch, tmp_path, gate) == 130
     err = capsys.readouterr().err
@@ -238,6 +250,7 @@ def test_the_command_that_continues_names_the_adapters(
     gate = signalling({("forward_backward", 3): signal.SIGINT})
     assert run_supervised(monkeypatch, tmp_path, gate, "--adapters", "own.py:typed") == 130
     assert capsys.readouterr().out.endswith(again)
+    monkeypatch.setattr("cookhouse.training.interrupt._ONE_SECONDS", 0)
     gate = signalling({("forward_backward", 3): signal.SIGINT, ("forward_backward", 4): signal.SIGINT})
     words = ("behavior_if_log_dir_exists=delete", "--adapters", "own.py:typed")
     assert run_supervised(monkeypatch, tmp_path, gate, *words) == 130

@@ -55,16 +55,19 @@ class Cookhouse:
             check=False,
         )
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start a command; both its outputs go to one pipe."""
+    def start(
+        self, *arguments: str, env: Mapping[str, str] | None = None, under: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
+        """Start a command, as an argument of another one if it is `under` that; both its outputs go to one pipe."""
         process = subprocess.Popen(
-            self._command(arguments),
+            [*under, *self._command(arguments)],
             cwd=self.folder,
             env=self._environment(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            process_group=0,
         )
         self._started.append(process)
         return process
@@ -117,12 +120,25 @@ class Cookhouse:
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
-    def interrupt(self, name: str, sent: signal.Signals, *, after_steps: int) -> str:
-        """Start a small run in the folder `name`, send it a signal after some steps, and return what it printed."""
-        process = self.start("run", "supervised", *SETTINGS, f"log_path={name}")
+    def interrupt(
+        self,
+        name: str,
+        sent: signal.Signals,
+        *,
+        after_steps: int,
+        under: Sequence[str] = (),
+        to_group: bool = False,
+    ) -> str:
+        """Start a small run in the folder `name`, send a signal to it, to what it is `under`, or to its process group,
+        after some steps, and return what it printed.
+        """
+        process = self.start("run", "supervised", *SETTINGS, f"log_path={name}", under=under)
         wait_until(lambda: len(losses(self.folder / name)) >= after_steps or process.poll() is not None)
         assert self.servers(), "it runs on no server of its own"
-        process.send_signal(sent)
+        if to_group:
+            os.killpg(process.pid, sent)
+        else:
+            process.send_signal(sent)
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
         return output
 

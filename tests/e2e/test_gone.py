@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -70,6 +71,7 @@ def test_a_second_signal_ends_it_at_once(cookhouse: Cookhouse, exports: Mapping[
     running.send_signal(signal.SIGTERM)
     assert running.stdout is not None
     assert any("interrupted: finishing" in line for line in iter(running.stdout.readline, ""))
+    time.sleep(1.5)  # sooner, it would be the same signal
     running.send_signal(signal.SIGTERM)
     output = end_of(running)
     assert running.returncode == 130, output

@@ -75,6 +75,28 @@ def test_ctrl_c_saves_and_the_printed_command_continues_to_the_bit(cookhouse: Co
     assert after == reference.losses
 
 
+@pytest.mark.parametrize(
+    ("sent", "under", "to_group"),
+    [
+        # Told to stop, it does what it does when the time is over: the signal goes to the run, and to its group.
+        (signal.SIGTERM, ("timeout", "1h"), False),
+        (signal.SIGINT, (), True),
+    ],
+    ids=["timeout", "SIGINT to the group"],
+)
+def test_however_a_signal_is_sent_the_run_saves_and_says_how_to_go_on(
+    sent: signal.Signals, under: tuple[str, ...], to_group: bool, cookhouse: Cookhouse
+) -> None:
+    """Would catch a run that takes one signal for two, and a server that goes before the run has saved."""
+    name = f"group-{sent.name}-{len(under)}"
+    output = cookhouse.interrupt(name, sent, after_steps=1, under=under, to_group=to_group)
+    assert "interrupted and saved after" in output, output
+    saved = [json.loads(line) for line in (cookhouse.folder / name / "checkpoints.jsonl").read_text().splitlines()]
+    assert saved[-1]["batch"] == len(losses(cookhouse.folder / name)), "a step was done and not saved"
+    assert f"run supervised log_path={name} behavior_if_log_dir_exists=resume" in output
+    assert not cookhouse.servers()
+
+
 def test_a_killed_client_leaves_no_server_and_loses_no_more_than_since_its_checkpoint(
     cookhouse: Cookhouse, reference: Reference
 ) -> None:

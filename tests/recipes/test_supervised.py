@@ -347,7 +347,11 @@ async def test_finished_run_can_be_resumed_without_training(make_config: MakeCon
     assert read_metrics(result.summary.folder / "metrics.jsonl") == rows
 
 
-async def test_second_ctrl_c_stops_at_once_and_leaves_no_task(make_config: MakeConfig) -> None:
+async def test_second_ctrl_c_stops_at_once_and_leaves_no_task(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cookhouse.training.interrupt._ONE_SECONDS", 0)
+
     async def gate(kind: str, _: int) -> None:
         if kind == "optim_step":
             os.kill(os.getpid(), signal.SIGINT)
@@ -361,6 +365,23 @@ async def test_second_ctrl_c_stops_at_once_and_leaves_no_task(make_config: MakeC
         await run_async("supervised", make_config(), adapters=Adapters(service=service.connect))
     assert asyncio.all_tasks() == before
     assert service.closed_with == "interrupted"
+
+
+async def test_ctrl_c_during_the_final_save_loses_no_step(make_config: MakeConfig) -> None:
+    async def gate(kind: str, _: int) -> None:
+        if kind == "save_state":
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.02)
+
+    service = FakeService(gate=gate)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        await run_async("supervised", make_config(save_every=0), adapters=Adapters(service=service.connect))
+    assert any("its last checkpoint is kept" in note for note in stopped.value.__notes__)
+    again = FakeService(states=service.states)
+    config = make_config(save_every=0, behavior_if_log_dir_exists="resume")
+    result = await run_async("supervised", config, adapters=Adapters(service=again.connect))
+    assert result.summary.num_steps == result.summary.total_steps
+    assert not [call for call in again.calls if call.kind == "optim_step"], "a step that was saved was done again"
 
 
 @pytest.mark.parametrize("is_users_wish", [True, False])

@@ -77,7 +77,7 @@ async def run_async(
         interrupt: asks the run to stop, as Ctrl-C does.
 
     The first Ctrl-C (SIGINT) or SIGTERM stops submitting, finishes what is in flight, saves, and returns a result whose
-    `summary.is_interrupted` is set; the second raises `KeyboardInterrupt` at once.
+    `summary.is_interrupted` is set; another one, a second later or more, raises `KeyboardInterrupt` at once.
 
     Raises:
         InputError: something in the config or the data cannot be used; nothing half-made is left behind.
@@ -321,7 +321,7 @@ def _how_to_resume(context: "RunContext", program: str) -> list[str]:
 
 
 def _run_in_thread(start: "Callable[[Interrupt], Any]") -> "RunResult[Any]":
-    """Run a coroutine on an event loop of its own, in a thread. Ctrl-C asks it to stop, the second time at once."""
+    """Run a coroutine on an event loop of its own, in a thread. Ctrl-C asks it to stop, a second later at once."""
     from cookhouse.training import Interrupt
 
     interrupt = Interrupt()
@@ -343,7 +343,8 @@ def _run_in_thread(start: "Callable[[Interrupt], Any]") -> "RunResult[Any]":
         try:
             thread.join()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(interrupt.request)
+            if interrupt.hear_signal():
+                loop.call_soon_threadsafe(interrupt.request)
     if failure:
         raise failure[0]
     return outcome[0]  # type: ignore[no-any-return]

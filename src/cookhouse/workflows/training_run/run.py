@@ -153,10 +153,12 @@ async def save_final(state: TrainingState) -> None:
         return
     cursor = state.outcome.cursor
     pending = submit_checkpoint(state.session.client, cursor, kind=CheckpointKind.BOTH, is_final=True)
-    with service_errors("saving the final checkpoint"):
+    with state.interrupt.deferred(), service_errors("saving the final checkpoint"):
         saving = Patience(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
         state.final_checkpoint = await saving
     state.checkpoints.append(state.final_checkpoint)
+    if state.interrupt.is_requested:
+        state.interrupt.request()  # what comes after it waits for nothing
     if (last := state.outcome.checkpoint) is not None and last.rolling:
         await drop_rolling(last, state.session.service, state.checkpoints)
     state.telemetry.event(events.TRAINING_CHECKPOINT, step=cursor.step, checkpoint=state.final_checkpoint.name)
