@@ -287,9 +287,7 @@ async def test_kto_learns_from_single_answers_and_others_do_not(make_config: Mak
     said = ("no, not {}", "{} is said")
     rows = [{"prompt": f"say {n}", "completion": said[n % 3 > 0].format(n), "label": n % 3 > 0} for n in range(12)]
     path = write(tmp_path / "kto.jsonl", rows)
-    with pytest.raises(
-        InputError, match=r"kto\.jsonl:2 with .*kto\.jsonl:1: .* dpo compares two answers .*loss_fn=kto"
-    ):
+    with pytest.raises(InputError, match=r"kto\.jsonl:1: .* dpo compares two answers .*loss_fn=kto"):
         await run(make_config(dataset_path=path, test_path=path), FakeService())
     config = make_config(dataset_path=path, test_path=None, eval_fraction=0.25, loss_fn="kto")
     result = await run(config, FakeService())
@@ -331,6 +329,32 @@ async def test_a_fraction_is_held_out_with_all_pairs_of_its_prompts(make_config:
     assert len(asked | kept) == 10
     with pytest.raises(InputError, match="eval_fraction and test_path both"):
         await run(make_config(eval_fraction=0.2), FakeService())
+
+
+async def test_no_row_is_lost_to_a_fraction_where_prompts_have_several_pairs(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    # Catches rows drawn one by one: all the others of their prompts could not be trained on, half of the data.
+    path = write(tmp_path / "six.jsonl", [row for row in some(0, 20) for _ in range(6)])
+    result = await run(make_config(dataset_path=path, test_path=None, eval_fraction=0.1, max_steps=1), FakeService())
+    assert (len(result.state.data.train), len(result.state.data.test)) == (108, 12)
+    assert not any("held-out row's prompt" in note for note in result.state.notes)
+
+
+async def test_single_answers_are_held_out_before_the_rarer_kind_is_repeated(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    # Catches pairs that are held out: with them go all answers of the rarer kind, which are in every pair.
+    rows = [{"prompt": f"say {n}", "completion": "it is" if n > 9 else "no", "label": n > 9} for n in range(110)]
+    path = write(tmp_path / "kto.jsonl", rows)
+    config = make_config(dataset_path=path, test_path=None, eval_fraction=0.1, loss_fn="kto", max_steps=1)
+    result = await run(config, FakeService())
+    data = result.state.data
+    asked = [
+        {row.prompts[answer][0]["content"] for row in some} for some in (data.train, data.test) for answer in (0, 1)
+    ]
+    assert [len(prompts) for prompts in asked] == [90, 9, 10, 1]
+    assert len(set.union(*asked)) == 110
 
 
 async def test_a_run_says_how_long_it_will_take(make_config: MakeConfig) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ async def test_what_is_held_out_is_not_trained_on(
 ) -> None:
     # Catches a fraction whose prompts stand elsewhere in the data, too, and a test set that overlaps.
     twice = write(tmp_path / "twice.jsonl", [*some(0, 20), *some(0, 20)])
-    result = await run(make_config(dataset_path=twice, test_path=None, eval_fraction=0.1, num_epochs=1), FakeService())
+    result = await run(make_config(dataset_path=twice, test_path=None, eval_fraction=0.3, num_epochs=1), FakeService())
     held_out = {row.prompt[0]["content"].removeprefix("say ") for row in result.state.data.test}
     assert held_out
     assert held_out.isdisjoint(chain.from_iterable(asked))
@@ -104,6 +105,19 @@ async def test_what_is_held_out_is_not_trained_on(
     config = make_config(test_path=overlapping, num_epochs=1, behavior_if_log_dir_exists="delete")
     await run(config, FakeService())
     assert sorted(chain.from_iterable(asked)) == sorted(str(n) for n in range(28))
+
+
+async def test_all_rows_of_prompts_that_are_not_held_out_are_trained_on(
+    make_config: MakeConfig, tmp_path: Path, asked: list[list[str]]
+) -> None:
+    # Catches rows drawn one by one, which take all the others of their prompts out of the data.
+    path = write(tmp_path / "six.jsonl", [row for row in some(0, 40) for _ in range(6)])
+    config = make_config(dataset_path=path, test_path=None, eval_fraction=0.1, num_epochs=1, batch_size=16)
+    result = await run(config, FakeService())
+    held_out = {row.prompt[0]["content"].removeprefix("say ") for row in result.state.data.test}
+    assert 0 < len(held_out) < 12, "4 of 40 are expected; more than 11 are drawn once in three thousand seeds"
+    trained_on = Counter(chain.from_iterable(asked))
+    assert trained_on == {str(number): 6 for number in range(40) if str(number) not in held_out}
 
 
 async def test_rows_that_cannot_be_used_stop_the_run_before_their_batch_or_are_counted(

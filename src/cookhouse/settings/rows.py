@@ -26,7 +26,8 @@ class RowSettings(ModelSettings, ShrinkSettings):
     )
     eval_fraction: float | None = chz.field(
         default=None,
-        doc="Share of the rows that is held out of each data set instead; default: none.",
+        doc="Share of the rows that is held out instead; of preferences and prompts, each prompt with all of its rows; "
+        "default: none.",
         validator=within(0, 1, "0.05"),
     )
     on_bad_row: Literal["stop", "skip"] = chz.field(

@@ -47,7 +47,7 @@ def test_some_rows_and_the_others_are_all_rows() -> None:
 def test_a_sample_is_spread_over_the_set() -> None:
     values: list[Any] = [row.value() for row in sampled(JOINED, 3)]
     assert [value["n"] for value in values] == [0, 2, 4]
-    assert len(sampled(JOINED, 100)) == 7
+    assert len([*sampled(JOINED, 100)]) == 7
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ class ShuffledRows:
     def sampled_rows(self) -> list[RawRow]:
         """Rows that are evenly spaced through the set: some hundreds, of a bounded size."""
         fitting = _SAMPLE_BYTES * self.num_rows // max(self._rows.num_bytes, 1)
-        return sampled(self._rows, min(max(fitting, _SAMPLE_ROWS // 16), _SAMPLE_ROWS))
+        return [*sampled(self._rows, min(max(fitting, _SAMPLE_ROWS // 16), _SAMPLE_ROWS))]
 
     def _read(self, window: int) -> Sequence[RawRow]:
         """The rows of a window in their order; the last one is kept, since a batch mostly goes on where one ended."""

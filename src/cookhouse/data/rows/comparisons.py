@@ -1,7 +1,7 @@
 """Comparisons of two answers, and the preferences that they are."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cookhouse.chat import Label, in_other_order
@@ -22,8 +22,15 @@ _SWAPPED: dict[Label, Label] = {"A": "B", "B": "A", "Tie": "Tie"}
 
 
 def read_pairs(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None) -> list[PreferenceRow]:
-    """The preferences of a source whose rows are preferences, comparisons without ties, or single answers with a label
-    of true or false: these make pairs of answers to different prompts (see `matched`), behind all others.
+    """The preferences of a source, as `paired` makes them of `read_judged`. Raises as these do."""
+    return paired(read_judged(given, bad=bad))
+
+
+def read_judged(
+    given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None
+) -> list[PreferenceRow | LabeledRow]:
+    """What a source says of answers: its rows are preferences, comparisons without ties, or single answers with a label
+    of true or false.
 
     Raises:
         InputError: it cannot be read or holds no row that can be used.
@@ -33,8 +40,17 @@ def read_pairs(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | Non
     read = parse_each(iter_rows(source), lambda row: _pair(row.value(), row.place), bad)
     if not read:
         raise InputError(f"{source} holds no preferences; it needs at least one pair")
-    pairs = [row for row in read if isinstance(row, PreferenceRow)]
-    labeled = [row for row in read if isinstance(row, LabeledRow)]
+    return read
+
+
+def paired(rows: Sequence[PreferenceRow | LabeledRow]) -> list[PreferenceRow]:
+    """Preferences as they are; single answers behind them, as pairs of answers to different prompts (see `matched`).
+
+    Raises:
+        InputError: all single answers are good, or all are bad.
+    """
+    pairs = [row for row in rows if isinstance(row, PreferenceRow)]
+    labeled = [row for row in rows if isinstance(row, LabeledRow)]
     return [*pairs, *matched(labeled)] if labeled else pairs
 
 

@@ -21,6 +21,11 @@ class LabeledRow:
     is_good: bool
     source: str
 
+    @property
+    def prompts(self) -> tuple[list[Message], ...]:
+        """What is asked."""
+        return (self.prompt,)
+
 
 def is_labeled(row: object) -> bool:
     """Whether a row judges one answer by itself."""

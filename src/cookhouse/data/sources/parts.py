@@ -3,7 +3,7 @@
 Legend: K blocks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,10 +107,11 @@ def first_rows(rows: Rows, count: int | None) -> Rows:
     return SomeRows(rows, np.arange(count, dtype=np.int64))
 
 
-def sampled(rows: Rows, count: int) -> list[RawRow]:
-    """At most `count` rows, evenly spaced; where they stand in many blocks, only those blocks are read."""
+def sampled(rows: Rows, count: int) -> Iterator[RawRow]:
+    """At most `count` rows, evenly spaced; blocks that have none of them are not read, and one is in memory."""
     total = num_rows(rows)
     kept = min(count, total)
     indices = np.array([index * total // kept for index in range(kept)], dtype=np.int64)
     some = SomeRows(rows, indices)
-    return [row for block in np.flatnonzero(some.block_rows) for row in some.read(int(block)) if not row.is_blank]
+    for block in np.flatnonzero(some.block_rows):
+        yield from (row for row in some.read(int(block)) if not row.is_blank)

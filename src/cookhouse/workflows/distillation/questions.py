@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import BadRows, DataSource, PromptRow, read_questions
+from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.training import Question
@@ -81,8 +82,8 @@ def read_rows(
                 "not trained on"
             )
         rows = {name: [row for row in some if not _is_told(row)] for name, some in rows.items()}
-    split = split_rows(config, rows, seed=config.seed, num_eval=config.num_eval)
-    return replace(split, notes=[*notes, *split.notes])
+    split = split_rows(config, rows, seed=config.seed)
+    return replace(split, test=evenly_spaced(split.test, config.num_eval), notes=[*notes, *split.notes])
 
 
 def _is_told(row: PromptRow) -> bool:

@@ -21,6 +21,7 @@ from cookhouse.data import (
     render_comparisons,
     usable_comparisons,
 )
+from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
 from cookhouse.registry import Descent
@@ -94,9 +95,10 @@ def _read(config: PreferenceModelSettings, sources: Mapping[str, DataSource]) ->
         check_preferences(source)
         rows[name], left_out = usable_comparisons(read_comparisons(source, bad=bad), config.ties, bad)
         num_ties += left_out
-    split = split_rows(config, rows, seed=config.seed, num_eval=config.num_eval)
+    split = split_rows(config, rows, seed=config.seed)
     ties = [f"{num_ties:,} ties are left out"] if num_ties else []
-    return replace(split, notes=[*bad.notes, *ties, *split.notes])
+    test = evenly_spaced(split.test, config.num_eval)
+    return replace(split, test=test, notes=[*bad.notes, *ties, *split.notes])
 
 
 @stage(reads=("config",), writes=("renderer", "comparisons"))

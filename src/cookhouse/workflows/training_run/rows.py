@@ -1,37 +1,31 @@
 """What workflows over rows of the user's share: where rows come from, and how long an example may be."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from cookhouse.assets import data_file
-from cookhouse.chat import Message
 from cookhouse.data import (
     DataSource,
     FileSource,
     HeldOut,
     JoinedRows,
     NamedSource,
+    Prompted,
     Rows,
     SomeRows,
     data_source,
     data_sources,
+    held_out_prompts,
     held_out_source,
     num_rows,
+    prompt_key,
 )
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
 
 BUNDLED = "bundled"
 """Names the bundled data of a recipe, also for models whose default is another set."""
-
-
-class Prompted(Protocol):
-    """A row about answers to a prompt, or to one each."""
-
-    @property
-    def prompts(self) -> tuple[list[Message], ...]: ...
 
 
 R = TypeVar("R", bound=Prompted)
@@ -43,7 +37,7 @@ class SplitRows(Generic[R]):
 
     train: Sequence[R]
     test: Sequence[R]
-    """At most `num_eval`, evenly spaced; empty: nothing is evaluated."""
+    """Empty: nothing is evaluated."""
     notes: Sequence[str]
 
 
@@ -54,28 +48,33 @@ def check_preferences(source: DataSource) -> None:
         raise InputError(f"{source} holds {known.kind}, and this run needs preferences; give a set such as hh")
 
 
-def split_rows(config: RowSettings, rows: Mapping[str, Sequence[R]], *, seed: int, num_eval: int) -> SplitRows[R]:
-    """Rows by the names of `sources_of`, apart: those to train on have no held-out row's prompt.
+def split_rows(
+    config: RowSettings, rows: Mapping[str, Sequence[R]], *, seed: int, kind_of: Callable[[R], object] = lambda _: None
+) -> SplitRows[R]:
+    """Rows by the names of `sources_of`, apart: those to train on have no held-out row's prompt. What `eval_fraction`
+    holds out is drawn from each kind of rows.
 
     Raises:
-        InputError: nothing is left to train on.
+        InputError: nothing is left to train on, or the rows have too few prompts.
     """
     train = [row for name, some in rows.items() if name.startswith("train") for row in some]
     test = [row for name, some in rows.items() if name.startswith("test") for row in some]
     if config.eval_fraction is not None:
-        held_out = {int(index) for index in HeldOut(fraction=config.eval_fraction, seed=seed).indices(len(train))}
-        test = [row for index, row in enumerate(train) if index in held_out]
-        train = [row for index, row in enumerate(train) if index not in held_out]
+        held_out = held_out_prompts(train, config.eval_fraction, seed, kind_of)
+        test = [row for row in train if _asks(row, held_out)]
+        return SplitRows(train=[row for row in train if not _asks(row, held_out)], test=test, notes=())
     asked = {prompt_key(prompt) for row in test for prompt in row.prompts}
-    kept = [row for row in train if asked.isdisjoint(map(prompt_key, row.prompts))]
-    count = min(num_eval, len(test))
-    test = [test[index * len(test) // count] for index in range(count)]
+    kept = [row for row in train if not _asks(row, asked)]
     notes = []
     if len(kept) < len(train):
         notes.append(f"{len(train) - len(kept):,} rows have a held-out row's prompt, and are not trained on")
     if not kept:
         raise InputError("no row is left to train on: there is none whose prompt is not held out, too")
     return SplitRows(train=kept, test=test, notes=notes)
+
+
+def _asks(row: Prompted, keys: Collection[str]) -> bool:
+    return any(prompt_key(prompt) in keys for prompt in row.prompts)
 
 
 def split_off(rows: Rows, fraction: float | None, seed: int) -> tuple[Rows, Rows | None]:
@@ -90,11 +89,6 @@ def joined(sets: Sequence[tuple[str, Rows]]) -> tuple[str, Rows]:
     """Sets that are gone through as one, with their names."""
     names, rows = zip(*sets, strict=True)
     return ", ".join(names), rows[0] if len(rows) == 1 else JoinedRows(rows)
-
-
-def prompt_key(prompt: list[Message]) -> str:
-    """What tells prompts apart."""
-    return json.dumps(prompt, sort_keys=True)
 
 
 def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
