@@ -69,6 +69,18 @@ def test_an_end_token_that_comes_twice_is_malformed_and_no_text(renderer: Render
         assert text_of(message) == "Yes."
 
 
+@with_renderer([name for name in EVERY_RENDERER if "tools" in features_of(name)])
+@pytest.mark.parametrize("value", ["[" * 2000 + "]" * 2000, "[" * 200 + "]" * 200, "NaN", "9" * 5000])
+def test_arguments_that_no_tool_can_take_are_read_as_no_call(renderer: Renderer, value: str) -> None:
+    """Catches an exception that a model's answer raises, which ends a run."""
+    call: Any = {"type": "function", "id": "functions.f:0", "function": {"name": "f", "arguments": {"x": [0]}}}
+    messages: list[Message] = [ANSWERED[0], {"role": "assistant", "content": "", "tool_calls": [call]}]
+    text = renderer.encoder.decode(renderer.build_response(messages))
+    message, _ = renderer.parse_response(renderer.encoder.encode_with_specials(text.replace("[0]", value)))
+    calls = message.get("tool_calls", [])
+    assert not calls or calls == [{**calls[0], "function": {"name": "f", "arguments": {"x": value}}}]
+
+
 @with_renderer(EVERY_RENDERER)
 def test_trained_tokens_are_counted_not_added_up(renderer: Renderer) -> None:
     # Weights that sum to 1 give one "token" for each example, however long.

@@ -81,6 +81,13 @@ async def test_right_code_passes(code: str, test: CodeTest, sandbox: LocalSandbo
             Verdict.FAILED,
             "process ended",
         ),
+        (_DOUBLE, AssertTest(code="import os\nos._exit(0)"), Verdict.FAILED, "without a verdict"),
+        (
+            "def double(n): raise ValueError('\\ud800')",
+            AssertTest(code="assert double(4) == 8"),
+            Verdict.FAILED,
+            "ValueError: ?",
+        ),
     ],
 )
 async def test_wrong_code_fails_with_its_reason(

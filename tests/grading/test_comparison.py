@@ -1,6 +1,8 @@
 """What equals what a test expects, and in which time."""
 
+import json
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -100,11 +102,47 @@ def test_different_values(value: Any, expected: Any) -> None:
         "[" * 100_000,
         '{"int": []}',
         "9" * 5000,
+        "1e999",
+        '{"set": [1e999]}',
+        '{"dict": [[-1e999, 1]]}',
+        '{"set": [NaN, Infinity]}',
+        '{"set": [1], "set": [2, 1e999]}',
+        '{"set": {"a": [1e999]}}',
+        '{"dict": ["ab", "cd"]}',
+        '"\\ud800"',
+        "\ufffd\0",
     ],
 )
 def test_what_the_harness_never_writes_equals_nothing(text: str) -> None:
     """Catches an exception in the process that trains, raised by what a solution printed."""
-    assert not is_same_value(text, [1])
+    for expected in ([1], {1.5}, {"a": 1}, float("inf")):
+        assert not is_same_value(text, expected)
+
+
+_HOSTILE = st.recursive(
+    st.sampled_from([float("inf"), float("-inf"), float("nan"), 10**4000, 1, True, None, "0x", "\ud800"]) | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["set", "dict", "tuple", "same", "int", "x"]), inner, max_size=1)
+    ),
+)
+
+
+@given(_HOSTILE, st.binary())
+def test_whatever_a_solution_sends_is_read(value: Any, data: bytes) -> None:
+    """Catches an exception for a form of output that nobody thought of."""
+    for text in (json.dumps(value), json.dumps({"set": [value, value]}), data.decode(errors="replace")):
+        is_same_value(text, {1})
+        is_same_text(text, "1.5 2")
+
+
+def test_deep_sets_take_memory_in_proportion_to_what_was_printed() -> None:
+    """Catches a sort key that doubles with each level: fifty characters would then take all memory."""
+    tracemalloc.start()
+    assert not is_same_value('{"set": [' + "[" * 24 + "1" + "]" * 24 + "]}", {1})
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 1 << 20
 
 
 def test_numbers_of_one_hash_take_no_time() -> None:

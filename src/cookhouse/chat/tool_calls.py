@@ -13,6 +13,7 @@ from cookhouse.errors import InputError
 
 CALL, END_CALL = Special("<tool_call>"), Special("</tool_call>")
 """Around a call as Hermes, Qwen and many others write it."""
+_MAX_LEVELS = 100  # further down, nothing else that reads or writes a call could take it
 _TOOLS_INTRO = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
@@ -40,10 +41,7 @@ def write_json_call(call: ToolCall) -> str:
 
 def read_json_call(written: str) -> ToolCall:
     """The call that was written between tags. Raises `InputError` if it is none."""
-    try:
-        call = json.loads(written)
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}") from error
+    call = read_json(written)
     if not isinstance(call, dict):
         raise InputError("not an object with a name")
     return as_call(call.get("name"), call.get("arguments"))
@@ -94,11 +92,27 @@ def read_call(name: str, arguments: str) -> ToolCall:
     Raises:
         InputError: they are not JSON, or no object.
     """
+    return as_call(name, read_json(arguments))
+
+
+def read_json(written: str) -> Any:
+    """What a model wrote as JSON. Raises `InputError` if it is none, or nested deeper than tools can want."""
     try:
-        value = json.loads(arguments)
-    except ValueError as error:
+        value = json.loads(written, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}") from error
-    return as_call(name, value)
+    if not _is_nested_within(_MAX_LEVELS, value):
+        raise InputError(f"JSON of more than {_MAX_LEVELS} levels")
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no value of JSON")
+
+
+def _is_nested_within(levels: int, value: object) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_nested_within(levels - 1, item) for item in inner)
 
 
 def as_call(name: object, arguments: object) -> ToolCall:

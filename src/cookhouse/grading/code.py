@@ -217,13 +217,23 @@ async def _run_assertions(code: str, test: AssertTest, limits: Limits, sandbox: 
     failed = _failure(verdict)
     if failed is not None:
         return failed
-    report = json.loads(verdict.stdout)
-    if report["passed"]:
+    error = _judged(verdict.stdout)
+    if error is None:
         return TestResult(verdict=Verdict.PASSED, seconds=verdict.seconds)
     if execution.outcome not in (Outcome.OK, Outcome.STOPPED):
         return _failed(execution)
-    kind = Verdict.WRONG if report["error"].startswith("AssertionError") else Verdict.FAILED
-    return TestResult(verdict=kind, detail=report["error"], seconds=verdict.seconds)
+    kind = Verdict.WRONG if error.startswith("AssertionError") else Verdict.FAILED
+    return TestResult(verdict=kind, detail=error, seconds=verdict.seconds)
+
+
+def _judged(verdict: bytes) -> str | None:
+    """Why a judge's tests failed, None if they passed. A test that ends the process leaves no verdict."""
+    try:
+        report = json.loads(verdict)
+        # JSON can spell half a surrogate pair, which no file or terminal takes.
+        return None if report["passed"] is True else str(report["error"]).encode(errors="replace").decode()
+    except (ValueError, TypeError, KeyError):
+        return "the tests ended without a verdict"
 
 
 def _call(code: str, test: FunctionTest, limits: Limits) -> Program:

@@ -30,7 +30,7 @@ def is_same_text(printed: str, expected: str) -> bool:
 def is_same_value(printed: str, expected: Any) -> bool:
     """`printed` is JSON as the harness writes it; a tuple equals a list, otherwise values equal as in Python."""
     try:
-        return bool(_comparable(json.loads(printed)) == _comparable(json.loads(dumps(expected))))
+        return _canonical(json.loads(printed)) == _canonical(json.loads(dumps(expected)))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return False
 
@@ -51,26 +51,22 @@ def _is_same_word(ours: str, theirs: str) -> bool:
     return math.isfinite(left) and math.isclose(left, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
-def _comparable(data: Any) -> Any:
-    """Nested lists, equal where the values are; what has no order is sorted."""
+def _canonical(data: Any) -> str:
+    """JSON that is the same for values that are equal: numbers by value, and what has no order sorted."""
     if isinstance(data, list):
-        return [_comparable(item) for item in data]
+        return f"[{','.join(map(_canonical, data))}]"
     if not isinstance(data, dict):
-        return data
+        return json.dumps(int(data) if _is_whole(data) else data)
     ((kind, body),) = data.items()
-    if kind in ("tuple", "list", "deque", "iterator"):
-        return _comparable(body)
+    if kind in ("tuple", "list", "deque", "iterator", "same"):
+        return _canonical(body)
     if kind in ("set", "frozenset"):
-        return ("set", sorted((_comparable(item) for item in body), key=_sort_key))
+        return f'{{"set":[{",".join(sorted(map(_canonical, body)))}]}}'
     if kind == "dict":
-        return ("dict", sorted(([_comparable(key), _comparable(item)] for key, item in body), key=_sort_key))
-    if kind == "same":
-        return _comparable(body)
-    return (kind, json.dumps(body))
+        items = sorted(f"[{_canonical(key)},{_canonical(item)}]" for key, item in body)
+        return f'{{"dict":[{",".join(items)}]}}'
+    return json.dumps(data)
 
 
-def _sort_key(value: Any) -> str:
-    """The same text for numbers that are equal."""
-    if isinstance(value, (bool, int, float)) and value == int(value):
-        return str(int(value))
-    return repr([_sort_key(item) for item in value] if isinstance(value, (list, tuple)) else value)
+def _is_whole(data: Any) -> bool:
+    return isinstance(data, bool) or (isinstance(data, float) and data.is_integer())

@@ -142,6 +142,34 @@ async def test_a_server_that_fails_is_an_error(server: FakeServer) -> None:
             await sandbox.run(Program(source="print(1)"))
 
 
+async def test_output_without_end_is_the_program_s_failure(server: FakeServer) -> None:
+    """Catches a program whose output fills the memory of the process that trains, or ends its run."""
+    printed = "x" * 200_000
+    result = {"status": "Finished", "execution_time": 0.1, "return_code": 0, "stdout": printed, "stderr": ""}
+    server.fixed = {"status": "Success", "message": "", "run_result": result}
+    async with _connected(server.url) as sandbox:
+        execution = await sandbox.run(Program(source="", limits=Limits(output_bytes=1000)))
+    assert (execution.outcome, execution.stdout, execution.is_truncated) == (Outcome.OUTPUT, b"", True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [1],
+        {"run_result": {"return_code": 0, "stdout": ["a"]}},
+        {"run_result": {"return_code": 0, "execution_time": [1]}},
+        {"run_result": {"return_code": 0, "execution_time": "soon"}},
+    ],
+)
+async def test_an_answer_of_another_form_is_the_server_s_failure(answer: Any, server: FakeServer) -> None:
+    """Catches a traceback in place of an error that names the server."""
+    server.answer = lambda _: answer  # type: ignore[method-assign, assignment]
+    async with _connected(server.url) as sandbox:
+        with pytest.raises(ServiceError, match="did not answer"):
+            await sandbox.run(Program(source="print(1)"))
+
+
 def test_the_address_is_checked() -> None:
     with pytest.raises(InputError, match="localhost:8080"):
         SandboxFusion("localhost:8080")

@@ -24,7 +24,7 @@ from typing import ClassVar
 from cookhouse.chat.encoding import Piece, Special
 from cookhouse.chat.messages import Message, ToolCall, split_thinking, text_of
 from cookhouse.chat.renderer import MessageLayout, Renderer, Termination, spell, split_at_end
-from cookhouse.chat.tool_calls import as_call, write_arguments
+from cookhouse.chat.tool_calls import as_call, read_json, write_arguments
 from cookhouse.errors import InputError
 
 _BEGIN, _END_OF_TEXT = Special("<|begin_of_text|>"), Special("<|end_of_text|>")
@@ -113,9 +113,9 @@ def _read_call(text: str) -> ToolCall | None:
     if not _MAYBE_CALL.fullmatch(text):
         return None
     try:
-        call = json.loads(text)
+        call = read_json(text)
         if not isinstance(call, dict) or call.keys() != {"name", "parameters"}:
             return None
         return as_call(call["name"], call["parameters"])
-    except ValueError:  # not JSON, or not a name and an object
+    except InputError:  # not JSON, or not a name and an object
         return None

@@ -27,7 +27,7 @@ from cookhouse.chat.families.qwen3 import Qwen3InstructRenderer
 from cookhouse.chat.families.qwen3_vl import Qwen3VLRenderer
 from cookhouse.chat.messages import Message, ToolCall, text_of, thinking_of, with_thinking
 from cookhouse.chat.renderer import MessageLayout, Termination
-from cookhouse.chat.tool_calls import as_call
+from cookhouse.chat.tool_calls import as_call, read_json
 from cookhouse.errors import InputError
 
 _CALL, _END_CALL = Special("<tool_call>"), Special("</tool_call>")
@@ -151,9 +151,9 @@ def _trimmed(pieces: Sequence[Piece | ImageChunk]) -> list[Piece | ImageChunk]:
 
 def _parse_arguments(written: str) -> dict[str, Any]:
     try:
-        arguments = json.loads(written)
-    except ValueError as error:
-        raise InputError(f"the arguments of a tool call are not JSON ({error}), which Qwen3.5 writes apart") from error
+        arguments = read_json(written)
+    except InputError as error:
+        raise InputError(f"the arguments of a tool call are {error}; Qwen3.5 writes their members apart") from error
     if not isinstance(arguments, dict):
         raise InputError("the arguments of a tool call are no JSON object, whose members Qwen3.5 writes apart")
     return arguments
@@ -168,10 +168,6 @@ def _read_value(written: str) -> object:
     if written in _CONSTANTS:
         return _CONSTANTS[written]
     try:
-        return json.loads(written, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        return read_json(written)
+    except InputError:
         return written
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from cookhouse.chat.dates import CURRENT_DATE
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
 from cookhouse.chat.messages import Message, split_thinking, text_of
+from cookhouse.chat.tool_calls import read_json
 from cookhouse.errors import InputError
 
 Place: TypeAlias = tuple[int, int]
@@ -231,7 +232,7 @@ def unguarded(text: str) -> str:
 
 def _object_of(text: str) -> Any:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = read_json(text)
+    except InputError:
         return text
     return value if isinstance(value, dict) else text

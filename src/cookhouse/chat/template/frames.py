@@ -2,13 +2,13 @@
 texts here are guarded, as `ChatTemplate` has them.
 """
 
-import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall
 from cookhouse.chat.template.chat_template import ChatTemplate, common_prefix, unguarded
+from cookhouse.chat.tool_calls import read_call
 from cookhouse.errors import InputError
 
 # Words that no template writes by itself.
@@ -111,13 +111,7 @@ class CallFrame:
         if not is_closed:
             raise InputError("the call is not closed")
         name, _, arguments = unguarded(written).partition(unguarded(self.middle))
-        try:
-            read = json.loads(arguments)
-        except ValueError as error:
-            raise InputError(f"its arguments are not JSON: {error}") from error
-        if not isinstance(read, dict):
-            raise InputError("its arguments are not an object")
-        return {"type": "function", "function": {"name": name, "arguments": read}}
+        return read_call(name, arguments)
 
 
 def learn_header(template: ChatTemplate) -> str:

@@ -1,6 +1,5 @@
 """Any model in its own format: tokens and weights from the chat template that it comes with."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from cookhouse.chat.template.frames import (
     writes_tools,
 )
 from cookhouse.chat.template.spans import Span, SpanFinder, TurnFormat
+from cookhouse.chat.tool_calls import read_json
 from cookhouse.errors import InputError
 
 _SHOWN = 30
@@ -260,6 +260,6 @@ def _called(message: Message) -> list[tuple[str, Any]]:
 
 def _object(arguments: Any) -> Any:
     try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
+        return read_json(arguments) if isinstance(arguments, str) else arguments
+    except InputError:
         return arguments

@@ -15,6 +15,9 @@ from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program, stand
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 0.5  # doubled after each further failure
 _GRACE_SECONDS = 30.0  # beyond a run's own limit: the server may let it wait
+_ESCAPED_BYTES = 6  # of one byte in JSON, at most
+_OTHER_BYTES = 1 << 16  # of an answer, beside the two streams
+_TOO_LONG = Execution(outcome=Outcome.OUTPUT, status=None, stdout=b"", stderr=b"", seconds=0.0, is_truncated=True)
 
 
 class SandboxFusion:
@@ -45,28 +48,44 @@ class SandboxFusion:
             "run_timeout": limits.wall_seconds,
             "memory_limit_MB": limits.memory_bytes >> 20,
         }
-        answer = self._post(json.dumps(body).encode(), limits.wall_seconds + _GRACE_SECONDS)
-        result = answer.get("run_result")
-        if answer.get("status") == "SandboxError" or not isinstance(result, dict):
-            raise ServiceError(f"{self._url} could not run a program: {answer.get('message') or 'no reason given'}")
-        return _execution(result, limits.output_bytes)
+        # Two full streams with each byte escaped: what is longer is a program's that printed too much.
+        max_bytes = 2 * _ESCAPED_BYTES * limits.output_bytes + _OTHER_BYTES
+        answer = self._post(json.dumps(body).encode(), limits.wall_seconds + _GRACE_SECONDS, max_bytes)
+        if answer is None:
+            return _TOO_LONG
+        try:
+            result = answer.get("run_result")
+            if answer.get("status") == "SandboxError" or not isinstance(result, dict):
+                raise ServiceError(f"{self._url} could not run a program: {answer.get('message') or 'no reason given'}")
+            return _execution(result, limits.output_bytes)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ServiceError(f"{self._url} did not answer as SandboxFusion does: {error!r}") from error
 
-    def _post(self, body: bytes, timeout_seconds: float) -> dict[str, Any]:
+    def _post(self, body: bytes, timeout_seconds: float, max_bytes: int) -> dict[str, Any] | None:
+        """The JSON of the answer; None if that is longer than `max_bytes`."""
         request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
         for attempt in range(_ATTEMPTS):
             try:
                 with urllib.request.urlopen(request, timeout=timeout_seconds) as response:
-                    answer: dict[str, Any] = json.load(response)
-                    return answer
+                    return _json_object(response.read(max_bytes + 1), max_bytes)
             except urllib.error.HTTPError as error:
                 error.close()
                 failure: Exception = error
                 if error.code < 500:
                     break
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                 failure = error
             time.sleep(_FIRST_PAUSE_SECONDS * 2**attempt if attempt + 1 < _ATTEMPTS else 0)
         raise ServiceError(f"{self._url} did not answer a program: {failure}") from failure
+
+
+def _json_object(body: bytes, max_bytes: int) -> dict[str, Any] | None:
+    if len(body) > max_bytes:
+        return None
+    read = json.loads(body)
+    if not isinstance(read, dict):
+        raise ValueError("the answer is no JSON object")
+    return read
 
 
 def _execution(result: dict[str, Any], output_bytes: int) -> Execution:
