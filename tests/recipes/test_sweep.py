@@ -21,7 +21,7 @@ from cookhouse.recipes.sweeping import NAME, combined, read_configs, read_grid, 
 from cookhouse.registry import open_registry
 from cookhouse.runs import find_runs, read_history, read_sweep
 from cookhouse.telemetry import read_metrics
-from cookhouse.training import FakeService
+from cookhouse.training import CheckpointFile, FakeService
 from cookhouse.workflows import best_text
 
 GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 32]}
@@ -126,7 +126,7 @@ KILLED = """
 import json, os, signal, sys
 import cookhouse
 from cookhouse.adapters import Adapters
-from cookhouse.training import FakeService
+from cookhouse.training import CheckpointFile, FakeService
 
 async def gate(kind, number):
     if (kind, number) == ("optim_step", int(sys.argv[2])):
@@ -157,7 +157,7 @@ def test_killed_and_resumed_it_ends_with_the_table_of_an_undisturbed_one(setting
 
 
 def test_the_best_alone_is_registered(settings: dict[str, Any], tmp_path: Path) -> None:
-    # Catches a name that every run registers under, and weights that are not those of the best run.
+    # Catches a name that every run registers under, and weights that are not the last ones of the best run.
     registry = open_registry(str(tmp_path / "registry.db"), {})
     named = {**settings, "registered_model_name": "sums"}
     adapters = Adapters(service=FakeService().connect, sinks=[], registry=registry)
@@ -167,6 +167,10 @@ def test_the_best_alone_is_registered(settings: dict[str, Any], tmp_path: Path) 
     model = registry.get("sums@1")
     assert model.run_folder == str((Path(settings["log_path"]) / best.name).resolve())
     assert model.recipe == "supervised"
+    saved = CheckpointFile(Path(model.run_folder) / "checkpoints.jsonl").read()
+    assert len({each.state_path for each in saved}) == 3
+    assert model.artifact.path == saved[-1].state_path
+    assert saved[-1].cursor.step == 3
     assert [version.id for version in registry.find(cookhouse_query())] == ["sums@1"]
 
 

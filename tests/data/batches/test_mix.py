@@ -1,5 +1,7 @@
 """Several data sets in one."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,20 @@ def test_a_smaller_set_begins_again_in_another_order() -> None:
     assert sorted(laps[0]) == sorted(laps[1]) == [0, 1, 2]
     assert laps[0] != laps[1]
     assert sorted(number for _, large in found for number in large) == list(range(100, 114))
+
+
+def test_each_epoch_has_an_order_of_its_own() -> None:
+    # Catches parts that stay in the order of the first epoch, whose batches then come again and again.
+    whole = mixed()
+    orders = []
+    for epoch in (0, 1, 0):
+        whole.set_epoch(epoch)
+        found = [batch(whole, index) for index in range(7)]
+        orders.append(([small for small, _ in found], [large for _, large in found]))
+    assert orders[0] == orders[2]
+    for before, after in zip(orders[0], orders[1], strict=True):
+        assert before != after
+        assert sorted(chain.from_iterable(before)) == sorted(chain.from_iterable(after))
 
 
 def test_a_batch_is_the_same_without_those_before_it() -> None:

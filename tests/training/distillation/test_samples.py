@@ -1,5 +1,6 @@
-"""What a teacher is asked for: answers and examples that fit its context."""
+"""What a teacher is asked for: answers and examples that fit its context, with seeds of their own."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import tinker
 from cookhouse.assets import TINY_MODEL
 from cookhouse.data import build_renderer
 from cookhouse.settings import OffPolicyDistillationSettings
-from cookhouse.training import AnswerReader, Question, TeacherSampler
+from cookhouse.tokenizers import get_tokenizer
+from cookhouse.training import AnswerReader, FakeService, Question, TeacherSampler
 from cookhouse.workflows.distillation.off_policy import example_tokens
 
 pytestmark = pytest.mark.anyio
@@ -41,3 +43,39 @@ def test_an_example_leaves_room_for_the_token_behind_it_that_is_sampled(
     # Catches a run that ends at the first example that fills the context.
     settings = OffPolicyDistillationSettings(teacher_top_k=top_k, max_length=64)
     assert example_tokens(settings, context) == expected
+
+
+async def seeds(settings: OffPolicyDistillationSettings, cache: Path | None = None) -> list[list[int | None]]:
+    """Of the requests for two questions, in two epochs."""
+    asked: list[int | None] = []
+
+    class Recording:
+        async def sample(self, prompt: Any, count: int, params: tinker.SamplingParams) -> tinker.SampleResponse:
+            asked.append(params.seed)
+            return await client.sample(prompt, count, params)
+
+    client = await FakeService(answer=lambda *_: said).create_sampling_client()
+    said = get_tokenizer(TINY_MODEL).encode(" so\n", add_special_tokens=False)
+    reader = AnswerReader(build_renderer(TINY_MODEL, "human_ai"), None)
+    questions = [
+        Question(number=number, messages=[], student_tokens=[1], teacher_tokens=[1, 2], source=f"x:{number}")
+        for number in range(2)
+    ]
+    sampler = TeacherSampler(Recording(), reader, settings, stop=[], seed=0, cache=cache)
+    found = []
+    for epoch in range(2):
+        asked.clear()
+        await sampler(questions, epoch)
+        found.append([*asked])
+    return found
+
+
+async def test_each_epoch_and_each_prompt_draws_answers_of_its_own(tmp_path: Path) -> None:
+    # Catches an epoch that pays for the answers of the one before, and one answer for prompts that read alike.
+    settings = OffPolicyDistillationSettings(max_tokens=8)
+    first, second = await seeds(settings)
+    assert len({*first, *second}) == 4
+    assert await seeds(settings) == [first, second], "the same in a run that is resumed"
+    kept, again = await seeds(settings, tmp_path / "kept.jsonl")
+    assert len(set(kept)) == 2
+    assert again == [], "what is kept is not asked for again"

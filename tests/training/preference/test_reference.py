@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from cookhouse.training import (
     Cursor,
     FakeService,
     NoReference,
+    Pair,
     PairAssembler,
     PairDataset,
     PairPayload,
@@ -73,6 +75,19 @@ async def test_an_answer_is_asked_for_once_also_by_a_resumed_run(tmp_path: Path)
     assert later.asked == []
     await resumed.logprobs(some)
     assert len(later.asked) == 2
+
+
+async def test_the_same_tokens_with_other_weights_are_another_answer() -> None:
+    # Catches a sum over an answer that is handed out for the same tokens with more of them trained.
+    [pair] = pairs(1)
+    chosen, rejected = (replace(each, weights_T=np.ones_like(each.weights_T)) for each in pair.examples)
+    whole = Pair(chosen=chosen, rejected=rejected)
+    reference = ServiceReference(sums_by_sampler(Counting()))
+    answers = await reference.logprobs([pair])
+    everything = await reference.logprobs([whole])
+    expected = [[-float(each.tokens_T[1:].sum()) for each in pair.examples]]
+    np.testing.assert_array_equal(everything, expected)
+    assert (everything < answers).all()
 
 
 async def test_a_torn_line_is_computed_again_and_a_foreign_one_refused(tmp_path: Path) -> None:
