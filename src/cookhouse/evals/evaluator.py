@@ -43,8 +43,9 @@ Evaluator: TypeAlias = (
     TrainingClientEvaluator | SamplingClientEvaluator | Callable[[SamplingClient], Awaitable[Metrics]]
 )
 """A plain async function samples, too."""
-EvaluatorBuilder: TypeAlias = Callable[[TrainingSettings, Renderer], Evaluator]
-"""Makes an evaluator for a run, from its settings and the renderer of its model."""
+EvaluatorBuilder: TypeAlias = Callable[[TrainingSettings, Renderer], Evaluator | None]
+"""Makes an evaluator for a run, from its settings and the renderer of its model; None: they leave nothing to measure.
+"""
 
 
 def _check(thing: Any) -> EvaluatorBuilder | None:

@@ -174,7 +174,11 @@ class EvaluationSettings(BenchmarkDataSettings):
         doc="Further evaluators or benchmarks, by name, module:name or file.py:name, separated by commas.",
     )
     infrequent_evaluators: str = chz.field(default="", doc="The same, every infrequent_eval_every steps.")
-    num_eval: int = chz.field(default=100, doc="Held-out problems to evaluate on; 0: none.", validator=at_least(0))
+    num_eval: int = chz.field(
+        default=100,
+        doc="Held-out problems, and items of each benchmark, to evaluate on; 0: none.",
+        validator=at_least(0),
+    )
     num_samples: int = chz.field(default=3, doc="Answers shown before and after.", validator=at_least(0))
 
 

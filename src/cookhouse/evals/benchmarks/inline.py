@@ -57,10 +57,12 @@ class BenchmarkEvaluator(SamplingClientEvaluator):
 def benchmark_evaluator(benchmark: Benchmark) -> EvaluatorBuilder:
     """Makes evaluators of a benchmark: of `num_eval` items, read from where `benchmark_data` says."""
 
-    def make(settings: TrainingSettings, renderer: Renderer) -> BenchmarkEvaluator:
+    def make(settings: TrainingSettings, renderer: Renderer) -> BenchmarkEvaluator | None:
+        if not settings.num_eval:
+            return None
         source = sources_of_benchmarks([benchmark], settings.benchmark_data)[benchmark.name]
         return BenchmarkEvaluator(
-            load_benchmark(benchmark, source, settings.num_eval or None),
+            load_benchmark(benchmark, source, settings.num_eval),
             renderer,
             Asking(seed=settings.seed),
             context_tokens=context_tokens(settings.model_name),

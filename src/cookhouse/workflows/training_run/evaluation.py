@@ -122,10 +122,11 @@ def named_evaluations(
     return [
         ScheduledEvaluation(
             name=name,
-            evaluation=EvaluatorRun(make(config, renderer), telemetry, partial(keep_noted, folder, str(number), name)),
+            evaluation=EvaluatorRun(evaluator, telemetry, partial(keep_noted, folder, str(number), name)),
             cadence=cadence,
         )
         for number, (name, make, cadence) in enumerate(chosen)
+        if (evaluator := make(config, renderer)) is not None
     ]
 
 
