@@ -6,6 +6,16 @@ from cookhouse.errors import InputError, UnknownNameError
 
 SCHEDULES = ("constant", "cosine", "linear", "warmup_cosine", "warmup_linear")
 
+WARMUP_SHARE = 0.1
+"""Share of all steps that the warm-up takes where nobody says how long it is."""
+
+
+def default_warmup(name: str, total_steps: int) -> int:
+    """Steps of warm-up of a schedule that nobody gave any: a tenth of all, rounded up, of one that has a warm-up."""
+    if not name.startswith("warmup_"):
+        return 0
+    return min(math.ceil(WARMUP_SHARE * total_steps), total_steps - 1)
+
 
 def multiplier(name: str, step: int, total_steps: int, warmup_steps: int = 0) -> float:
     """What to multiply the peak learning rate with at step s (from 0) of T.

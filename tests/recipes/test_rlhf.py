@@ -173,3 +173,15 @@ def test_published_defaults_and_names() -> None:
     tree = find_recipe("rlhf").workflow(Config()).describe()
     assert [name for name in RUNS if name in tree] == [*RUNS]
     assert "check_preference_model" in find_recipe("preference_rl").workflow(RLConfig()).describe()
+
+
+async def test_bundled_demonstrations_stand_beside_others(tmp_path: Path) -> None:
+    # Catches `bundled` that is the conversations of another recipe as soon as another set is named with it.
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text(json.dumps({"prompt": "say 1", "completion": "1 is said"}) + "\n")
+    await run(tmp_path / "run", FakeService(answer=words), sft_dataset_path=f"{mine},bundled", max_steps=1)
+    config = json.loads((tmp_path / "run/sft/config.json").read_text())["config"]
+    first, bundled = config["dataset_path"].split(",")
+    assert first == str(mine)
+    assert Path(bundled).name == "demonstrations_train.jsonl"
+    assert Path(config["test_path"]).name == "demonstrations_test.jsonl"

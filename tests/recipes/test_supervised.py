@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -436,6 +437,21 @@ def test_a_stopped_run_tokenizes_no_further(make_config: MakeConfig) -> None:
 
     asyncio.run(stop_while_rendering())  # returns when the threads are done
     assert len(num_rendered) == 10, "it looks up once in a hundredth of the data"
+
+
+def test_bundled_data_is_one_set_of_several(make_config: MakeConfig, conversations: Callable[..., Path]) -> None:
+    # Catches `bundled` that is a file of that name wherever another name stands beside it.
+    def counts(**settings: Any) -> tuple[int, int]:
+        plan = dry_run("supervised", make_config(**{"test_path": None, "num_eval": 10**6, **settings}))
+        found = re.match(r"([\d,]+) to train on, ([\d,]+) held out", plan.facts["conversations"])
+        assert found is not None
+        return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
+
+    both = f"bundled,{conversations()}"
+    num_train, num_test = counts(dataset_path="bundled")
+    assert counts(dataset_path=both) == (num_train + 12, num_test)
+    assert counts(test_path="bundled") == (12, num_test)
+    assert counts(dataset_path=both, n_train_samples=5, dataset_weights="3,1") == (10, num_test)
 
 
 async def test_refused_session_leaves_no_folder(make_config: MakeConfig, tmp_path: Path) -> None:

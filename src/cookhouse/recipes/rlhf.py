@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import chz
 
 from cookhouse.assets import data_file
+from cookhouse.naming import names_in
 from cookhouse.recipes.pipeline import pipeline_recipe
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer
@@ -128,10 +129,11 @@ def _shared(config: Config, run: str) -> dict[str, Any]:
 
 
 def _demonstrations(config: Config) -> dict[str, Any]:
-    if config.sft_dataset_path != "bundled":
+    names = names_in(config.sft_dataset_path or "")
+    if "bundled" not in names:
         return {"dataset_path": config.sft_dataset_path}
-    files = {"dataset_path": "train", "test_path": "test"}
-    return {name: str(data_file(f"preferences/demonstrations_{part}.jsonl")) for name, part in files.items()}
+    train, test = (str(data_file(f"preferences/demonstrations_{part}.jsonl")) for part in ("train", "test"))
+    return {"dataset_path": ",".join(train if name == "bundled" else name for name in names), "test_path": test}
 
 
 RECIPE = pipeline_recipe(

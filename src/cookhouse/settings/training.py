@@ -90,8 +90,10 @@ class AdamSettings:
         doc="constant, linear, cosine, warmup_linear or warmup_cosine, over all steps.",
         validator=one_of("lr_schedule", SCHEDULES),
     )
-    warmup_steps: int = chz.field(
-        default=0, doc="Steps of warm-up, for the two schedules that have it.", validator=at_least(0)
+    warmup_steps: int | None = chz.field(
+        default=None,
+        doc="Steps of warm-up, for the two schedules that have it; default: a tenth of all steps.",
+        validator=at_least(0),
     )
     weight_decay: float = chz.field(
         default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)

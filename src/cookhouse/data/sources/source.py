@@ -196,12 +196,15 @@ def _meant(given: str | os.PathLike[str] | DataSource) -> DataSource:
     return FileSource(path=Path(given), way_out=_OTHERWISE)
 
 
-def data_sources(text: str, *, limit: int | None = None) -> list[DataSource]:
+def data_sources(
+    text: str, *, limit: int | None = None, also: Mapping[str, DataSource] | None = None
+) -> list[DataSource]:
     """The sources of a text that has several separated by commas; a file that exists is one, whatever its name. `limit`
-    is of each, as in `data_source`.
+    is of each, as in `data_source`; `also` are what further names stand for.
     """
     is_one = isinstance(text, GivenRows) or Path(text).is_file()
-    return [data_source(name, limit=limit) for name in ([text] if is_one else names_in(text))]
+    named = also or {}
+    return [data_source(named.get(name, name), limit=limit) for name in ([text] if is_one else names_in(text))]
 
 
 def from_store(source: DataSource, store: DatasetStore | None) -> DataSource:

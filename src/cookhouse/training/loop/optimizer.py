@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import tinker
 
-from cookhouse.schedules import multiplier
+from cookhouse.schedules import default_warmup, multiplier
 from cookhouse.settings import OptimizerSettings
 
 
@@ -15,10 +15,28 @@ class AdamSchedule:
     settings: OptimizerSettings
     total_steps: int
 
+    @property
+    def warmup_steps(self) -> int:
+        """Steps over which the rate rises from 0."""
+        settings = self.settings
+        if settings.warmup_steps is None:
+            return default_warmup(settings.lr_schedule, self.total_steps)
+        return settings.warmup_steps
+
+    @property
+    def notes(self) -> list[str]:
+        """What nobody set and a person should know."""
+        if self.settings.warmup_steps is not None or not self.warmup_steps:
+            return []
+        return [
+            f"warmup_steps is not set: the learning rate rises over the first {self.warmup_steps:,} of "
+            f"{self.total_steps:,} steps, a tenth of them"
+        ]
+
     def params(self, step: int) -> tinker.AdamParams:
         """Settings of the step after `step` others; the service's own defaults, which differ in ε, are never used."""
         settings = self.settings
-        scale = multiplier(settings.lr_schedule, step, self.total_steps, settings.warmup_steps)
+        scale = multiplier(settings.lr_schedule, step, self.total_steps, self.warmup_steps)
         return tinker.AdamParams(
             learning_rate=settings.learning_rate * scale,
             beta1=0.9,

@@ -1,7 +1,7 @@
 """What workflows over rows of the user's share: where rows come from, and how long an example may be."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from cookhouse.assets import data_file
@@ -14,7 +14,6 @@ from cookhouse.data import (
     Prompted,
     Rows,
     SomeRows,
-    data_source,
     data_sources,
     held_out_prompts,
     held_out_source,
@@ -100,20 +99,21 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
     """
     if config.eval_fraction is not None and config.test_path is not None:
         raise InputError("eval_fraction and test_path both say what is held out; give one of them")
-    train: Sequence[DataSource]
-    test: Sequence[DataSource]
-    if config.dataset_path in (None, BUNDLED):
-        train = [FileSource(path=data_file(f"{bundled}/train.jsonl"), limit=config.n_train_samples)]
-        test = [FileSource(path=data_file(f"{bundled}/test.jsonl"))]
-    else:
-        train = data_sources(config.dataset_path, limit=config.n_train_samples)
-        test = [held_out for source in train if (held_out := held_out_source(source)) is not None]
+    own = {part: FileSource(path=data_file(f"{bundled}/{part}.jsonl")) for part in ("train", "test")}
+    named = BUNDLED if config.dataset_path is None else config.dataset_path
+    train = data_sources(named, limit=config.n_train_samples, also={BUNDLED: own["train"]})
     if not train:
         raise InputError("dataset_path names no data set; give a path, a hub id, or a data set by name")
-    if config.test_path is not None:
-        test = [data_source(config.test_path)]
     if config.eval_fraction is not None:
-        test = []
+        test: Sequence[DataSource] = []
+    elif config.test_path is not None:
+        test = data_sources(config.test_path, also={BUNDLED: own["test"]})
+    else:
+        is_own = [replace(source, limit=None) == own["train"] for source in train]
+        held_out = [
+            own["test"] if own_one else held_out_source(each) for own_one, each in zip(is_own, train, strict=True)
+        ]
+        test = [source for source in held_out if source is not None]
     return {**_numbered("train", train), **_numbered("test", test)}
 
 

@@ -74,6 +74,7 @@ def set_steps(state: TrainingState, num_batches: int) -> None:
         state.total_steps = min(state.total_steps, config.max_steps)
     state.adam = AdamSchedule(settings=config, total_steps=state.total_steps)
     state.adam.params(0)  # refuses before anything is opened
+    state.notes += state.adam.notes
 
 
 async def open_run(state: TrainingState) -> None:
