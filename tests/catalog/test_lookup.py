@@ -17,6 +17,7 @@ from cookhouse.catalog import (
     family_of,
     renderer_names,
     renderer_without_thinking,
+    renderers_of_family,
 )
 from cookhouse.catalog.dims import Dims
 from cookhouse.catalog.families import PLAIN
@@ -93,6 +94,23 @@ def test_known_models(model: str, family: str, renderer: str) -> None:
 def test_thinking_is_off_where_there_is_a_way(model: str, renderer: str) -> None:
     # Catches a base model that is given a chat format because the family has one without thinking.
     assert renderer_without_thinking(model) == renderer
+
+
+@pytest.mark.parametrize(
+    ("model", "renderer", "others"),
+    [
+        ("Qwen/Qwen3-8B", "qwen3", ("qwen3_disable_thinking",)),
+        ("cookhouse/tiny", "qwen3", ("qwen3_disable_thinking", "qwen3_instruct")),
+        ("Qwen/Qwen3.5-2B", "qwen3_5_disable_thinking", ("qwen3_5", "qwen3_5_preserve_thinking")),
+        ("deepseek-ai/DeepSeek-V3.1", "deepseekv3", ("deepseekv3_disable_thinking", "deepseekv3_thinking")),
+        ("Qwen/Qwen3-8B-Base", "role_colon", ()),
+        ("Qwen/Qwen3-8B", "one_of_my_own", ()),
+        ("Qwen/Qwen3-8B", "template", ()),
+    ],
+)
+def test_renderers_that_may_stand_for_each_other(model: str, renderer: str, others: tuple[str, ...]) -> None:
+    """Would catch a base model or a format of one's own put to another format, and `qwen3` without its quiet form."""
+    assert renderers_of_family(model, renderer) == (renderer, *others)
 
 
 def test_the_table_names_every_renderer_and_no_other() -> None:

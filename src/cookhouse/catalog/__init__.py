@@ -13,6 +13,7 @@ from cookhouse.catalog.lookup import (
     family_of,
     renderer_names,
     renderer_without_thinking,
+    renderers_of_family,
 )
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "family_of",
     "renderer_names",
     "renderer_without_thinking",
+    "renderers_of_family",
 ]

@@ -32,9 +32,9 @@ def family_of(model: str) -> str | None:
     return _lookup(model).family
 
 
-def renderer_names(model: str) -> tuple[str, ...]:
-    """Renderers that fit a model, its default first. Errors as `family_of`."""
-    names = _lookup(model).renderers
+def renderer_names(model: str, *, files: str | None = None) -> tuple[str, ...]:
+    """Renderers that fit a model, its default first. `files` and errors as for `default_renderer`."""
+    names = _lookup(model, files).renderers
     return names if TEMPLATE in names else (*names, TEMPLATE)
 
 
@@ -51,6 +51,17 @@ def renderer_without_thinking(model: str) -> str:
     name = default_renderer(model)
     quiet = f"{name}_disable_thinking"
     return quiet if quiet in renderer_names(model) else name
+
+
+def renderers_of_family(model: str, renderer: str, *, files: str | None = None) -> tuple[str, ...]:
+    """`renderer`, and those of the model's family that it may be exchanged for: they differ in how the model thinks.
+    Errors as `family_of`.
+    """
+    fitting = [name for name in renderer_names(model, files=files) if name not in (*PLAIN, TEMPLATE)]
+    if renderer not in fitting:
+        return (renderer,)
+    quiet = f"{renderer}_disable_thinking"
+    return tuple(dict.fromkeys([renderer, *(name for name in fitting if name == quiet), *fitting]))
 
 
 def check_renderer(model: str, renderer: str, *, force: bool = False) -> None:

@@ -208,6 +208,90 @@ def test_a_call_that_nobody_can_read_is_text_with_its_marks(
     assert (said["content"], said["calls"], said["finish"]) == (written, [], finish)
 
 
+def test_no_second_call_where_one_was_asked_for(scripted: Scripted, renderer: Renderer) -> None:
+    call: Any = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+    tokens = renderer.build_response([*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [call, call]}])
+    with scripted(tokens) as (client, _):
+        for is_parallel, num in ((True, 2), (False, 1)):
+            for is_streamed in (False, True):
+                answer: Any = client.chat.completions.create(
+                    model=MODEL, messages=MESSAGES, tools=[TOOL], parallel_tool_calls=is_parallel, stream=is_streamed
+                )
+                said = (_joined(answer) if is_streamed else _whole(answer))[0]
+                assert (len(said["calls"]), said["finish"]) == (num, "tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("enable_thinking", "name"), [(None, "qwen3"), (True, "qwen3"), (False, "qwen3_disable_thinking")]
+)
+def test_enable_thinking_chooses_a_renderer(
+    scripted: Scripted, renderer: Renderer, enable_thinking: bool | None, name: str
+) -> None:
+    tokens = renderer.build_response([*MESSAGES, {"role": "assistant", "content": "a"}])
+    with scripted(tokens) as (client, engine):
+        client.chat.completions.create(
+            model=MODEL,
+            messages=MESSAGES,
+            extra_body={"chat_template_kwargs": {"enable_thinking": enable_thinking}},
+        )
+    expected = get_renderer(name, get_tokenizer(MODEL)).build_generation_prompt(MESSAGES)
+    assert engine.requests[0].prompt_T.tolist() == expected.to_ints()
+
+
+@pytest.mark.parametrize("enable_thinking", [True, False])
+def test_a_chat_template_is_told_to_think(
+    scripted: Scripted, renderer: Renderer, monkeypatch: pytest.MonkeyPatch, enable_thinking: bool
+) -> None:
+    monkeypatch.setattr("cookhouse.server.requests.answers.chats.default_renderer", lambda *_, **__: "template")
+    with scripted(renderer.build_response([*MESSAGES, {"role": "assistant", "content": "a"}])) as (client, engine):
+        client.chat.completions.create(
+            model=MODEL,
+            messages=MESSAGES,
+            extra_body={"chat_template_kwargs": {"enable_thinking": enable_thinking}},
+        )
+    prompt = renderer.encoder.decode(engine.requests[0].prompt_T.tolist())
+    assert prompt.endswith("</think>\n\n") is not enable_thinking
+
+
+def test_a_renderer_that_never_thinks_says_so(
+    scripted: Scripted, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a setting that is dropped where the format has no other form."""
+    monkeypatch.setattr("cookhouse.server.requests.answers.chats.default_renderer", lambda *_, **__: "role_colon")
+    with (
+        scripted(renderer.build_response([*MESSAGES, {"role": "assistant", "content": "a"}])) as (client, _),
+        pytest.raises(openai.BadRequestError, match="never thinks in the format of its renderer, role_colon") as caught,
+    ):
+        client.chat.completions.create(
+            model=MODEL, messages=MESSAGES, extra_body={"chat_template_kwargs": {"enable_thinking": True}}
+        )
+    assert caught.value.param == "chat_template_kwargs.enable_thinking"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_token_ids_are_the_prompt_and_all_that_was_sampled(
+    scripted: Scripted, renderer: Renderer, is_streamed: bool
+) -> None:
+    """Would catch tokens lost where nothing is said of them: marks, the stop, what is held back."""
+    call: Any = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+    answers = [
+        renderer.build_response([*MESSAGES, {"role": "assistant", "content": "naïve 🙂", "tool_calls": [call]}]),
+        renderer.build_response([*MESSAGES, {"role": "assistant", "content": "b"}]),
+    ]
+    with scripted(*answers) as (client, engine):
+        answer: Any = client.chat.completions.create(
+            model=MODEL, messages=MESSAGES, n=2, stream=is_streamed, extra_body={"return_token_ids": True}
+        )
+        chunks = list(answer) if is_streamed else [answer]
+    said: dict[int, list[int]] = {0: [], 1: []}
+    for chunk in chunks:
+        for choice in chunk.choices:
+            said[choice.index] += choice.token_ids
+    assert [said[0], said[1]] == answers
+    prompts = [chunk.prompt_token_ids for chunk in chunks if hasattr(chunk, "prompt_token_ids")]
+    assert prompts == [engine.requests[0].prompt_T.tolist()]
+
+
 def test_characters_of_several_tokens_are_sent_whole(scripted: Scripted, renderer: Renderer) -> None:
     text = "naïve – 中文 🙂"
     tokens = renderer.build_response([*MESSAGES, {"role": "assistant", "content": text}])

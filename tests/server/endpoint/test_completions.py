@@ -77,6 +77,28 @@ def test_a_stream_says_what_the_whole_says(client: openai.OpenAI, echo: bool) ->
         assert reasons[index] == [None] * (len(reasons[index]) - 1) + [choice.finish_reason]
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_token_ids_are_those_of_the_prompts_and_of_the_samples(client: openai.OpenAI, is_streamed: bool) -> None:
+    settings: Any = {"model": MODEL, "prompt": PROMPTS, "n": 2, "max_tokens": 12, "seed": 3, "logprobs": 0}
+    answer: Any = client.completions.create(**settings, stream=is_streamed, extra_body={"return_token_ids": True})
+    prompts: dict[int, list[list[int]]] = {index: [] for index in range(4)}
+    sampled: dict[int, list[int]] = {index: [] for index in range(4)}
+    for chunk in answer if is_streamed else [answer]:
+        for choice in chunk.choices:
+            sampled[choice.index] += choice.token_ids
+            if hasattr(choice, "prompt_token_ids"):
+                prompts[choice.index].append(choice.prompt_token_ids)
+    assert prompts == {index: [_tokens(PROMPTS[index // 2])] for index in range(4)}
+    plain = client.completions.create(**settings)
+    assert not hasattr(plain.choices[0], "token_ids")
+    for one in plain.choices:
+        tokens = sampled[one.index]
+        assert one.logprobs is not None
+        assert len(tokens) == len(one.logprobs.tokens or []) + (one.finish_reason == "stop")
+        assert get_tokenizer(MODEL).decode(tokens, skip_special_tokens=True) == one.text
+    assert sum(map(len, sampled.values())) == (plain.usage and plain.usage.completion_tokens)
+
+
 def test_a_completion_ends_before_a_stop(client: openai.OpenAI) -> None:
     settings: Any = {"model": MODEL, "prompt": PROMPTS[1], "max_tokens": 30, "temperature": 0.0}
     free = client.completions.create(**settings).choices[0].text

@@ -24,8 +24,12 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"n": True}, "n", "valid integer"),
     ({"max_tokens": 0}, "max_tokens", "must be from 1"),
     ({"max_tokens": 2**31}, "max_tokens", "must be from 1"),
-    ({"max_completion_tokens": 10**6}, "messages", "maximum context length is"),
-    ({"max_tokens": 1, "max_completion_tokens": 1}, "max_tokens", "give one of them"),
+    ({"max_tokens": 10**6}, "max_tokens", "max_tokens is 1000000; this model's maximum context length is"),
+    ({"max_completion_tokens": 10**6}, "max_completion_tokens", "give at most"),
+    ({"messages": [{"role": "user", "content": "word " * 10000}], "max_tokens": 1}, "messages", "shorten it"),
+    ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "give one of them"),
+    ({"chat_template_kwargs": {"enable_thinking": True, "x": 1}}, "chat_template_kwargs.x", "not offered here"),
+    ({"chat_template_kwargs": {"enable_thinking": "yes"}}, "chat_template_kwargs.enable_thinking", "valid boolean"),
     ({"temperature": 2.1}, "temperature", "less than or equal to 2"),
     ({"temperature": "hot"}, "temperature", "valid number"),
     ({"top_p": 0}, "top_p", "greater than 0"),
@@ -58,9 +62,9 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"frequency_penalty": 0.5}, "frequency_penalty", "not offered here"),
     ({"logit_bias": {"3": 100}}, "logit_bias", "not offered here"),
     ({"response_format": {"type": "json_object"}}, "response_format", "free text"),
-    ({"parallel_tool_calls": False}, "parallel_tool_calls", "not offered here"),
-    ({"reasoning_effort": "low"}, "reasoning_effort", "renderer"),
-    ({"top_k": 0}, "top_k", "at least 1"),
+    ({"repetition_penalty": 1.1}, "repetition_penalty", "not offered here"),
+    ({"stop_token_ids": [1]}, "stop_token_ids", "use stop"),
+    ({"reasoning_effort": "low"}, "reasoning_effort", "enable_thinking"),
     ({"tempratur": 1}, "tempratur", "unknown field 'tempratur'"),
 ]
 COMPLETION: list[tuple[dict[str, Any], str, str]] = [
@@ -75,6 +79,7 @@ COMPLETION: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "a", "best_of": 3}, "best_of", "not offered here"),
     ({"prompt": ["a"] * 100, "n": 100}, "n", "more than 1024"),
     ({"prompt": "word " * 10000}, "prompt", "maximum context length"),
+    ({"prompt": "word", "max_tokens": 10**6}, "max_tokens", "give at most"),
 ]
 
 
@@ -114,6 +119,8 @@ def _check(error: openai.BadRequestError, field: str, message: str) -> None:
         {"user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "safety_identifier": "s"},
         {"frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "response_format": {"type": "text"}},
         {"parallel_tool_calls": True, "modalities": ["text"], "stop": None, "n": None, "tools": None, "audio": None},
+        {"min_p": 0, "repetition_penalty": 1, "top_logprobs": 0, "stop": "", "stop_token_ids": [], "ignore_eos": False},
+        {"parallel_tool_calls": False, "max_completion_tokens": 1, "best_of": 1, "top_k": 0, "stream_options": {}},
     ],
 )
 def test_what_changes_nothing_is_let_pass(client: openai.OpenAI, settings: dict[str, Any]) -> None:

@@ -41,19 +41,18 @@ class Answers:
         weights = await self.weights.find(request.model, owner)
 
         def prepare() -> tuple[ChatAnswer, SampleRequest]:
-            renderer, texts = self._formats.renderer(weights), self._formats.texts(weights)
+            renderer, texts = self._formats.renderer(weights, thinks=request.thinks), self._formats.texts(weights)
             messages = request.conversation()
             try:
                 prompt = renderer.build_generation_prompt(messages)
             except InputError as error:
                 raise FieldError("messages", str(error)) from error
             tokens = prompt.to_ints()
-            check_length(weights.info, len(tokens), request.limit, field="messages")
+            check_length(weights.info, len(tokens), request.limit, prompt="messages", limit=request.limit_field)
             answer = ChatAnswer(
                 request,
                 model=weights.name,
                 prompt=prompt,
-                num_prompt=len(tokens),
                 renderer=renderer,
                 texts=texts.tokens,
             )
@@ -81,7 +80,7 @@ class Answers:
             prompts = [_encode(prompt, texts.encoder) for prompt in request.prompts]
             samples = []
             for tokens in prompts:
-                check_length(weights.info, len(tokens), max(request.limit, 1), field="prompt")
+                check_length(weights.info, len(tokens), request.limit, prompt="prompt", limit="max_tokens")
                 samples.append(
                     _sample_request(
                         owner,

@@ -2,10 +2,10 @@
 
 import secrets
 import time
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from tinker import ModelInput
 
 from cookhouse.chat import Message, Renderer, parse_messages, with_tools
@@ -13,8 +13,9 @@ from cookhouse.engine.contract import SampleOutput
 from cookhouse.errors import InputError
 from cookhouse.server.wire.openai.choice import ChatChoice, message_of
 from cookhouse.server.wire.openai.errors import FieldError
-from cookhouse.server.wire.openai.fields import SamplingFields, TopLogprobs, usage
+from cookhouse.server.wire.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs, usage
 from cookhouse.server.wire.openai.logprobs import chat_logprobs
+from cookhouse.server.wire.openai.not_offered import CHAT_NOT_OFFERED, NotOffered
 from cookhouse.server.wire.openai.texts import TokenTexts
 from cookhouse.server.wire.openai.tools import check_tools
 
@@ -22,24 +23,49 @@ _MAX_MESSAGES = 4096
 _MAX_TOOLS = 128
 
 
+class TemplateSettings(BaseModel):
+    """What is set in a chat template elsewhere; here the renderers are the templates."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    enable_thinking: bool | None = None
+
+    def check(self) -> None:
+        for name, value in (self.model_extra or {}).items():
+            if value is not None:
+                field = f"chat_template_kwargs.{name[:MAX_SHOWN]}"
+                raise FieldError(
+                    field,
+                    f"{field} is not offered here, enable_thinking alone is; leave it out",
+                    code="unsupported_parameter",
+                )
+
+
 class ChatRequest(SamplingFields):
+    not_offered: ClassVar[Mapping[str, NotOffered]] = CHAT_NOT_OFFERED
+
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=_MAX_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=_MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    """False: at most one call in an answer."""
+    chat_template_kwargs: TemplateSettings | None = None
 
     def check(self) -> None:
         super().check()
-        if self.max_tokens is not None and self.max_completion_tokens is not None:
+        if len({self.max_tokens, self.max_completion_tokens} - {None}) > 1:
             raise FieldError("max_tokens", "max_tokens and max_completion_tokens are the same here; give one of them")
         for name in ("max_tokens", "max_completion_tokens"):
             limit = getattr(self, name)
             if limit is not None and not 1 <= limit < 2**31:
                 raise FieldError(name, f"{name} is {limit}; it must be from 1 to the model's context")
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise FieldError("top_logprobs", "top_logprobs go with logprobs=true")
+        if self.chat_template_kwargs is not None:
+            self.chat_template_kwargs.check()
         if self.tool_choice not in (None, "auto", "none"):
             raise FieldError(
                 "tool_choice",
@@ -51,6 +77,16 @@ class ChatRequest(SamplingFields):
     def limit(self) -> int | None:
         """Tokens to sample at most; None: up to the model's context."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def limit_field(self) -> str:
+        """The name by which it was given."""
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether the model is to think before it answers; None: as its renderer has it."""
+        return None if self.chat_template_kwargs is None else self.chat_template_kwargs.enable_thinking
 
     def conversation(self) -> list[Message]:
         """The messages, with the tools that may be called.
@@ -82,19 +118,24 @@ class ChatAnswer:
         *,
         model: str,
         prompt: ModelInput,
-        num_prompt: int,
         renderer: Renderer,
         texts: TokenTexts,
     ) -> None:
         """`model` says which weights answer; `prompt` is what was rendered."""
         self._request = request
         self._texts = texts
-        self._num_prompt = num_prompt
+        self._prompt = prompt.to_ints()
         self._num_sampled = 0
         self._num_reused = 0
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
         self._choices = [
-            ChatChoice(renderer.stream_response(prompt), request.stops, texts) for _ in range(request.num_samples)
+            ChatChoice(
+                renderer.stream_response(prompt),
+                request.stops,
+                texts,
+                max_calls=1 if request.parallel_tool_calls is False else None,
+            )
+            for _ in range(request.num_samples)
         ]
         self._is_begun = False
 
@@ -105,6 +146,7 @@ class ChatAnswer:
             self._is_begun = True
             for index in range(len(self._choices)):
                 chunks.append(self._chunk(index, {"role": "assistant", "content": ""}))
+            chunks[0] |= self._prompt_tokens()
         for index, (choice, sequence) in enumerate(zip(self._choices, output.sequences, strict=True)):
             if output.is_partial and len(sequence.tokens_T):
                 chunks += self._deltas(index, choice.feed(sequence))
@@ -129,9 +171,11 @@ class ChatAnswer:
                     "message": message_of(said),
                     "logprobs": chat_logprobs(choice.scored, self._texts) if self._request.logprobs else None,
                     "finish_reason": choice.finish_reason,
+                    **self._sampled_tokens(choice),
                 }
             )
-        return {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage()}
+        whole = {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage()}
+        return whole | self._prompt_tokens()
 
     def _deltas(self, index: int, said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return [self._chunk(index, delta) for delta in said]
@@ -144,12 +188,20 @@ class ChatAnswer:
             logprobs = chat_logprobs(choice.scored, self._texts)
             choice.scored = []
         one = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        one |= self._sampled_tokens(choice)
         chunk = {**self._head, "object": "chat.completion.chunk", "choices": [one]}
         return {**chunk, "usage": None} if self._request.includes_usage else chunk
+
+    def _prompt_tokens(self) -> dict[str, Any]:
+        return {"prompt_token_ids": self._prompt} if self._request.return_token_ids else {}
+
+    def _sampled_tokens(self, choice: ChatChoice) -> dict[str, Any]:
+        """The tokens that nothing has been sent with."""
+        return {"token_ids": choice.next_tokens()} if self._request.return_token_ids else {}
 
     def _count(self, output: SampleOutput) -> None:
         self._num_sampled = sum(len(sequence.tokens_T) for sequence in output.sequences)
         self._num_reused = output.num_reused_tokens
 
     def _usage(self) -> dict[str, Any]:
-        return usage(self._num_prompt, self._num_sampled, self._num_reused)
+        return usage(len(self._prompt), self._num_sampled, self._num_reused)

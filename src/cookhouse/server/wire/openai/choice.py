@@ -19,11 +19,15 @@ class ChatChoice:
     stream: ResponseStream
     stops: Sequence[str]
     texts: TokenTexts
+    max_calls: int | None = None
+    """Further calls are dropped; None: as many as the model makes."""
     is_ended: bool = False
     finish_reason: str = "length"
     scored: list[ScoredToken] = field(default_factory=list)
     """Those that no delta has been given with."""
     num_calls: int = 0
+    _tokens: list[int] = field(default_factory=list)
+    """Those that `next_tokens` has not given."""
     _cutters: dict[str, StopCutter] = field(default_factory=dict)
 
     def feed(self, sequence: SampledSequence) -> list[dict[str, Any]]:
@@ -31,11 +35,17 @@ class ChatChoice:
         if self.is_ended:
             return []
         tokens = sequence.tokens_T.tolist()
+        self._tokens += tokens
         scored = scored_sample(sequence)
         if sequence.is_stopped and self.texts.is_special(tokens[-1]):
             del scored[-1]
         self.scored += scored
         return self._said(self.stream.feed(tokens))
+
+    def next_tokens(self) -> list[int]:
+        """The tokens since it was last asked, the one that stops included."""
+        tokens, self._tokens = self._tokens, []
+        return tokens
 
     def finish(self, *, is_stopped: bool) -> list[dict[str, Any]]:
         """What was held back, after the last token."""
@@ -59,6 +69,8 @@ class ChatChoice:
         for delta in deltas:
             if self._is_cut:
                 break
+            if "function" in delta and self.num_calls == self.max_calls:
+                continue
             if "function" in delta:
                 said += self._flushed("tool_calls")
                 said.append({"tool_calls": [self._call(delta)]})

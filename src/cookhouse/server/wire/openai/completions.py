@@ -2,9 +2,9 @@
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
@@ -13,6 +13,7 @@ from cookhouse.engine.contract import SampledSequence, SampleOutput
 from cookhouse.server.wire.openai.errors import FieldError
 from cookhouse.server.wire.openai.fields import MAX_SAMPLES, SamplingFields, TopLogprobs, usage
 from cookhouse.server.wire.openai.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
+from cookhouse.server.wire.openai.not_offered import COMPLETION_NOT_OFFERED, NotOffered
 from cookhouse.server.wire.openai.texts import StopCutter, TokenTexts
 
 _DEFAULT_MAX_TOKENS = 16
@@ -36,6 +37,8 @@ def _explained(value: object, check: ValidatorFunctionWrapHandler) -> Any:
 
 
 class CompletionRequest(SamplingFields):
+    not_offered: ClassVar[Mapping[str, NotOffered]] = COMPLETION_NOT_OFFERED
+
     prompt: Annotated[str | Tokens | Texts | TokenLists, WrapValidator(_explained)]
     echo: bool | None = None
     logprobs: TopLogprobs | None = None
@@ -78,6 +81,10 @@ class _Choice:
     """Letters that the cutter has been fed."""
     scored: list[ScoredToken] = field(default_factory=list)
     """Those that no text has been given with."""
+    prompt: Sequence[int] = ()
+    tokens: list[int] = field(default_factory=list)
+    """Those that no text has been given with, the one that stops included."""
+    is_begun: bool = False
     is_ended: bool = False
 
 
@@ -109,6 +116,7 @@ class Completion:
                 text=GrowingText(encoder, prompt),
                 cutter=StopCutter(request.stops),
                 logprobs=CompletionLogprobs(texts, has_top=bool(request.logprobs)),
+                prompt=prompt,
             )
             for prompt in prompts
             for _ in range(request.num_samples)
@@ -170,6 +178,7 @@ class Completion:
         if self._request.limit == 0:
             return ""
         tokens = sequence.tokens_T.tolist()
+        choice.tokens += tokens
         scored = scored_sample(sequence)
         if sequence.is_stopped and self._texts.is_special(tokens[-1]):
             del tokens[-1], scored[-1]
@@ -197,7 +206,13 @@ class Completion:
         if self._request.logprobs is not None:
             logprobs = choice.logprobs.next(choice.scored)
             choice.scored = []
-        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
+        said = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
+        if self._request.return_token_ids:
+            said["token_ids"], choice.tokens = choice.tokens, []
+            if not choice.is_begun:
+                said["prompt_token_ids"] = [*choice.prompt]
+        choice.is_begun = True
+        return said
 
     def _count(self, output: SampleOutput) -> None:
         if self._request.limit:

@@ -1,93 +1,64 @@
 """The fields that requests for chat and for completions share, and what becomes of those that are not read here."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.server.wire.openai.errors import FieldError
+from cookhouse.server.wire.openai.not_offered import IGNORED, NOT_OFFERED, NotOffered
 
 MAX_SAMPLES = 128
 MAX_TOP_LOGPROBS = 20
 _MAX_NAME = 1024
 _MAX_STOPS = 16
+_TOO_LONG = "context_length_exceeded"
+MAX_SHOWN = 200
+"""Letters of a name from outside that a message shows."""
 
 
 def _as_list(stop: object) -> object:
-    return [stop] if isinstance(stop, str) else stop
+    if isinstance(stop, str):
+        return [stop] if stop else []
+    return stop
 
 
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
-_IGNORED = frozenset(
-    {
-        "metadata",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
-    }
-)
-"""They change nothing of an answer."""
-_NEUTRAL: Mapping[str, Sequence[Any]] = {
-    "frequency_penalty": [0],
-    "presence_penalty": [0],
-    "logit_bias": [{}],
-    "modalities": [["text"]],
-    "response_format": [{"type": "text"}],
-    "parallel_tool_calls": [True],
-    "best_of": [1],
-    "suffix": [""],
-    "echo": [False],
-}
-"""Values of fields that are not offered with which they ask for nothing."""
-_REFUSED: Mapping[str, str] = {
-    "audio": "answers are text",
-    "best_of": "ask for n samples, and choose",
-    "echo": "it is for /v1/completions",
-    "frequency_penalty": "leave it out",
-    "function_call": "use tool_choice",
-    "functions": "use tools",
-    "logit_bias": "leave it out",
-    "modalities": "answers are text",
-    "moderation": "leave it out",
-    "parallel_tool_calls": "a model makes as many calls as it likes",
-    "prediction": "leave it out",
-    "presence_penalty": "leave it out",
-    "reasoning_effort": "how a model thinks is its renderer's to say",
-    "response_format": "answers are free text; say in a message what they are to look like",
-    "suffix": "nothing is filled in; leave it out",
-    "verbosity": "leave it out",
-    "web_search_options": "leave it out",
-}
-
 
 class StreamOptions(BaseModel):
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, extra="allow")
 
     include_usage: bool | None = None
+
+    def check(self) -> None:
+        for name, value in (self.model_extra or {}).items():
+            if value not in (None, False):
+                field = f"stream_options.{name[:MAX_SHOWN]}"
+                raise FieldError(field, f"{field} is not offered here; leave it out", code="unsupported_parameter")
 
 
 class SamplingFields(BaseModel):
     """What both kinds of request say of how to sample."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+    not_offered: ClassVar[Mapping[str, NotOffered]] = NOT_OFFERED
 
     model: str = Field(min_length=1, max_length=_MAX_NAME)
+    best_of: int | None = None
     max_tokens: int | None = None
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
+    return_token_ids: bool | None = None
+    """No field of OpenAI's, but of vLLM's."""
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Annotated[list[Stop], Field(max_length=_MAX_STOPS), BeforeValidator(_as_list)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
-    """No field of OpenAI's, but of most others'."""
+    """No field of OpenAI's, but of most others', where 0 and -1 mean no limit."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
 
     def check(self) -> None:
@@ -97,14 +68,21 @@ class SamplingFields(BaseModel):
             FieldError: names the field, and the way out.
         """
         for name, value in (self.model_extra or {}).items():
-            if value is None or name in _IGNORED or value in _NEUTRAL.get(name, ()):
+            if value is None or name in IGNORED:
                 continue
-            if name in _REFUSED:
-                raise FieldError(name, f"{name} is not offered here; {_REFUSED[name]}", code="unsupported_parameter")
-            raise FieldError(name[:200], f"unknown field {name[:200]!r}; leave it out", code="unknown_parameter")
-        if self.top_k == 0:
-            raise FieldError("top_k", "top_k is 0; it must be at least 1, or -1 for no limit")
-        if self.stream_options is not None and not self.stream:
+            known = self.not_offered.get(name)
+            if known is None:
+                shown = name[:MAX_SHOWN]
+                raise FieldError(shown, f"unknown field {shown!r}; leave it out", code="unknown_parameter")
+            if value not in known.nothing:
+                raise FieldError(name, f"{name} is not offered here; {known.way_out}", code="unsupported_parameter")
+        if self.best_of not in (None, 1, self.num_samples):
+            raise FieldError(
+                "best_of", "best_of is not offered here; ask for n samples, and choose", code="unsupported_parameter"
+            )
+        if self.stream_options is not None:
+            self.stream_options.check()
+        if self.includes_usage and not self.stream:
             raise FieldError("stream_options", "stream_options go with stream=true; leave them out, or stream")
 
     @property
@@ -126,24 +104,22 @@ class SamplingFields(BaseModel):
         return {
             "num_samples": self.num_samples,
             "temperature": 1.0 if self.temperature is None else self.temperature,
-            "top_k": -1 if self.top_k is None else self.top_k,
+            "top_k": self.top_k or -1,
             "top_p": 1.0 if self.top_p is None else self.top_p,
             "seed": None if self.seed is None else self.seed % 2**64,
             "is_streamed": bool(self.stream),
         }
 
 
-def check_length(info: BaseModelInfo, num_prompt: int, max_tokens: int | None, *, field: str) -> None:
-    """Refuse a prompt that leaves no room for what is asked for."""
+def check_length(info: BaseModelInfo, num_prompt: int, max_tokens: int | None, *, prompt: str, limit: str) -> None:
+    """Refuse a prompt that leaves no room, and a limit over what it leaves; `prompt` and `limit` name their fields."""
     context = info.max_context_tokens
-    wanted = 1 if max_tokens is None else max_tokens
-    if num_prompt + wanted > context:
-        raise FieldError(
-            field,
-            f"this model's maximum context length is {context} tokens; the prompt has {num_prompt}, and "
-            f"{wanted} more are asked for: shorten it, or lower max_tokens",
-            code="context_length_exceeded",
-        )
+    room = context - num_prompt
+    said = f"this model's maximum context length is {context} tokens, and the prompt has {num_prompt}"
+    if room < 1:
+        raise FieldError(prompt, f"{said}, which leaves no room for an answer: shorten it", code=_TOO_LONG)
+    if max_tokens is not None and max_tokens > room:
+        raise FieldError(limit, f"{limit} is {max_tokens}; {said}: give at most {room}", code=_TOO_LONG)
 
 
 def usage(num_prompt: int, num_sampled: int, num_reused: int) -> dict[str, Any]:
