@@ -30,7 +30,7 @@ def test_describe_names_the_set_and_what_comes_from_it(capsys: pytest.CaptureFix
     assert f"defaults: {EMBEDDED}" in out
     assert "model_name = cookhouse/tiny renderer_name" in out
     assert "batch_size = 32 (embedded default)" in out
-    assert "lora_rank = 32 seed" in out
+    assert "lora_rank = 32 " in out
     out = say(capsys, "describe", "supervised", "batch_size=8", "model_name=meta-llama/Llama-3.1-8B")
     assert "as published, for meta-llama/Llama-3.1-8B (learning_rate 0.0002, dataset_path no_robots)" in out
     assert "batch_size = 8 (from key=value)" in out

@@ -11,6 +11,7 @@ from tinker.lib.base_url import DEFAULT_BASE_URL
 from cookhouse.adapters import Adapters, Service
 from cookhouse.errors import InputError
 from cookhouse.recipes import ALIASES, config_fields, every_recipe, find_recipe, make_config, read_config_file, settle
+from cookhouse.recipes.sweeping import read_grid
 from cookhouse.settings import AdapterSettings, RunSettings, defaults_taken, published_model_of
 
 RL = find_recipe("rl_basic")
@@ -98,6 +99,18 @@ def test_names_may_have_a_leading_colon(recipe: str, given: str, setting: str, m
 def test_evaluations_know_the_names_of_others() -> None:
     config = make_config(find_recipe("eval"), {"model_path": "cookhouse/tiny-chat", "tasks": "mine.py@sums"})
     assert (config.weights, config.inspect) == ("cookhouse/tiny-chat", "mine.py@sums")
+
+
+@pytest.mark.parametrize("given", [{"team": "a", "run": "3"}, '{"team": "a", "run": "3"}'])
+def test_metadata_is_a_mapping_or_its_json(given: Any) -> None:
+    config = make_config(find_recipe("supervised"), {"user_metadata": given})
+    assert config.user_metadata == {"team": "a", "run": "3"}
+    assert read_grid({"user_metadata": '{"team": "a", "run": "3"}'})[1] == {}
+
+
+def test_metadata_that_is_none_is_told_how_to_write_it() -> None:
+    with pytest.raises(InputError, match=r"user_metadata takes a mapping of texts, such as \{\"team\": \"a\"\}"):
+        make_config(find_recipe("supervised"), {"user_metadata": "team=a"})
 
 
 def test_a_setting_by_two_names_is_refused() -> None:

@@ -76,6 +76,7 @@ async def test_losses_are_those_of_rl_basic(
         group_size=6,
         learning_rate=0.3,
         seed=3,
+        lr_schedule="cosine",
         **shrunk,
     )
     assert flat == basic

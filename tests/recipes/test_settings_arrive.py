@@ -78,10 +78,10 @@ async def test_the_adapter_is_the_one_that_the_config_says(
         return create(service, base_model, **settings)
 
     monkeypatch.setattr(FakeService, "create_lora_training_client", spy)
-    config = make(recipe, lora_rank=5, seed=9, **ADAPTED)
+    config = make(recipe, lora_rank=5, seed=9, user_metadata={"team": "a"}, **ADAPTED)
     await run_async(recipe, config, adapters=Adapters(service=FakeService(answer=word).connect))
     trained, *references = asked
-    rendered = {"user_metadata": {"renderer_name": config.renderer_name}}
+    rendered = {"user_metadata": {"team": "a", "renderer_name": config.renderer_name}}
     assert trained == {"base_model": "cookhouse/tiny", "rank": 5, "seed": 9, **ADAPTED, **rendered}
     # A fresh adapter of the least rank is the base model itself.
     assert references in ([], [{"base_model": "cookhouse/tiny", "rank": 1, "seed": 9}])
@@ -89,7 +89,7 @@ async def test_the_adapter_is_the_one_that_the_config_says(
 
 @pytest.mark.parametrize("recipe", sorted(set(RECIPES.names()) - {"eval"}))
 def test_every_recipe_has_them(recipe: str) -> None:
-    assert {*UPDATE, *ADAPTED} <= set(chz.chz_fields(find_recipe(recipe).config_class))
+    assert {*UPDATE, *ADAPTED, "lr_schedule", "user_metadata"} <= set(chz.chz_fields(find_recipe(recipe).config_class))
 
 
 @pytest.mark.parametrize("recipe", RECIPES_RUN)
@@ -100,6 +100,10 @@ def test_every_recipe_has_them(recipe: str) -> None:
         ({"grad_clip_norm": float("nan")}, "grad_clip_norm is nan"),
         (dict.fromkeys(ADAPTED, False), "all false; at least one must be true"),
         ({"lora_rank": 0, "train_attn": False}, "lora_rank=0 trains all weights"),
+        (
+            {"user_metadata": {"renderer_name": "mine"}},
+            "user_metadata has renderer_name, which every run tells by itself",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -1,8 +1,10 @@
 """The flat recipe sl_loop: the same losses as supervised, and a sweep that keeps the best."""
 
+import ast
 import json
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.local import local_server
-from cookhouse.recipes import run_async, sl_loop, supervised
+from cookhouse.recipes import rl_loop, run_async, sl_loop, supervised
+from cookhouse.recipes.flat import log_grid
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService, connect_to
 
@@ -50,6 +53,7 @@ async def both(folder: Path, connect: Any, **settings: Any) -> tuple[Any, Any]:
         ({"n_train_samples": 7}, 4),
         ({"n_batches": 1}, 2),
         ({"reduction": "mean"}, 6),
+        ({"lr_schedule": "warmup_cosine", "warmup_steps": 2}, 6),
     ],
     ids=str,
 )
@@ -101,7 +105,37 @@ def test_a_sweep_that_is_none_is_refused(sweep: str) -> None:
 
 
 def test_rates_are_evenly_spaced_on_a_log_scale() -> None:
-    assert sl_loop.learning_rates(sl_loop.Config(sweep="1e-4,1e-2,5")) == [1e-4, 3.16228e-4, 1e-3, 3.16228e-3, 1e-2]
+    assert log_grid("1e-4,1e-2,5") == [1e-4, 3.16228e-4, 1e-3, 3.16228e-3, 1e-2]
+
+
+async def test_a_schedule_that_does_not_fit_is_refused_before_anything_is_opened(
+    tmp_path: Path, conversations: str
+) -> None:
+    settings = {"dataset_path": conversations, "batch_size": 4, "lr_schedule": "warmup_linear", "warmup_steps": 3}
+    service = FakeService()
+    with pytest.raises(InputError, match="warmup_steps is 3; it must be at least 0 and less than the 3 steps"):
+        await run_async(
+            "sl_loop", make_config(tmp_path / "run", **settings), adapters=Adapters(service=service.connect)
+        )
+    assert not service.calls
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("module", [sl_loop, rl_loop], ids=["sl_loop", "rl_loop"])
+def test_the_file_is_about_a_hundred_lines_of_code(module: ModuleType) -> None:
+    """Catches a flat file that has grown into a framework, or that leans on that of the other recipes."""
+    text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    said = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(text.splitlines(), start=1)
+    assert len([1 for at, line in lines if line.strip() and not line.lstrip().startswith("#") and at not in said]) < 115
+    imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not {name for name in imported if name.startswith(("cookhouse.workflows", "cookhouse.runs"))}
 
 
 async def test_bad_data_leaves_no_folder(tmp_path: Path) -> None:

@@ -269,4 +269,6 @@ def _type_name(field_type: Any) -> str:
     if typing.get_origin(field_type) in (typing.Union, types.UnionType):
         some = [choice for choice in typing.get_args(field_type) if choice is not types.NoneType]
         return " or ".join(_type_name(choice) for choice in some)
+    if typing.get_origin(field_type) is Mapping:
+        return 'a mapping of texts, such as {"team": "a"}'
     return field_type.__name__ if isinstance(field_type, type) else str(field_type).replace("typing.", "")

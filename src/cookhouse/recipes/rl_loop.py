@@ -1,4 +1,4 @@
-"""Reinforcement learning in one file, with nothing but the `tinker` SDK and a renderer: to be read, copied and changed.
+"""Reinforcement learning as one flat loop over the `tinker` SDK: to be read, copied and changed.
 
     problems ──one `sample` each──► answers ──grade──► rewards ──minus the group's mean──► advantages ──► datums
         ▲                                                                                                 │
@@ -21,52 +21,34 @@ import chz
 import numpy as np
 
 from cookhouse.assets import data_file
+from cookhouse.recipes.flat import FlatSettings, flat_recipe
 from cookhouse.recipes.program import become_command
-from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import plain_renderer
-from cookhouse.settings import (
-    AdapterSettings,
-    RegistrationSettings,
-    RunSettings,
-    ShrinkSettings,
-    at_least,
-    by_model,
-    computed,
-    published_model,
-    rate,
-)
+from cookhouse.registry import Descent
+from cookhouse.settings import ReinforcementSettings, at_least, by_model, computed, published_model, rate, redefault
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
 
     from cookhouse.chat import Renderer
     from cookhouse.training import Connect
-    from cookhouse.workflows import FlatState, Workflow
 
 Problems: TypeAlias = "tuple[Renderer, list[list[tuple[str, str]]]]"
 """The renderer, and of each step its questions with their answers."""
 
 
 @chz.chz
-class Config(RunSettings, AdapterSettings, RegistrationSettings, ShrinkSettings):
+class Config(FlatSettings):
     """Settings of the recipe; their defaults teach arithmetic to the embedded model."""
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B")
     renderer_name: str = plain_renderer()
     dataset_path: str | None = chz.field(default=None, doc="JSONL of question and answer; default: bundled arithmetic.")
     batch_size: int = computed(by_model(embedded=16, published=128), int, "Problems per step.", at_least(1))
-    group_size: int = chz.field(default=16, doc="Answers sampled to each problem.", validator=at_least(1))
+    group_size: int = redefault(ReinforcementSettings, "group_size", 16)
     max_tokens: int = computed(by_model(embedded=8, published=256), int, "Tokens of an answer at most.", at_least(1))
-    learning_rate: float = rate(by_model(embedded=2e-3, published=4e-5), "Of the first step; from there linearly to 0")
-    weight_decay: float = chz.field(
-        default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
-    )
-    grad_clip_norm: float = chz.field(
-        default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.", validator=at_least(0)
-    )
-    max_steps: int = chz.field(
-        default=30, doc="Steps at most; there is one pass over the problems.", validator=at_least(1)
-    )
+    learning_rate: float = rate(by_model(embedded=2e-3, published=4e-5), "Peak learning rate")
+    max_steps: int = chz.field(default=30, doc="Steps at most, of one pass over the problems.", validator=at_least(1))
 
 
 def load(config: Config) -> "Problems":
@@ -78,7 +60,6 @@ def load(config: Config) -> "Problems":
     problems = read_problems(path, lambda row: (text_field(row, "question"), text_field(row, "answer")))
     problems = problems[: config.n_train_samples]
     random.Random(f"{config.seed}/0").shuffle(problems)  # of epoch 0: there is no other
-    # The last batch may have fewer problems.
     batches = [problems[at : at + config.batch_size] for at in range(0, len(problems), config.batch_size)]
     return build_renderer(config.model_name, config.renderer_name), batches[: config.n_batches][: config.max_steps]
 
@@ -98,15 +79,15 @@ def make_datum(prompt: "tinker.ModelInput", answer: "tinker.types.SampledSequenc
     """Position t predicts token t + 1: inputs drop the last token, targets the first. The prompt has no advantage."""
     from tinker import Datum, ModelInput, TensorData
 
-    tokens = [*prompt.to_ints(), *answer.tokens]
-    unsampled = [0.0] * (prompt.length - 1)
-    advantages = [*unsampled, *[advantage] * len(answer.tokens)]
+    tokens, unsampled = [*prompt.to_ints(), *answer.tokens], [0.0] * (prompt.length - 1)
+    logprobs = np.array([*unsampled, *(answer.logprobs or ())], dtype=np.float32)
+    advantages = np.array([*unsampled, *[advantage] * len(answer.tokens)], dtype=np.float32)
     return Datum(
         model_input=ModelInput.from_ints(tokens[:-1]),
         loss_fn_inputs={
             "target_tokens": TensorData.from_numpy(np.array(tokens[1:], dtype=np.int64)),
-            "logprobs": TensorData.from_numpy(np.array([*unsampled, *(answer.logprobs or ())], dtype=np.float32)),
-            "advantages": TensorData.from_numpy(np.array(advantages, dtype=np.float32)),
+            "logprobs": TensorData.from_numpy(logprobs),
+            "advantages": TensorData.from_numpy(advantages),
         },
     )
 
@@ -116,18 +97,12 @@ async def train(config: Config, problems: "Problems", folder: Path, connect: "Co
     import tinker
 
     from cookhouse.rl import derive_seed
+    from cookhouse.training import AdamSchedule
 
     renderer, batches = problems
     service = await connect()  # a `tinker.ServiceClient`
-    trainer = await service.create_lora_training_client(
-        config.model_name,
-        rank=config.lora_rank,
-        seed=config.seed,
-        train_mlp=config.train_mlp,
-        train_attn=config.train_attn,
-        train_unembed=config.train_unembed,
-        user_metadata={"renderer_name": config.renderer_name},
-    )
+    trainer = await service.create_lora_training_client(config.model_name, **config.adapter_options)
+    schedule = AdamSchedule(settings=config, total_steps=len(batches))
     for step, batch in enumerate(batches):
         start = time.perf_counter()
 
@@ -137,11 +112,8 @@ async def train(config: Config, problems: "Problems", folder: Path, connect: "Co
         for number, (question, expected) in enumerate(batch):
             prompt = renderer.build_generation_prompt([{"role": "user", "content": question}])
             group_seed = int(np.random.SeedSequence((config.seed, step, number, 0)).generate_state(1)[0])
-            params = tinker.SamplingParams(
-                max_tokens=config.max_tokens,
-                stop=renderer.get_stop_sequences(),
-                seed=derive_seed(group_seed, turn=0, member=0),
-            )
+            seed, stop = derive_seed(group_seed, turn=0, member=0), renderer.get_stop_sequences()
+            params = tinker.SamplingParams(max_tokens=config.max_tokens, stop=stop, seed=seed)
             groups.append((prompt, expected, sampler.sample(prompt, config.group_size, params)))
 
         # Reward the answers; the advantage of each is what it earned above the mean of its group.
@@ -154,24 +126,15 @@ async def train(config: Config, problems: "Problems", folder: Path, connect: "Co
             rewards_PG.append(rewards_G)
 
         # One update: both requests are under way before either is answered.
-        learning_rate = config.learning_rate * (1.0 - step / len(batches))
-        forward_backward = trainer.forward_backward(data_D, "importance_sampling")
-        adam = tinker.AdamParams(
-            learning_rate=learning_rate,
-            beta1=0.9,
-            beta2=0.95,
-            eps=1e-8,
-            weight_decay=config.weight_decay,
-            grad_clip_norm=config.grad_clip_norm,
-        )
-        optim_step = trainer.optim_step(adam)
+        adam = schedule.params(step)  # β 0.9 and 0.95, ε 1e-8
+        forward_backward, optim_step = trainer.forward_backward(data_D, "importance_sampling"), trainer.optim_step(adam)
         output, _ = await forward_backward, await optim_step
 
         metrics = {
             "step": step,
             "env/all/reward/total": float(np.mean(rewards_PG)),
             "optim/loss": output.metrics["loss:sum"],
-            "optim/lr": learning_rate,
+            "optim/lr": adam.learning_rate,
             "time/step_seconds": time.perf_counter() - start,
         }
         with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
@@ -180,19 +143,13 @@ async def train(config: Config, problems: "Problems", folder: Path, connect: "Co
     return (await trainer.save_weights_for_sampler("final")).path
 
 
-def workflow(config: Config) -> "Workflow[FlatState]":
-    """Load, train, and record the weights."""
-    from cookhouse.registry import Descent
-    from cookhouse.workflows import flat_workflow
-
-    return flat_workflow(config, Path(__file__), load, train, Descent.RL_TRAINED_FROM)
-
-
-RECIPE = Recipe(
+RECIPE = flat_recipe(
     name="rl_loop",
     description="The same on arithmetic, as one flat file to read, copy and change.",
     config_class=Config,
-    workflow=workflow,
+    load=load,
+    train=train,
+    descent=Descent.RL_TRAINED_FROM,
 )
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _HANDED_DOWN = (
     *("model_name", "renderer_name", "force_renderer", "seed", "lora_rank", "train_mlp", "train_attn", "train_unembed"),
+    "user_metadata",
     *("lr_schedule", "warmup_steps", "weight_decay", "grad_clip_norm"),
     *("base_url", "registry", "service_patience_seconds", "sinks", "wandb_project"),
     *("save_every", "eval_every", "num_eval"),

@@ -196,7 +196,9 @@ def _twice(parts: Sequence[Values]) -> tuple[int, int] | None:
 
 
 def _values(name: str, text: str) -> list[str]:
-    if not text.startswith("["):
+    if text.startswith("{"):
+        values = [text]
+    elif not text.startswith("["):
         values = text.split(",")
     else:
         try:

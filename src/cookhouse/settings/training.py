@@ -44,8 +44,13 @@ class SeedSettings:
     )
 
 
+def _metadata_is_free(config: Any, field: str) -> None:
+    if "renderer_name" in (getattr(config, field) or {}):
+        raise InputError("user_metadata has renderer_name, which every run tells by itself; set renderer_name instead")
+
+
 @chz.chz
-class AdapterSettings(SeedSettings, Checked):
+class AdapterSettings(ModelSettings, SeedSettings, Checked):
     """What is trained."""
 
     train_mlp: bool = chz.field(default=True, doc="Adapt the MLPs, experts included.")
@@ -57,6 +62,23 @@ class AdapterSettings(SeedSettings, Checked):
         doc="Rank of the LoRA adapter; 0 trains all weights, on cookhouse's own engine.",
         validator=at_least(0),
     )
+    user_metadata: Mapping[str, str] | None = chz.field(
+        default=None,
+        doc='What the service keeps with the trained model, as in {"team": "a"}; default: the renderer alone.',
+        validator=_metadata_is_free,
+    )
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the service is told of the model. By its renderer, it is later asked."""
+        return {**(self.user_metadata or {}), "renderer_name": self.renderer_name}
+
+    @property
+    def adapter_options(self) -> dict[str, Any]:
+        """What `create_lora_training_client` takes besides the model."""
+        names = ("seed", "train_mlp", "train_attn", "train_unembed")
+        options = {name: getattr(self, name) for name in names}
+        return {"rank": self.lora_rank, **options, "user_metadata": self.metadata}
 
     @chz.validate
     def _something_is_trained(self) -> None:
@@ -310,6 +332,7 @@ FREE_ON_RESUME = frozenset(
         "sinks",
         "teacher_base_url",
         "ttl_seconds",
+        "user_metadata",
         "wandb_name",
         "wandb_project",
     }

@@ -17,8 +17,9 @@ from cookhouse.errors import InputError
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.runs.names import REPORT_FILE
+from cookhouse.settings import OptimizerSettings
 from cookhouse.telemetry import events, read_metrics
-from cookhouse.training import Checkpoint, Connect, ServiceClient, service_errors
+from cookhouse.training import AdamSchedule, Checkpoint, Connect, ServiceClient, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.registering import is_registered, register_run
@@ -60,6 +61,10 @@ def flat_workflow(
     @stage(reads=("config",), writes=("loaded", "notes"))
     async def load_dataset(state: FlatState) -> None:
         state.loaded = await asyncio.to_thread(load, state.config)
+        if isinstance(state.config, OptimizerSettings):
+            schedule = AdamSchedule(settings=state.config, total_steps=len(state.loaded[1]))
+            schedule.params(0)  # refuses before anything is opened
+            state.notes += schedule.notes
         state.notes += await asyncio.to_thread(partial(settings_notes, state.config, by_reward=True))
 
     async def train_in_folder(state: FlatState) -> None:

@@ -41,7 +41,7 @@ async def test_client_is_made_in_the_way_the_spec_says(spec: SessionSpec, kind: 
     ids=["new", "load", "resume"],
 )
 async def test_a_run_says_by_which_renderer_it_is_trained(changes: dict[str, str]) -> None:
-    """Would catch weights that a server later asks in another chat format."""
+    """Would catch weights that a server later asks in another chat format, and a word of the user's that is lost."""
     told: list[object] = []
 
     class Service(FakeService):
@@ -60,10 +60,15 @@ async def test_a_run_says_by_which_renderer_it_is_trained(changes: dict[str, str
     saver: Any = await FakeService(states=states).create_lora_training_client("fake", seed=0)
     states["tinker://a"] = states[(await saver.save_state("x")).path]
     resume_path = changes.get("resume_path")
-    settings = TrainingSettings(renderer_name="role_colon", load_checkpoint_path=changes.get("load_checkpoint_path"))
+    metadata = {"team": "a"}
+    settings = TrainingSettings(
+        renderer_name="role_colon",
+        user_metadata=metadata,
+        load_checkpoint_path=changes.get("load_checkpoint_path"),
+    )
     spec = SessionSpec(settings=settings, resume_path=resume_path)
     await (await open_session(Service(states=states).connect, spec)).close("success")
-    assert told == [{"renderer_name": "role_colon"}]
+    assert told == [{"team": "a", "renderer_name": "role_colon"}]
 
 
 async def test_session_whose_client_fails_is_closed() -> None:

@@ -82,22 +82,14 @@ async def open_session(connect: Connect, spec: SessionSpec) -> TrainingSession:
 
 def _submit_client(service: ServiceClient, spec: SessionSpec) -> Awaitable[TrainingClient]:
     settings = spec.settings
-    # Whoever samples from the weights later needs no other word of how conversations are put to them.
-    metadata = {"renderer_name": settings.renderer_name}
     if spec.resume_path is not None:
-        return service.create_training_client_from_state_with_optimizer(spec.resume_path, user_metadata=metadata)
+        return service.create_training_client_from_state_with_optimizer(
+            spec.resume_path, user_metadata=settings.metadata
+        )
     if settings.load_checkpoint_path is not None:
         path = weights_path(settings.load_checkpoint_path, purpose="training", registry=spec.registry)
-        return service.create_training_client_from_state(path, user_metadata=metadata)
-    return service.create_lora_training_client(
-        settings.model_name,
-        rank=settings.lora_rank,
-        seed=settings.seed,
-        train_mlp=settings.train_mlp,
-        train_attn=settings.train_attn,
-        train_unembed=settings.train_unembed,
-        user_metadata=metadata,
-    )
+        return service.create_training_client_from_state(path, user_metadata=settings.metadata)
+    return service.create_lora_training_client(settings.model_name, **settings.adapter_options)
 
 
 async def _in_thread(call: Callable[[], _T]) -> _T:
