@@ -5,6 +5,8 @@ from typing import Protocol
 
 import tinker
 
+from cookhouse.errors import ServiceError
+
 
 class SampleClient(Protocol):
     """Samples from fixed weights: all that completers and evaluators need."""
@@ -12,6 +14,16 @@ class SampleClient(Protocol):
     def sample(
         self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
     ) -> Awaitable[tinker.SampleResponse]: ...
+
+
+async def sample_one(
+    client: SampleClient, prompt: tinker.ModelInput, params: tinker.SamplingParams
+) -> tinker.types.SampledSequence:
+    """One continuation. Raises `ServiceError` if the service gave another number of them."""
+    sequences = (await client.sample(prompt, 1, params)).sequences
+    if len(sequences) != 1:
+        raise ServiceError(f"the service was asked for 1 sample and gave {len(sequences)}")
+    return sequences[0]
 
 
 class SamplingClient(SampleClient, Protocol):

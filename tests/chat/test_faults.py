@@ -69,6 +69,20 @@ def test_an_end_token_that_comes_twice_is_malformed_and_no_text(renderer: Render
         assert text_of(message) == "Yes."
 
 
+@with_renderer([name for name in EVERY_RENDERER if name not in PLAIN_TEXT])
+def test_thinking_inside_an_expected_answer_is_read_apart(renderer: Renderer) -> None:
+    """Catches an answer that is parsed, compared with one that is not."""
+    said: Message = {"role": "assistant", "content": "<think>secret</think>\nYes."}
+    assert text_of(renderer.read_back([ANSWERED[0], said])).strip() == "Yes."
+
+
+@with_renderer(PLAIN_TEXT)
+def test_an_expected_answer_that_a_format_cannot_end_stays_whole(renderer: Renderer) -> None:
+    """Catches an answer that is cut where the format would end it."""
+    content = "One.\n\nUser: two.\n"
+    assert renderer.read_back([ANSWERED[0], {"role": "assistant", "content": content}])["content"] == content
+
+
 @with_renderer([name for name in EVERY_RENDERER if "tools" in features_of(name)])
 @pytest.mark.parametrize("value", ["[" * 2000 + "]" * 2000, "[" * 200 + "]" * 200, "NaN", "9" * 5000])
 def test_arguments_that_no_tool_can_take_are_read_as_no_call(renderer: Renderer, value: str) -> None:

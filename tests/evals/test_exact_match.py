@@ -9,7 +9,7 @@ import tinker
 
 from cookhouse.chat import Renderer, get_renderer
 from cookhouse.data import Conversation, conversations_from_rows
-from cookhouse.errors import BadRowsError, InputError
+from cookhouse.errors import BadRowsError, InputError, ServiceError
 from cookhouse.evals import ExactMatchEvaluator
 from cookhouse.tokenizers import get_tokenizer
 
@@ -55,6 +55,17 @@ def conversations(*rows: tuple[str, str, str]) -> list[Conversation]:
 
 
 ROWS = (("one", "1", "math"), ("two", "2", "math"), ("red", "der", "reverse"), ("tea", "aet", "reverse"))
+
+
+async def test_a_service_without_an_answer_is_an_error(renderer: Renderer) -> None:
+    """Catches an IndexError that names neither the service nor what it was asked."""
+
+    class Empty:
+        async def sample(self, *_: Any) -> tinker.SampleResponse:
+            return tinker.SampleResponse(sequences=[])
+
+    with pytest.raises(ServiceError, match="asked for 1 sample and gave 0"):
+        await ExactMatchEvaluator(conversations(*ROWS), renderer, max_tokens=8)(Empty())
 
 
 async def test_figures_and_answers_by_hand(renderer: Renderer) -> None:

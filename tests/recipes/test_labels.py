@@ -12,7 +12,9 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.chat import get_renderer
+from cookhouse.data import conversations_from_rows
 from cookhouse.errors import InputError
+from cookhouse.evals import labels_of
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
@@ -62,6 +64,13 @@ def test_the_results_are_scikit_learns(tmp_path: Path, averaging: str, labels: s
     assert found["test/accuracy_n"] == len(EXPECTED)
     assert (found["test/precision"], found["test/recall"], found["test/f1"]) == pytest.approx((precision, recall, f1))
     assert found["test/averaging"] == averaging
+
+
+def test_reasoning_before_a_label_is_no_part_of_it() -> None:
+    """Catches classes that no answer can be of, as each row's reasoning is another."""
+    rows = [{"input": "x", "output": f"<think>{n}</think>\n{'even' if n % 2 else 'odd'}"} for n in range(8)]
+    renderer = get_renderer("qwen3", get_tokenizer("cookhouse/tiny"))
+    assert labels_of("auto", conversations_from_rows(rows), renderer) == ["even", "odd"]
 
 
 def test_without_labels_nothing_of_classes_is_told(tmp_path: Path) -> None:

@@ -6,14 +6,27 @@ from typing import Any
 import pytest
 
 from cookhouse.chat import Message, get_renderer
+from cookhouse.data.rows.pairs import question_from_row
 from cookhouse.report import RecordedAnswer
 from cookhouse.telemetry import Telemetry
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import FakeService
-from cookhouse.workflows.distillation.evaluation import TaughtEvaluation
+from cookhouse.training import FakeService, TeacherAnswer
+from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
 from cookhouse.workflows.distillation.record import TeacherRecord
 
 pytestmark = pytest.mark.anyio
+
+
+def test_a_teacher_is_right_where_it_says_what_the_row_says_behind_its_reasoning() -> None:
+    # Catches a right teacher that scores 0, and a student held to reasoning that a row wrote into its answer.
+    rows = [
+        question_from_row({"input": "2 + 3?", "output": "<think>two and three</think>\n5"}, "x:1"),
+        question_from_row({"input": "2 + 4?", "output": "<think>no answer</think>"}, "x:2"),
+    ]
+    renderer = get_renderer("qwen3", get_tokenizer("cookhouse/tiny"))
+    record = expected_answers(rows, [TeacherAnswer(text="5"), TeacherAnswer(text="6")], renderer)
+    assert record.metrics["teacher/exact_match"] == 1.0
+    assert [each.expected for each in record.answers] == ["5", "6"]
 
 
 async def test_prompts_that_end_alike_are_told_apart() -> None:

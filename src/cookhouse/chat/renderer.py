@@ -213,6 +213,20 @@ class Renderer(ABC):
         """
         messages = _checked(messages)
         self.check_trained(messages[-1])
+        return self._response(messages)
+
+    def read_back(self, messages: Sequence[Message]) -> Message:
+        """The last message as it is read where a model says it after the others: its reasoning apart from its text,
+        where the format has reasoning. One that no response can be stays as it is.
+
+        What answers are compared with goes through here, since they are parsed themselves. Raises `InputError` if a
+        message is not one, or cannot be written by this family.
+        """
+        messages = _checked(messages)
+        message, termination = self.parse_response(self._response(messages))
+        return messages[-1] if termination is Termination.MALFORMED else message
+
+    def _response(self, messages: Sequence[Message]) -> list[int]:
         last = self.layout(messages)[-1]
         encode = self.encoder.encode
         written = [*encode(last.filler), *encode(last.output), *encode(self.end(messages[-1]))]

@@ -11,7 +11,7 @@ from cookhouse.data import Conversation, parse_each
 from cookhouse.errors import InputError
 from cookhouse.evals.evaluator import Metrics, SamplingClientEvaluator
 from cookhouse.evals.scores import Averaging, classification, is_exact_match, mean, standard_error
-from cookhouse.sampling_client import SampleClient
+from cookhouse.sampling_client import SampleClient, sample_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +113,8 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
             params = tinker.SamplingParams(
                 max_tokens=self._answer_tokens(case), temperature=0.0, stop=self._renderer.get_stop_sequences()
             )
-            response = await client.sample(case.prompt_tokens, 1, params)
-        message, termination = self._renderer.parse_response(response.sequences[0].tokens)
+            sequence = await sample_one(client, case.prompt_tokens, params)
+        message, termination = self._renderer.parse_response(sequence.tokens)
         answer = text_of(message)
         is_whole = not message.get("tool_calls") and not message.get("unparsed_tool_calls")
         return Answer(
@@ -167,8 +167,8 @@ def _case(conversation: Conversation, renderer: Renderer, group_by: str | None) 
     group = conversation.extra.get(group_by) if group_by else None
     try:
         prompt_tokens = renderer.build_generation_prompt(prompt)
-        # As an answer is read, so that thinking within the text is split off on both sides, or on neither.
-        expected = text_of(renderer.parse_response(renderer.build_response(conversation.messages))[0])
+        renderer.check_trained(last)
+        expected = text_of(renderer.read_back(conversation.messages))
     except InputError as error:
         raise InputError(f"{conversation.source}: {error}") from error
     if not expected.strip():

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cookhouse.chat import text_of
+from cookhouse.chat import Renderer, text_of
 from cookhouse.data import Conversation
 from cookhouse.errors import InputError
 from cookhouse.naming import names_in
@@ -12,14 +12,15 @@ _MAX_FOUND = 50
 """Labels that `auto` takes for classes."""
 
 
-def labels_of(text: str, conversations: Sequence[Conversation]) -> list[str]:
-    """The classes of a text that has them separated by commas, or, for `auto`, those that the conversations end in.
+def labels_of(text: str, conversations: Sequence[Conversation], renderer: Renderer) -> list[str]:
+    """The classes of a text that has them separated by commas, or, for `auto`, those that the conversations end in, as
+    the renderer reads answers.
 
     Raises:
         InputError: a conversation ends in none of them, or fewer than two are named; or what `auto` finds are no
             classes.
     """
-    found = {conversation.source: label_of(conversation) for conversation in conversations}
+    found = {conversation.source: _label(conversation, renderer) for conversation in conversations}
     if text.strip() == AUTO:
         labels = sorted(set(found.values()))
         if not 2 <= len(labels) <= min(_MAX_FOUND, max(2, len(found) // 2)):
@@ -39,6 +40,8 @@ def labels_of(text: str, conversations: Sequence[Conversation]) -> list[str]:
     return labels
 
 
-def label_of(conversation: Conversation) -> str:
-    """What a conversation ends in."""
-    return text_of(conversation.messages[-1]).strip()
+def _label(conversation: Conversation, renderer: Renderer) -> str:
+    try:
+        return text_of(renderer.read_back(conversation.messages)).strip()
+    except InputError as error:
+        raise InputError(f"{conversation.source}: {error}") from error

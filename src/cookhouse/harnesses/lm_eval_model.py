@@ -19,6 +19,7 @@ from cookhouse.chat import parse_messages
 from cookhouse.cli.sampling.speaker import Speaker
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.harnesses.background import BackgroundWeights
+from cookhouse.sampling_client import sample_one
 
 _T = TypeVar("_T")
 _Pair = tuple[Any, list[int], list[int]]
@@ -191,8 +192,8 @@ class CookhouseLM(TemplateLM):
             stop=stops,
         )
         prompt = tinker.ModelInput.from_ints(self.tok_encode(context)[-room:])
-        response = await self._client.sample(prompt, 1, params)
-        text = str(self.tokenizer.decode(response.sequences[0].tokens, skip_special_tokens=True))
+        sequence = await sample_one(self._client, prompt, params)
+        text = str(self.tokenizer.decode(sequence.tokens, skip_special_tokens=True))
         return str(postprocess_generated_text(text, stop=stops, think_end_token=None))
 
     def _windows(self, text: str) -> list[tuple[list[int], list[int]]]:

@@ -181,6 +181,16 @@ async def test_bundled_prompts_are_trained_on_and_others_held_out_with_their_ans
     assert not {str(prompt.messages) for prompt in train.problems} & {str(prompt.messages) for prompt in test.problems}
 
 
+async def test_answers_are_compared_with_what_rows_say_behind_their_reasoning(tmp_path: Path) -> None:
+    """Catches an answer without reasoning that is put beside one with it."""
+    path = tmp_path / "test.jsonl"
+    path.write_text('{"prompt": "2 + 3?", "chosen": "<think>so</think>\\n5", "rejected": "6"}\n')
+    config = configured(TournamentConfig, preference_model="pm", renderer_name="qwen3", test_path=str(path))
+    _, test = await config.build(nobody)
+    assert test is not None
+    assert test.problems[0].references == ("5", "6")
+
+
 async def test_a_completer_of_the_run_compares_in_the_place_of_weights() -> None:
     others = SecondModels(nobody, lambda _: NoopMessageCompleter())
     config = configured(TournamentConfig, preference_model="gpt", renderer_name="human_ai", batch_size=4)

@@ -8,9 +8,10 @@ import tinker
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.data import build_renderer
+from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import AnswerReader, FakeService, Question, TeacherSampler
+from cookhouse.training import AnswerReader, FakeService, Question, TeacherSampler, refuse_all_failed
 from cookhouse.workflows.distillation.off_policy import example_tokens
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +33,21 @@ async def test_an_answer_has_the_room_that_its_prompt_leaves(context: int | None
     question = Question(number=0, messages=[], student_tokens=[1], teacher_tokens=[1, 2, 3, 4, 5], source="x:1")
     await TeacherSampler(Recording(), reader, settings, stop=[], seed=0, context_tokens=context)([question], 0)
     assert asked == [expected]
+
+
+async def test_a_service_that_gives_fewer_answers_than_asked_has_failed_for_the_others() -> None:
+    # Catches a service without an answer that ends the run with an IndexError.
+    class Empty:
+        async def sample(self, *_: Any) -> tinker.SampleResponse:
+            return tinker.SampleResponse(sequences=[])
+
+    reader = AnswerReader(build_renderer(TINY_MODEL, "human_ai"), None)
+    settings = OffPolicyDistillationSettings(samples_per_prompt=2)
+    question = Question(number=0, messages=[], student_tokens=[1], teacher_tokens=[1], source="x:1")
+    [answers] = await TeacherSampler(Empty(), reader, settings, stop=[], seed=0)([question], 0)
+    assert [answer.failed for answer in answers] == ["request", "request"]
+    with pytest.raises(InputError, match=r"all 2 answers .* failed; the first: the service gave fewer answers than"):
+        refuse_all_failed(answers, "to a prompt")
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ class Speaker:
         import tinker
 
         from cookhouse.chat import Termination, text_of
+        from cookhouse.sampling_client import sample_one
 
         prompt = self.renderer.build_generation_prompt(messages)
         limit = self._room(prompt.length)
@@ -124,7 +125,7 @@ class Speaker:
             said = [tinker.EncodedTextChunk(tokens=list(tokens))] if tokens else []
             so_far = tinker.ModelInput(chunks=[*prompt.chunks, *said])
             asked_at = time.monotonic()
-            sequence = (await self.client.sample(so_far, 1, parameters)).sequences[0]
+            sequence = await sample_one(self.client, so_far, parameters)
             at_once = _next_size(at_once, time.monotonic() - asked_at)
             tokens += sequence.tokens
             if show is not None:

@@ -1,13 +1,13 @@
 """Prompts of preferences, answered in tournaments that a preference model judges."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import chz
 
 from cookhouse.assets import data_file
-from cookhouse.chat import text_of
+from cookhouse.chat import Renderer, text_of
 from cookhouse.data import (
     DataSource,
     FileSource,
@@ -45,7 +45,9 @@ class TournamentConfig(EnvConfig, TournamentSettings):
         test = (
             []
             if test_source is None
-            else parse_each(iter_rows(test_source), lambda row: _held_out(row.value(), row.place))
+            else parse_each(
+                iter_rows(test_source), lambda row: _held_out(row.value(), row.place, self.prompting.renderer)
+            )
         )
         held_out = {_key(prompt) for prompt in test}
         read = parse_each(iter_rows(train_source), lambda row: _prompt(row.value(), row.place))
@@ -82,17 +84,17 @@ def _prompt(row: object, source: str) -> AskedPrompt:
     return AskedPrompt(messages=prompt.prompt)
 
 
-def _held_out(row: object, source: str) -> AskedPrompt:
+def _held_out(row: object, source: str, renderer: Renderer) -> AskedPrompt:
     comparison = comparison_from_row(row, source)
     better = swapped(comparison) if comparison.label == "B" else comparison
-    references = tuple(_text(said) for said in (better.completion_a, better.completion_b))
+    try:
+        read = [renderer.read_back([*better.prompt, *said]) for said in (better.completion_a, better.completion_b)]
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
+    references = tuple(text_of(message).strip() for message in read)
     if not all(references):
         raise InputError(f"{source}: an answer is empty; what is held out needs two to compare with")
     return AskedPrompt(messages=better.prompt, references=references)
-
-
-def _text(said: Sequence[Any]) -> str:
-    return text_of(said[-1]).strip()
 
 
 def _key(prompt: AskedPrompt) -> str:

@@ -31,18 +31,19 @@ class PromptEnv(ProblemEnv):
     def __init__(self, row: PromptRow, prompting: Prompting) -> None:
         super().__init__(prompting, format_coef=0.0)
         self.row = row
+        self._expected = None if row.answer is None else _said(row, row.answer, prompting)
 
     def get_question(self) -> str:
         return text_of(self.row.prompt[-1])
 
     def get_expected(self) -> str:
-        return self.row.answer or ""
+        return self._expected or ""
 
     def check_format(self, answer: str) -> bool:
         return bool(answer.strip())
 
     async def check_answer(self, answer: str) -> float:
-        return float(self.row.answer is not None and answer.strip() == self.row.answer.strip())
+        return float(self._expected is not None and answer.strip() == self._expected.strip())
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
         renderer = self.prompting.renderer
@@ -50,7 +51,7 @@ class PromptEnv(ProblemEnv):
 
     async def step(self, action: Sequence[int]) -> StepResult:
         result = await super().step(action)
-        return result if self.row.answer is not None else _ungraded(result)
+        return result if self._expected is not None else _ungraded(result)
 
 
 def _asked(row: PromptRow, prompting: Prompting) -> list[Message]:
@@ -58,6 +59,12 @@ def _asked(row: PromptRow, prompting: Prompting) -> list[Message]:
     if not told or row.prompt[0]["role"] == "system":
         return row.prompt
     return [{"role": "system", "content": told}, *row.prompt]
+
+
+def _said(row: PromptRow, answer: str, prompting: Prompting) -> str:
+    """An answer as one of the model's is read."""
+    said: Message = {"role": "assistant", "content": answer}
+    return text_of(prompting.renderer.read_back([*_asked(row, prompting), said]))
 
 
 def _ungraded(result: StepResult) -> StepResult:

@@ -6,9 +6,8 @@ from typing import Protocol
 import tinker
 
 from cookhouse.chat import Message, Renderer
-from cookhouse.errors import ServiceError
 from cookhouse.rl.sampling.sampler import StopCondition, TokensWithLogprobs
-from cookhouse.sampling_client import SampleClient
+from cookhouse.sampling_client import SampleClient, sample_one
 
 
 class TokenCompleter(Protocol):
@@ -44,10 +43,7 @@ class ClientTokenCompleter:
         params = tinker.SamplingParams(
             max_tokens=self._max_tokens, temperature=self._temperature, seed=self._seed, stop=stop
         )
-        response = await self._client.sample(prompt, 1, params)
-        if len(response.sequences) != 1:
-            raise ServiceError(f"the service was asked for 1 sample and gave {len(response.sequences)}")
-        [sequence] = response.sequences
+        sequence = await sample_one(self._client, prompt, params)
         return TokensWithLogprobs(tokens=sequence.tokens, maybe_logprobs=sequence.logprobs)
 
 

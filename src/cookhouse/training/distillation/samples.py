@@ -158,10 +158,12 @@ class TeacherSampler:
                     response = await self._client.sample(prompt, settings.samples_per_prompt, params)
         except CookhouseError as error:
             return [TeacherAnswer(failed="request", reason=str(error))] * settings.samples_per_prompt
-        return [
+        answers = [
             self._reader(sequence.tokens, sequence.logprobs, is_cut=sequence.stop_reason == "length")
-            for sequence in response.sequences
+            for sequence in response.sequences[: settings.samples_per_prompt]
         ]
+        missing = TeacherAnswer(failed="request", reason="the service gave fewer answers than it was asked for")
+        return [*answers, *[missing] * (settings.samples_per_prompt - len(answers))]
 
 
 def count_failures(answers: Sequence[TeacherAnswer]) -> dict[str, float]:

@@ -13,9 +13,10 @@ from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.training_run.evaluation import record_metrics
 
 
-def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer], *, by_teacher: bool) -> TeacherRecord:
-    """What is to be said to held-out prompts: what the rows say, or the teacher where they do not or `by_teacher`; with
-    what the teacher said. Prompts without either are left out; `teacher/dropped` counts the teacher's failures.
+def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer], renderer: Renderer) -> TeacherRecord:
+    """What is to be said to held-out prompts: what the rows say, read as the teacher's `renderer` reads its answers, or
+    what the teacher says where they say nothing; with what the teacher said. Prompts without either are left out;
+    `teacher/dropped` counts the teacher's failures.
 
     Raises:
         InputError: the teacher failed on all of them.
@@ -23,8 +24,8 @@ def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer]
     refuse_all_failed(answers, "to the held-out prompts")
     recorded, prompts = [], []
     for row, answer in zip(rows, answers, strict=True):
-        expected = None if by_teacher else row.answer
-        if expected is None or not expected.strip():
+        expected = _said(row, renderer)
+        if not expected:
             if answer.failed is not None:
                 continue
             expected = answer.text
@@ -43,6 +44,13 @@ def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer]
     failed = sum(answer.failed is not None for answer in answers)
     metrics = {"teacher/exact_match": sum(correct) / len(correct), "teacher/dropped": float(failed)}
     return TeacherRecord(metrics=metrics, answers=recorded, prompts=prompts)
+
+
+def _said(row: PromptRow, renderer: Renderer) -> str:
+    if row.answer is None:
+        return ""
+    said: Message = {"role": "assistant", "content": row.answer}
+    return text_of(renderer.read_back([*row.prompt, said])).strip()
 
 
 class TaughtEvaluation:

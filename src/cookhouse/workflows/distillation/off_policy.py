@@ -5,7 +5,7 @@ where the teacher is told something that the student is not.
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
@@ -245,7 +245,8 @@ async def _taught(state: OffPolicyState) -> TeacherRecord:
     )
     answers = [said for [said] in await ask(state.held_out, 0)]
     # What is distilled is what the teacher does with its prompt, whatever the data say.
-    return expected_answers(state.rows.test, answers, by_teacher=state.teacher_prompt is not None)
+    rows = state.rows.test if state.teacher_prompt is None else [replace(row, answer=None) for row in state.rows.test]
+    return expected_answers(rows, answers, state.teacher_renderer)
 
 
 @stage()

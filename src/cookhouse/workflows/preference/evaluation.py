@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.chat import Renderer, text_of
+from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
+from cookhouse.errors import InputError
 from cookhouse.evals import (
     Answer,
     ExactMatchEvaluator,
@@ -44,7 +45,7 @@ class HeldOutAnswers:
     ) -> None:
         """There has to be one that can be asked: see `askable`."""
         asked = [_conversation(row) for row in rows]
-        self._rejected = {row.source: text_of(row.rejected[-1]) for row in rows}
+        self._rejected = {row.source: _said(row, row.rejected, renderer) for row in rows}
         self._evaluator = ExactMatchEvaluator(
             asked, renderer, max_tokens=max_tokens, context_tokens=context_tokens, group_by=_SOURCE
         )
@@ -85,16 +86,24 @@ class HeldOutAnswers:
 
     def _is_rejected(self, answer: Answer) -> bool:
         assert answer.group is not None
-        return is_exact_match(answer.answer, self._rejected[answer.group])
+        return answer.is_whole and is_exact_match(answer.answer, self._rejected[answer.group])
 
 
-def askable(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
+def askable(rows: Sequence[PreferenceRow], renderer: Renderer) -> list[PreferenceRow]:
     """Those whose answers are one text each, to one prompt."""
     return [
         row
         for row in rows
-        if last_turn_differs(row) and text_of(row.chosen[-1]).strip() and not row.chosen[-1].get("tool_calls")
+        if last_turn_differs(row) and not row.chosen[-1].get("tool_calls") and _said(row, row.chosen, renderer)
     ]
+
+
+def _said(row: PreferenceRow, said: Sequence[Message], renderer: Renderer) -> str:
+    """The text of one of the two answers, as one of the model's is read."""
+    try:
+        return text_of(renderer.read_back([*row.prompt, *said])).strip()
+    except InputError as error:
+        raise InputError(f"{row.source}: {error}") from error
 
 
 class AnswerJudge:

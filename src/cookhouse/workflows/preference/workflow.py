@@ -141,7 +141,7 @@ async def build_preference_dataset(state: PreferenceState) -> None:
     state.notes += left_out(lost, len(held_out), "held-out pairs")
     state.held_out = [pair for pair in held_out if pair.lost_answer is None]
     state.answers = None
-    if rows := askable(state.data.test):
+    if rows := askable(state.data.test, state.renderer):
         state.answers = HeldOutAnswers(
             rows, state.renderer, max_tokens=config.eval_max_tokens, context_tokens=state.context_tokens
         )

@@ -195,7 +195,7 @@ def _labels(state: SupervisedState) -> Sequence[str] | None:
     if not state.config.labels:
         return None
     read = () if isinstance(state.train, StreamedConversations) else state.train
-    return labels_of(state.config.labels, [*read, *state.test])
+    return labels_of(state.config.labels, [*read, *state.test], state.renderer)
 
 
 def _mixture(dataset: Dataset, names: Sequence[str]) -> list[str]:
