@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from cookhouse.settings import EnvironmentSettings, ReinforcementSettings, RunSettings, SupervisedSettings
     from cookhouse.telemetry import Event, MetricsRow, Record, Sink, Span, note, scope, table
+    from cookhouse.training import get_last_checkpoint, save_checkpoint, save_checkpoint_async
     from cookhouse.workflows import (
         Loop,
         SlotStage,
@@ -63,6 +64,7 @@ _PLACES = {
     ),
     "cookhouse.settings": ("EnvironmentSettings", "ReinforcementSettings", "RunSettings", "SupervisedSettings"),
     "cookhouse.telemetry": ("Event", "MetricsRow", "Record", "Sink", "Span", "note", "scope", "table"),
+    "cookhouse.training": ("get_last_checkpoint", "save_checkpoint", "save_checkpoint_async"),
     "cookhouse.workflows": (
         "Loop",
         "SlotStage",
@@ -112,11 +114,14 @@ __all__ = [
     "__version__",
     "dry_run",
     "find_recipe",
+    "get_last_checkpoint",
     "message_environments",
     "note",
     "reinforcement_workflow",
     "run",
     "run_async",
+    "save_checkpoint",
+    "save_checkpoint_async",
     "scope",
     "stage",
     "supervised_workflow",

@@ -2,7 +2,7 @@
 
 from cookhouse.pair_losses import PairLogprobs
 from cookhouse.sampling_client import SamplingClient
-from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
+from cookhouse.training.checkpoints import Checkpoint, CheckpointFile, get_last_checkpoint
 from cookhouse.training.clients.client import (
     Connect,
     LossFunction,
@@ -55,7 +55,13 @@ from cookhouse.training.loop.objective import (
 )
 from cookhouse.training.loop.optimizer import AdamSchedule
 from cookhouse.training.loop.rolling import RollingSaves, drop_rolling
-from cookhouse.training.loop.saving import CheckpointKind, PendingCheckpoint, submit_checkpoint
+from cookhouse.training.loop.saving import (
+    CheckpointKind,
+    PendingCheckpoint,
+    save_checkpoint,
+    save_checkpoint_async,
+    submit_checkpoint,
+)
 from cookhouse.training.loop.slots import (
     Evaluation,
     FinishedStep,
@@ -184,6 +190,7 @@ __all__ = [
     "count_failures",
     "divergence_metrics",
     "drop_rolling",
+    "get_last_checkpoint",
     "interleaved",
     "left_out",
     "likelihood_metrics",
@@ -202,6 +209,8 @@ __all__ = [
     "registered_as",
     "render_pairs",
     "run_that_saved",
+    "save_checkpoint",
+    "save_checkpoint_async",
     "service_errors",
     "split_step",
     "submit_checkpoint",

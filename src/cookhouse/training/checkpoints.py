@@ -1,12 +1,16 @@
 """checkpoints.jsonl: what was saved, where, and at which place of the run."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from cookhouse.errors import InputError
 from cookhouse.training.files import append_line, whole_lines, write_whole
 from cookhouse.training.work import Cursor
+
+CHECKPOINTS_FILE = "checkpoints.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,14 @@ class Checkpoint:
     sampler_path: str | None
     rolling: bool = False
     """Whether a later one takes its place."""
+    loop_state: Mapping[str, Any] = field(default_factory=dict)
+    """What a loop of one's own wants to find again; it has JSON's types."""
+
+    @property
+    def line(self) -> str:
+        """Itself as JSON."""
+        row = asdict(self)
+        return json.dumps(row if self.loop_state else {name: row[name] for name in row if name != "loop_state"})
 
     @property
     def cursor(self) -> Cursor:
@@ -40,7 +52,7 @@ class CheckpointFile:
         Raises:
             InputError: the disk is full or may not be written.
         """
-        append_line(self._path, json.dumps(asdict(checkpoint)))
+        append_line(self._path, checkpoint.line)
 
     def forget(self, path: str) -> None:
         """Name a `tinker://` path no more, since there is nothing at it; a checkpoint without any goes.
@@ -56,7 +68,7 @@ class CheckpointFile:
             )
             for point in self.read()
         ]
-        lines = [json.dumps(asdict(point)) + "\n" for point in kept if point.state_path or point.sampler_path]
+        lines = [point.line + "\n" for point in kept if point.state_path or point.sampler_path]
         write_whole(self._path, "".join(lines))
 
     def read(self) -> list[Checkpoint]:
@@ -79,3 +91,18 @@ class CheckpointFile:
             raise InputError(
                 f"{self._path}, line {number}, is not a checkpoint ({error}); remove it, or choose another log_path"
             ) from error
+
+
+def get_last_checkpoint(
+    log_path: str | Path, required_key: Literal["state_path", "sampler_path"] = "state_path"
+) -> Checkpoint | None:
+    """The newest checkpoint in the folder of a run, or of a loop of one's own, that has such a path; None: there is
+    none.
+
+    Raises:
+        InputError: a line of checkpoints.jsonl is no checkpoint.
+    """
+    if required_key not in ("state_path", "sampler_path"):
+        raise InputError(f"required_key is {required_key!r}; it must be state_path or sampler_path")
+    saved = CheckpointFile(Path(log_path) / CHECKPOINTS_FILE).read()
+    return next((checkpoint for checkpoint in reversed(saved) if getattr(checkpoint, required_key)), None)

@@ -13,10 +13,9 @@ from typing import Literal
 from cookhouse.errors import InputError
 from cookhouse.peft_folders import peft_folder, peft_path
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
-from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
+from cookhouse.training.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 _TINKER = "tinker://"
-_RECORD = "checkpoints.jsonl"
 
 
 def names_weights(name: str) -> bool:
@@ -97,7 +96,7 @@ def run_that_saved(name: str, *, among: Iterable[Path], registry: ModelRegistry 
 def _runs(among: Iterable[Path]) -> Iterator[Path]:
     for folder in among:
         if folder.is_dir():
-            yield from (file.parent for file in sorted(folder.glob(f"*/{_RECORD}")))
+            yield from (file.parent for file in sorted(folder.glob(f"*/{CHECKPOINTS_FILE}")))
 
 
 def _paths(run: Path) -> set[str | None]:
@@ -108,8 +107,8 @@ def _paths(run: Path) -> set[str | None]:
 
 
 def _saved(run: Path) -> list[Checkpoint]:
-    return CheckpointFile(run / _RECORD).read()
+    return CheckpointFile(run / CHECKPOINTS_FILE).read()
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / _RECORD).is_file()
+    return (folder / CHECKPOINTS_FILE).is_file()
