@@ -223,3 +223,28 @@ async def test_evaluations_have_their_own_temperature_and_the_same_seeds_each_ti
     assert [len(each) for each in seeds] == [1, 1, 1]
     assert len(set.union(*seeds)) == 3, "each problem has a seed of its own"
     assert len({params.seed for params in trained}) == len(trained) == 6
+
+
+@pytest.mark.parametrize("pieces", [{"num_minibatches": 2}, {"num_substeps": 2}])
+async def test_the_mean_of_a_penalty_is_over_the_step(
+    make: MakeConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pieces: dict[str, int]
+) -> None:
+    # Catches a baseline of its own for each piece of a step, and a figure that is a mean of the pieces' means.
+    forward_backward = FakeTrainingClient.forward_backward
+    advantages: list[float] = []
+
+    def recorded(client: FakeTrainingClient, data: list[tinker.Datum], *arguments: Any) -> Any:
+        for datum in data:
+            advantages.extend(datum.loss_fn_inputs["advantages"].to_numpy().tolist())
+        return forward_backward(client, data, *arguments)
+
+    monkeypatch.setattr(FakeTrainingClient, "forward_backward", recorded)
+    found = []
+    for number, settings in enumerate(({}, pieces)):
+        config = make(kl_coef=0.5, num_eval=0, max_steps=1, log_path=str(tmp_path / str(number)), **settings)
+        await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
+        row = read_metrics(tmp_path / str(number) / "metrics.jsonl")[0]
+        found.append((advantages[:], row["optim/kl_reference"]))
+        advantages.clear()
+    assert found[0] == found[1]
+    assert len(set(found[0][0])) > 4

@@ -237,13 +237,15 @@ async def test_streamed_data_without_a_trained_token_is_refused(
 async def test_a_batch_of_rows_that_cannot_be_used_has_no_loss(
     make_config: MakeConfig, conversations: Callable[..., Path], tmp_path: Path
 ) -> None:
-    # Catches a run that ends by a division through no token.
+    # Catches a run that ends by a division through no token, and weights that Adam moves without a gradient.
     path = conversations("many.jsonl", 12)
     path.write_text(path.read_text().splitlines()[0] + "\n{\n{\n{\n")
     config = make_config(dataset_path=str(path), batch_size=1, num_epochs=1, on_bad_row="skip")
-    await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
+    service = FakeService()
+    await run_async("supervised", config, adapters=Adapters(service=service.connect))
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert sum("train/loss" in row for row in rows) == 1
+    assert [call.kind for call in service.calls if call.phase == "submit"].count("optim_step") == 1
     assert [row["train/num_tokens"] > 0 for row in rows if "optim/lr" in row].count(True) == 1
 
 

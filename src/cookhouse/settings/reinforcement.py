@@ -96,7 +96,7 @@ class UpdateSettings:
     ppo_epochs: int = chz.field(default=1, doc="Times that a batch is trained on.", validator=at_least(1))
     num_minibatches: int = chz.field(
         default=1,
-        doc="Pieces of a batch; above 1, training starts on the groups that are ready.",
+        doc="Pieces of a batch, in the order of the data; above 1, training starts on the first groups.",
         validator=at_least(1),
     )
 

@@ -85,8 +85,8 @@ PROGRESS_BATCH: Final = "progress/batch"
 PROGRESS_DONE: Final = "progress/done_frac"
 """Steps finished over all steps, in [0, 1]."""
 STEP_SECONDS: Final = "time/step_seconds"
-"""Wall-clock time since the step before it finished or, for the first, since it was submitted, without the time spent
-waiting for an evaluation."""
+"""Wall-clock time from the last answer to the step before it (for the first: from its submission) to its own last
+answer, without the time in which nothing but an evaluation kept it from being submitted."""
 ROLLOUT_WAIT_SECONDS: Final = "time/rollout_wait_seconds"
 """Wall-clock time of a step in which training waited for its rollouts, new weights for them included."""
 TOKENS_PER_SECOND: Final = "time/tokens_per_second"

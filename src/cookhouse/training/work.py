@@ -43,12 +43,16 @@ class Work(Generic[P_co]):
 
     cursor: Cursor
     data_D: Sequence[tinker.Datum]
-    """Empty where nothing came of a piece: then nothing is asked for it but the optimizer step that it may close."""
+    """Empty where nothing came of a piece: then nothing is asked for it but the optimizer step that it may close, if
+    there is a gradient."""
     payload: P_co
     """What the assembler hands to the objective besides, such as the pairs that the datums stand in."""
     closes_update: bool = True
-    """Whether an `optim_step` follows, on the gradient of this piece and of those before it that had none."""
+    """Whether an `optim_step` follows, on the gradient of this piece and of those before it that had none; where none
+    of them has datums there is no gradient, and no step."""
     closes_step: bool = True
     """Whether it is the last piece of its step: an evaluation, a save or new sampler weights can only follow this."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """What its making found out, to stand in the metrics of the step."""
+    ready_seconds: float = field(default=0.0, compare=False)
+    """When what it takes long to make was there, of `time.perf_counter`; it may have waited to be taken since."""

@@ -1,6 +1,7 @@
 """The loop's promises: what is in flight when, what a save sees, and what is left when it ends early."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -91,6 +92,43 @@ async def test_each_evaluation_has_its_own_steps(kit: Any, evaluation: Any, rare
     rows = read_metrics(kit.folder / "metrics.jsonl")
     assert [row.get("test/step") for row in rows] == [0.0, None, 2.0, None, 4.0, None, 6.0]
     assert [row.get("rare/step") for row in rows] == [None, None, None, 3.0, None, None, 6.0]
+
+
+async def test_steps_beside_a_long_evaluation_take_their_own_time(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches an evaluation that is counted as time of its step, and a step that is over in no time as it was computed
+    # meanwhile, whose tokens per second are then thousands of times those of the others.
+    now = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+
+    async def gate(kind: str, number: int) -> None:
+        nonlocal now
+        del number
+        if kind == "forward_backward":
+            now += 1.0
+
+    class Long:
+        async def begin(self, client: Any, step: int) -> Any:
+            nonlocal now
+            del client
+            for _ in range(50):
+                await asyncio.sleep(0)
+            now += 10.0
+            return self._finish(step)
+
+        async def _finish(self, step: int) -> Any:
+            nonlocal now
+            await asyncio.wait({source._prepared})
+            for _ in range(50):  # until whoever reads answers has them
+                await asyncio.sleep(0)
+            now += 100.0
+            return {"test/step": float(step)}
+
+    loop = await kit.loop(FakeService(gate=gate), total_steps=6, evaluate=[scheduled(Long(), 3)])
+    source = loop._slots.get_work
+    await loop.run()
+    kit.telemetry.close()
+    rows = read_metrics(kit.folder / "metrics.jsonl")
+    assert [row["time/step_seconds"] for row in rows] == [1.0] * 6
 
 
 async def test_interrupt_finishes_what_is_in_flight_and_saves(kit: Any) -> None:

@@ -17,10 +17,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
-
-import tinker
 
 from cookhouse.errors import BadRowsError
 from cookhouse.telemetry import Telemetry, Values, events, keys
@@ -30,6 +27,8 @@ from cookhouse.training.clients.patience import Patience
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop.cadence import Cadence
+from cookhouse.training.loop.clock import StepClock
+from cookhouse.training.loop.flight import Answers, InFlight, OpenStep
 from cookhouse.training.loop.rolling import RollingSaves
 from cookhouse.training.loop.saving import PendingCheckpoint
 from cookhouse.training.loop.slots import FinishedStep, LoopOutcome, LoopSlots, ScheduledEvaluation, SlotNames
@@ -37,30 +36,6 @@ from cookhouse.training.work import Work
 
 _T = TypeVar("_T")
 P = TypeVar("P")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _InFlight(Generic[P]):
-    work: Work[P]
-    learning_rate: float
-    start_seconds: float
-    forward_backward: Awaitable[tinker.ForwardBackwardOutput] | None
-    optim_step: Awaitable[tinker.OptimStepResponse] | None
-    look_back: Awaitable[Mapping[str, float]] | None
-    evaluations: Sequence[asyncio.Task[Values]]
-    checkpoint: PendingCheckpoint | None
-
-
-@dataclass(kw_only=True)
-class _OpenStep(Generic[P]):
-    """What has been answered of a step that is not over."""
-
-    start_seconds: float
-    reports: list[Mapping[str, float]] = field(default_factory=list)
-    parts: list[tuple[Work[P], tinker.ForwardBackwardOutput]] = field(default_factory=list)
-    updates: list[Mapping[str, float]] = field(default_factory=list)
-    looked_back: Mapping[str, float] = field(default_factory=dict)
-    measured: dict[str, float | str] = field(default_factory=dict)
 
 
 class TrainingLoop(Generic[P]):
@@ -92,14 +67,15 @@ class TrainingLoop(Generic[P]):
         self._names = names or SlotNames()
         self._lookahead = lookahead
         self._patience = Patience(telemetry, patience_seconds)
-        self._in_flight: deque[_InFlight[P]] = deque()
+        self._in_flight: deque[InFlight[P]] = deque()
         self._evaluations: list[asyncio.Task[Values]] = []  # every one ever started: a run has few
         self._cursor = slots.get_work.cursor  # the step of the next work not yet submitted
         self._submitted: list[Work[P]] = []  # of the step that is not all submitted
         self._is_within_step = False  # of the last work submitted: whether more of its step is to come
+        self._has_gradient = False  # of work submitted since the last update
         self._has_half_updated = False  # whether the weights now are those of no step's end
-        self._open_step: _OpenStep[P] | None = None
-        self._finished_at: float | None = None
+        self._open_step: OpenStep[P] | None = None
+        self._clock = StepClock()
         self._metrics: Mapping[str, Any] = {}
         self._saved: Checkpoint | None = None
 
@@ -173,7 +149,11 @@ class TrainingLoop(Generic[P]):
 
     async def _begin_evaluations(self, step: int) -> list[asyncio.Task[Values]]:
         due = [scheduled for scheduled in self._slots.evaluate if scheduled.cadence.is_due(step)]
-        return [await self._begin_evaluation(scheduled, step) for scheduled in due]
+        if not due:
+            return []
+        self._read_ahead()
+        with self._clock.held():
+            return [await self._begin_evaluation(scheduled, step) for scheduled in due]
 
     async def _begin_evaluation(self, scheduled: ScheduledEvaluation, step: int) -> asyncio.Task[Values]:
         self._telemetry.event(events.STAGE_START, step=step, stage=self._names.evaluate)
@@ -183,22 +163,26 @@ class TrainingLoop(Generic[P]):
         self._evaluations.append(asyncio.create_task(finish, name=name))
         return self._evaluations[-1]
 
-    def _submit(self, work: Work[P], evaluations: Sequence[asyncio.Task[Values]]) -> _InFlight[P]:
+    def _submit(self, work: Work[P], evaluations: Sequence[asyncio.Task[Values]]) -> InFlight[P]:
         adam = self._slots.optim_step.params(work.cursor.step)
-        start_seconds = time.perf_counter()
+        submitted = self._clock.submit(work.ready_seconds)
         with _noted(self._names.forward_backward, work.cursor.step):
             forward_backward = self._slots.forward_backward.loss.submit(self._client, work) if work.data_D else None
-        optim_step = self._client.optim_step(adam) if work.closes_update else None
+        self._has_gradient = self._has_gradient or forward_backward is not None
+        # Without a gradient Adam would still move the weights, by its moments and the weight decay.
+        is_update = work.closes_update and self._has_gradient
+        optim_step = self._client.optim_step(adam) if is_update else None
+        self._has_gradient = self._has_gradient and not is_update
         look_back = self._look_back(work)
         self._cursor = self._slots.get_work.cursor
         self._is_within_step = not work.closes_step
-        self._has_half_updated = self._is_within_step and (work.closes_update or self._has_half_updated)
+        self._has_half_updated = self._is_within_step and (is_update or self._has_half_updated)
         if work.closes_step:
             self._publish()
-        return _InFlight(
+        return InFlight(
             work=work,
             learning_rate=adam.learning_rate,
-            start_seconds=start_seconds,
+            submitted=submitted,
             forward_backward=forward_backward,
             optim_step=optim_step,
             look_back=look_back,
@@ -237,29 +221,60 @@ class TrainingLoop(Generic[P]):
 
     async def _finish_oldest(self) -> None:
         flight = self._in_flight.popleft()
-        names, step, start = self._names, flight.work.cursor.step, flight.start_seconds
+        work = flight.work
         if self._open_step is None:
-            self._open_step = _OpenStep(start_seconds=start)
+            self._open_step = OpenStep(first=flight)
         answered = self._open_step
-        answered.reports.append(flight.work.metrics)
-        if flight.forward_backward is not None:
-            output = await self._answer(flight.forward_backward, names.forward_backward, step, start)
-            answered.parts.append((flight.work, output))
-        if flight.optim_step is not None:
-            optim = await self._answer(flight.optim_step, names.optim_step, step, start)
-            answered.updates.append(optim.metrics or {})
-        if flight.look_back is not None:
-            answered.looked_back = await self._answer(flight.look_back, names.look_back, step, start)
-        for evaluation in flight.evaluations:
-            answered.measured |= await self._answer(evaluation, names.evaluate, step, start)
-        if flight.work.closes_step:
+        answered.reports.append(work.metrics)
+        answers = await self._begin_reading(flight)
+        if answers.forward_backward is not None:
+            answered.parts.append((work, answers.forward_backward))
+        if answers.optim_step is not None:
+            answered.updates.append(answers.optim_step.metrics or {})
+        answered.looked_back |= answers.looked_back
+        if work.closes_step:
             self._open_step = None
-            self._log(answered, flight)
+            await self._finish_step(answered, flight, answers.at_seconds)
         if flight.checkpoint is not None:
             await self._record(flight.checkpoint)
 
-    def _log(self, answered: _OpenStep[P], last: _InFlight[P]) -> None:
-        seconds = time.perf_counter() - (self._finished_at or answered.start_seconds)
+    async def _finish_step(self, answered: OpenStep[P], last: InFlight[P], answered_at: float) -> None:
+        first, step = answered.first, last.work.cursor.step
+        seconds = self._clock.step_seconds(first.submitted, answered_at)
+        measured: dict[str, float | str] = {}
+        if first.evaluations:
+            self._read_ahead()
+            with self._clock.held():
+                for evaluation in first.evaluations:
+                    measured |= await self._answer(evaluation, self._names.evaluate, step, first.submitted.at)
+        self._log(answered, last, measured, seconds)
+
+    def _read_ahead(self) -> None:
+        """Read what is in flight while an evaluation is waited for: else nobody knows when its answers came."""
+        for flight in self._in_flight:
+            self._begin_reading(flight)
+
+    def _begin_reading(self, flight: InFlight[P]) -> asyncio.Task[Answers]:
+        if flight.reading is None:
+            name = f"answers of step {flight.work.cursor.step}"
+            flight.reading = asyncio.create_task(self._read(flight), name=name)
+        return flight.reading
+
+    async def _read(self, flight: InFlight[P]) -> Answers:
+        names, step, start = self._names, flight.work.cursor.step, flight.submitted.at
+        output = optim = None
+        looked_back: Mapping[str, float] = {}
+        if flight.forward_backward is not None:
+            output = await self._answer(flight.forward_backward, names.forward_backward, step, start)
+        if flight.optim_step is not None:
+            optim = await self._answer(flight.optim_step, names.optim_step, step, start)
+        if flight.look_back is not None:
+            looked_back = await self._answer(flight.look_back, names.look_back, step, start)
+        return Answers(
+            forward_backward=output, optim_step=optim, looked_back=looked_back, at_seconds=time.perf_counter()
+        )
+
+    def _log(self, answered: OpenStep[P], last: InFlight[P], measured: Values, seconds: float) -> None:
         cursor = last.work.cursor
         with _noted(self._names.forward_backward, cursor.step):
             found = self._slots.forward_backward.metrics(answered.parts)
@@ -269,9 +284,9 @@ class TrainingLoop(Generic[P]):
             keys.LEARNING_RATE: last.learning_rate,
             **{f"optim/{name}": value for name, value in _means(answered.updates).items()},
             **answered.looked_back,
-            **answered.measured,
+            **measured,
         }
-        self._finished_at, self._metrics = time.perf_counter(), metrics
+        self._metrics = metrics
         with _noted(self._names.log, cursor.step), self._telemetry.span(self._names.log, step=cursor.step):
             self._slots.log(FinishedStep(cursor=cursor, metrics=metrics, seconds=seconds))
 
@@ -305,9 +320,10 @@ class TrainingLoop(Generic[P]):
             await self._record(self._slots.checkpoint(self._client, self._cursor))
 
     async def _abandon(self) -> None:
-        for task in self._evaluations:
+        tasks = [*self._evaluations, *(flight.reading for flight in self._in_flight if flight.reading is not None)]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._evaluations, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

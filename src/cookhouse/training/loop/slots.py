@@ -44,7 +44,8 @@ class FinishedStep:
     """Of the work and the optimizer (each a mean over the step's pieces or updates that report it), of the objective,
     and of the evaluations of the weights before the step that were due."""
     seconds: float
-    """Since the step before it finished or, for the first, since it was submitted; waiting for evaluations left out."""
+    """Since the last answer to the step before it (for the first: since it was submitted) up to its own last answer,
+    without the time in which nothing but an evaluation kept it from being submitted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Where work comes from: the protocol that the loop reads, and batches of a data set, prepared one ahead."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -115,7 +116,13 @@ class BatchSource(Generic[T, P]):
     async def _make(self, cursor: Cursor) -> Work[P]:
         self._reading = asyncio.create_task(asyncio.to_thread(self._read, cursor), name="read batch")
         made = await self._assemble(await asyncio.shield(self._reading))
-        return Work(cursor=cursor, data_D=made.data_D, payload=made.payload, metrics=made.metrics)
+        return Work(
+            cursor=cursor,
+            data_D=made.data_D,
+            payload=made.payload,
+            metrics=made.metrics,
+            ready_seconds=time.perf_counter(),
+        )
 
     def _read(self, cursor: Cursor) -> T:
         if self._epoch != cursor.epoch:

@@ -1,6 +1,7 @@
 """Groups of rollouts to the datums that train on them: advantages, assembly, and what a reference adds to them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ class RolloutPayload:
 
     advantages_P: Sequence[GroupAdvantages | None] = ()
     """Of each group it was made of, as the datums have them; None for one that was left out."""
+    num_datums_P: Sequence[int] = ()
+    """Of each of these groups, in whose order the datums are."""
 
 
 class RolloutAssembler:
@@ -93,7 +96,11 @@ class RolloutAssembler:
             if self._observation_logprobs is not None:
                 data_D = _fill(data_D, await target_logprobs(self._observation_logprobs, data_D))
         by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D), strict=True))
-        payload = RolloutPayload(advantages_P=[by_group.get(id(group)) for group in groups_P])
+        counts = Counter(id(group) for _, group in made)
+        payload = RolloutPayload(
+            advantages_P=[by_group.get(id(group)) for group in groups_P],
+            num_datums_P=[counts[id(group)] for group in groups_P],
+        )
         return Assembled(data_D=data_D, payload=payload, metrics=metrics)
 
 

@@ -6,10 +6,11 @@
 
 One budget decides: with `max_steps_off_policy` k, groups planned for step t may start once the weights of step t - k
 are published, and step t takes no group sampled from weights older than that. With k = 0 every step is trained on its
-own groups, from its own weights; with k > 0 on those that finish first.
+own groups, from its own weights, taken in the order of the data; with k > 0 on those that finish first.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,8 @@ class FinishedGroup:
     error: GroupFailedError | None = None
     advantages: GroupAdvantages | None = None
     """What it is trained with; None before that is known, and if it is left out."""
+    ready_seconds: float = field(default_factory=time.perf_counter, compare=False)
+    """When it was over, of `time.perf_counter`."""
 
 
 @dataclass(kw_only=True)
@@ -107,9 +110,8 @@ class RolloutPool:
             if self._error is not None:
                 raise self._error
             self._advance(step)
-            ready = [planned.finished for planned in self._planned.values() if planned.finished is not None]
-            if len(ready) >= count:
-                taken = sorted(ready[:count], key=lambda finished: finished.id)
+            taken = self._takeable(count)
+            if len(taken) == count:
                 for finished in taken:
                     del self._planned[finished.id]
                 return taken
@@ -118,6 +120,14 @@ class RolloutPool:
                 await self._woken.wait()
             finally:
                 self._is_waited_for = False
+
+    def _takeable(self, count: int) -> list[FinishedGroup]:
+        """At most `count` groups that may be taken now, in the order of the data."""
+        planned_in_order = list(self._planned.values())
+        if self.settings.max_steps_off_policy == 0:
+            planned_in_order = planned_in_order[:count]  # not those that are ready first: a run repeats to the bit
+        finished = [planned.finished for planned in planned_in_order if planned.finished is not None]
+        return finished[:count]
 
     def close_step(self, step: int, used: Sequence[FinishedGroup]) -> None:
         """Record that a step has all its groups, and what each is trained with; the next one is due."""

@@ -4,7 +4,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
+
+import tinker
 
 from cookhouse.errors import InputError
 from cookhouse.rl import TrajectoryGroup
@@ -13,7 +15,7 @@ from cookhouse.telemetry import keys
 from cookhouse.training.rollouts.assembler import RolloutPayload
 from cookhouse.training.rollouts.policy import Policy
 from cookhouse.training.rollouts.pool import FinishedGroup, RolloutPool
-from cookhouse.training.work import Assembled, Assembler, Cursor, Work
+from cookhouse.training.work import Assembler, Cursor, Work
 
 Measure = Callable[[int, Sequence[FinishedGroup]], Mapping[str, float]]
 """Metrics of all groups of a step, called once when they are complete."""
@@ -34,6 +36,14 @@ def _parts(count: int, num_parts: int) -> list[int]:
     return [end - start for start, end in pairwise(edges) if end > start]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A group of a step with the datums that train on it."""
+
+    group: FinishedGroup
+    data_D: Sequence[tinker.Datum] = ()
+
+
 @dataclass(kw_only=True)
 class RolloutSource:
     """Turns groups of a pool into work, `total_steps` steps in all. Closes the pool and the policy with itself."""
@@ -41,11 +51,13 @@ class RolloutSource:
     pool: RolloutPool
     policy: Policy
     assemble: Assembler[Sequence[TrajectoryGroup], RolloutPayload]
-    """Of the groups of one piece of work; never none."""
+    """Of some groups of a step, or all of them; never of none."""
     measure: Measure
     settings: UpdateSettings
     batches_per_epoch: int
     total_steps: int
+    needs_whole_steps: bool = False
+    """Whether `assemble` has to have all groups of a step at once, as for a mean over them."""
     start: Cursor = field(default_factory=Cursor)
 
     def __post_init__(self) -> None:
@@ -94,70 +106,77 @@ class RolloutSource:
         self._waited_seconds = 0.0
         pieces = split_step(self.settings, self._num_groups)
         groups: list[FinishedGroup] = []
-        if self.settings.num_minibatches == 1:
-            groups = await self._take(cursor.step, self._num_groups)
-        trained: list[FinishedGroup] = []
-        made: list[tuple[Assembled[RolloutPayload], bool]] = []
-        has_gradient = False
+        made: list[_Made] = []
+        works: list[Work[RolloutPayload]] = []
         for index, (size, ends_update) in enumerate(pieces):
-            if len(groups) < self._num_taken + size:
-                groups += await self._take(cursor.step, size)
-            piece = groups[self._num_taken : self._num_taken + size]
-            self._num_taken += size
             is_last = index == len(pieces) - 1
+            metrics: dict[str, float] = {}
+            if self._num_taken < self._num_groups:
+                count = size if self._streams else self._num_groups
+                taken = await self._take(cursor.step, count)
+                groups += taken
+                if self._num_taken == self._num_groups:
+                    _refuse_failed(groups)
+                new, found = await self._make(taken)
+                made += new
+                metrics |= found
+            start = sum(size for size, _ in pieces[:index])
+            piece = made[start : start + size]
             if is_last:
-                _refuse_failed(groups)
-            batch = await self._assemble(piece)
-            trained += _with_advantages(piece, batch)
-            metrics = dict(batch.metrics)
-            if is_last:
+                trained = [each.group for each in made]
                 self.pool.close_step(cursor.step, trained)
                 metrics |= {**self.measure(cursor.step, trained), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
-            has_gradient = has_gradient or len(batch.data_D) > 0
-            closes_update = ends_update and has_gradient
-            has_gradient = has_gradient and not closes_update
-            made.append((batch, closes_update))
-            yield Work(
+            work = Work(
                 cursor=cursor,
-                data_D=batch.data_D,
-                payload=batch.payload,
-                closes_update=closes_update,
+                data_D=[datum for each in piece for datum in each.data_D],
+                payload=RolloutPayload(
+                    advantages_P=[each.group.advantages for each in piece],
+                    num_datums_P=[len(each.data_D) for each in piece],
+                ),
+                closes_update=ends_update,
                 closes_step=is_last and self.settings.ppo_epochs == 1,
                 metrics=metrics,
+                ready_seconds=max(group.ready_seconds for group in groups),
             )
+            works.append(work)
+            yield work
         for epoch in range(1, self.settings.ppo_epochs):
-            for index, (batch, closes_update) in enumerate(made):
-                is_end = epoch == self.settings.ppo_epochs - 1 and index == len(made) - 1
-                yield Work(
-                    cursor=cursor,
-                    data_D=batch.data_D,
-                    payload=batch.payload,
-                    closes_update=closes_update,
-                    closes_step=is_end,
-                )
+            for index, work in enumerate(works):
+                is_end = epoch == self.settings.ppo_epochs - 1 and index == len(works) - 1
+                yield replace(work, closes_step=is_end, metrics={})
+
+    @property
+    def _streams(self) -> bool:
+        """Whether a piece is made before all groups of its step are there."""
+        return self.settings.num_minibatches > 1 and not self.needs_whole_steps
 
     async def _take(self, step: int, count: int) -> list[FinishedGroup]:
         start = time.perf_counter()
         groups = await self.pool.take(step, count)
         self._waited_seconds += time.perf_counter() - start
+        self._num_taken += count
         return groups
 
-    async def _assemble(self, piece: Sequence[FinishedGroup]) -> Assembled[RolloutPayload]:
-        """Nothing where all groups of a piece failed: the step goes without them."""
-        groups = [finished.group for finished in piece if finished.group is not None]
-        return await self.assemble(groups) if groups else Assembled(data_D=[], payload=RolloutPayload())
+    async def _make(self, groups: Sequence[FinishedGroup]) -> tuple[list[_Made], Mapping[str, float]]:
+        """What some groups are trained with; of those that failed nothing: the step goes without them."""
+        whole = [finished.group for finished in groups if finished.group is not None]
+        if not whole:
+            return [_Made(group=finished) for finished in groups], {}
+        batch = await self.assemble(whole)
+        data = iter(batch.data_D)
+        shares = zip(batch.payload.advantages_P, batch.payload.num_datums_P, strict=True)
+        made = []
+        for finished in groups:
+            if finished.group is None:
+                made.append(_Made(group=finished))
+                continue
+            advantages, num_datums = next(shares)
+            made.append(_Made(group=replace(finished, advantages=advantages), data_D=list(islice(data, num_datums))))
+        return made, batch.metrics
 
     def _after(self, cursor: Cursor) -> Cursor:
         is_last = cursor.batch + 1 == self.batches_per_epoch
         return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
-
-
-def _with_advantages(piece: Sequence[FinishedGroup], batch: Assembled[RolloutPayload]) -> list[FinishedGroup]:
-    """The groups with what they are trained with; those that failed have no part in the batch."""
-    advantages = iter(batch.payload.advantages_P)
-    return [
-        finished if finished.group is None else replace(finished, advantages=next(advantages)) for finished in piece
-    ]
 
 
 def _refuse_failed(groups: Sequence[FinishedGroup]) -> None:

@@ -249,6 +249,7 @@ def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None 
         settings=config,
         batches_per_epoch=state.steps_per_epoch,
         total_steps=state.total_steps,
+        needs_whole_steps=state.reference is not None,
         start=state.cursor,
     )
 

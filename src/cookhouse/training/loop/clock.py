@@ -1,0 +1,45 @@
+"""How long each step of a loop takes, evaluations left out."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """When a step was submitted, and what came before that; all of `time.perf_counter`."""
+
+    ready_at: float
+    """When there was something to submit."""
+    held_until: float
+    """The end of the last wait for an evaluation before."""
+    at: float
+
+
+class StepClock:
+    """Measures steps from answer to answer."""
+
+    def __init__(self) -> None:
+        self._answered_at: float | None = None  # when the step before was
+        self._held_until = 0.0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The body waits for an evaluation."""
+        yield
+        self._held_until = time.perf_counter()
+
+    def submit(self, ready_at: float) -> Submission:
+        """A step is submitted now."""
+        return Submission(ready_at=ready_at, held_until=self._held_until, at=time.perf_counter())
+
+    def step_seconds(self, submitted: Submission, answered_at: float) -> float:
+        """Of a step: since the last answer to the one before, without the time in which nothing but an evaluation kept
+        it from being submitted. Of the first: since it was submitted. Called once for each step, in order.
+        """
+        before, self._answered_at = self._answered_at, answered_at
+        if before is None:
+            return answered_at - submitted.at
+        held = submitted.held_until - max(before, submitted.ready_at)
+        return answered_at - before - max(0.0, held)
