@@ -1,4 +1,4 @@
-"""Keeps the names of a run's events, and can do something at one of them."""
+"""Keeps a run's events, and can do something at one of them."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,17 @@ class Events:
     """A sink."""
 
     def __init__(self, on: Callable[[Event], None] = lambda _: None) -> None:
-        self.names: list[str] = []
+        self.all: list[Event] = []
         self._on = on
+
+    @property
+    def names(self) -> list[str]:
+        """Of all of them, in order."""
+        return [event.name for event in self.all]
 
     def write(self, record: Record) -> None:
         if isinstance(record, Event):
-            self.names.append(record.name)
+            self.all.append(record)
             self._on(record)
 
     def close(self) -> None: ...

@@ -1,5 +1,6 @@
 """The recipes on_policy_distillation and multi_teacher_distillation from config to result, over the fake service."""
 
+import html
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import tinker
 from tests.recipes.events import Events
@@ -15,6 +17,7 @@ from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.recipes import dry_run, find_recipe, run_async
 from cookhouse.recipes.on_policy_distillation import Config
+from cookhouse.rl import GroupFailedError
 from cookhouse.telemetry import Event, read_metrics
 from cookhouse.training import FakeSamplingClient, FakeService
 from cookhouse.workflows import on_policy_workflow
@@ -100,6 +103,31 @@ async def test_a_teacher_at_another_service_is_asked_there_and_let_go(make_confi
     assert "compute_logprobs" not in {call.kind for call in own.calls}
     assert "compute_logprobs" in {call.kind for call in other.calls}
     assert (own.closed_with, other.closed_with) == ("success", "success")
+
+
+async def test_a_group_that_fails_with_the_teacher_is_counted_and_the_run_goes_on(make_config: MakeConfig) -> None:
+    # Catches a failure that ends the run while the teacher's other groups go on behind it.
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("sample", 1):
+            raise tinker.APIConnectionError(message="gone", request=httpx.Request("POST", "http://service"))
+
+    events = Events()
+    result = await run(make_config(), FakeService(gate=gate), events)
+    assert result.summary.num_steps == 6
+    assert result.metrics["teacher/rollouts/groups_failed"] == 1
+    assert result.metrics["teacher/env/all/total_groups"] == 3
+    (warning,) = (event for event in events.all if event.name == "run.warning")
+    assert "1 of the 4 held-out groups failed with the teacher" in warning.text["text"]
+    assert warning.text["text"] in html.unescape((result.summary.folder / "report.html").read_text())
+
+
+async def test_a_teacher_that_fails_on_everything_ends_the_run(make_config: MakeConfig) -> None:
+    async def gate(kind: str, number: int) -> None:
+        if kind == "sample" and number < 4:
+            raise tinker.APIConnectionError(message="gone", request=httpx.Request("POST", "http://service"))
+
+    with pytest.raises(GroupFailedError, match="gone"):
+        await run(make_config(), FakeService(gate=gate))
 
 
 async def test_a_run_teaches_another(make_config: MakeConfig, tmp_path: Path) -> None:

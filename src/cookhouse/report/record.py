@@ -70,5 +70,7 @@ class RunRecord:
     """Of a run that consists of others, in their order."""
     teacher: Sequence[RecordedAnswer] = ()
     """What the run's teacher itself answered."""
+    warnings: Sequence[str] = ()
+    """What it warned of."""
     gaps: Sequence[str] = ()
     """What is missing, or cannot be read and why."""

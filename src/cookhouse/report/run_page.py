@@ -49,6 +49,7 @@ def run_page(record: RunRecord) -> str:
         resume=record.resume,
         parts=[_part(part) for part in record.parts],
         facts=_facts(record, max(steps) if curves else "-").items(),
+        warnings=record.warnings,
         gaps=record.gaps,
         held_out=held_out_table(curves),
         parting=parting_chart(record.metrics, (min(steps), max(steps))),

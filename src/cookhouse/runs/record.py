@@ -65,9 +65,11 @@ def read_record(folder: Path) -> RunRecord:
     checkpoints = read(folder / CHECKPOINTS_FILE, _read_checkpoints, no_checkpoints, unsaved)
     facts: dict[str, str] = {}
     place, resume = "", None
+    warnings: Sequence[str] = ()
     try:
         history = read_history(folder)
         facts, place, resume = facts_of(history), place_of(history), _resume(folder, history)
+        warnings = history.warnings
     except (OSError, InputError) as error:
         gaps.append(f"{RUN_FILE} cannot be read: {error}")
     samples = list(evaluated_steps(folder).items())
@@ -85,6 +87,7 @@ def read_record(folder: Path) -> RunRecord:
         place=place,
         resume=resume,
         parts=parts,
+        warnings=warnings,
         gaps=gaps,
     )
 

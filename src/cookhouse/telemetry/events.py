@@ -18,6 +18,9 @@ RUN_WAITING: Final = "run.waiting"
 RUN_ESTIMATE: Final = "run.estimate"
 """Step; metrics `step_seconds`, `seconds_left` and, where known, `memory_bytes` and `engine_memory_bytes`; text `text`,
 the same in words."""
+RUN_WARNING: Final = "run.warning"
+"""Step, where it is of one; metrics that it is about; text `text`: what goes wrong and the ways out. Stays on the run's
+page."""
 RUN_INTERRUPT: Final = "run.interrupt"
 """Somebody asked the run to stop."""
 RUN_PART: Final = "run.part"

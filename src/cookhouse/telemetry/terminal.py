@@ -82,6 +82,8 @@ class TerminalSink:
                 self._say(f"data: {record.text['text']}")
             case events.DATA_NOTE:
                 self._say(f"note: {record.text['text']}")
+            case events.RUN_WARNING:
+                self._say(f"warning: {record.text['text']}")
             case events.RUN_ESTIMATE:
                 self._say(record.text["text"])
             case events.TRAINING_STEP:

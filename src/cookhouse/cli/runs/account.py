@@ -31,6 +31,8 @@ def print_run(path: Path, name: str, resume: str) -> None:
     facts = {**record.facts, **_code(record), "folder": str(path)}
     for label, fact in facts.items():
         say(console, printable(f"{label:<{_LABEL_CELLS}} {fact}"))
+    for warning in record.warnings:
+        say(console, printable(f"{'warning':<{_LABEL_CELLS}} {warning}"))
     for gap in record.gaps:
         say(console, printable(f"{'note':<{_LABEL_CELLS}} {gap}"))
     if is_sweep(path):

@@ -28,7 +28,7 @@ _STATUSES: dict[SessionStatus, RunStatus] = {
 
 
 class Diary:
-    """The record of a sitting that is on; a sink, from which it has the number of steps, the service and the
+    """The record of a sitting that is on; a sink, from which it has the number of steps, the service, warnings and the
     registered model.
 
     Whatever is told of it is on disk when the call returns, which raises `InputError` where it cannot be.
@@ -47,6 +47,8 @@ class Diary:
         if isinstance(record, Event) and record.name in (events.RUN_SERVICE, events.RUN_ENGINE):
             service = record.text.get("engine") or record.text["service"]
             self._change(lambda sitting: replace(sitting, service=service))
+        if isinstance(record, Event) and record.name == events.RUN_WARNING:
+            self._change(lambda sitting: sitting.warned(record.text["text"]))
         if isinstance(record, Event) and record.name == events.RUN_USAGE:
             self._change(lambda sitting: replace(sitting, usage=dict(record.metrics)))
         if isinstance(record, Event) and record.name == events.MODEL_REGISTERED:

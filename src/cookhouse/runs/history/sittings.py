@@ -32,7 +32,8 @@ from cookhouse.runs.names import (
 
 MAX_FILE_BYTES = 1 << 20
 """Of a file of JSON that a run writes once; a larger one is not read."""
-_MAX_ERROR_CHARACTERS = 500
+_MAX_CHARACTERS = 500
+"""Of an error or a warning."""
 _GONE = "its process ended without a word: killed, or the machine went down"
 _ACTIVE = (METRICS_FILE, CHECKPOINTS_FILE, LOG_FILE, TRACE_FILE, SAMPLES_FOLDER, RUN_FILE)
 
@@ -74,6 +75,8 @@ class Sitting:
     """`name@version` that its weights were registered as."""
     usage: Mapping[str, float] | None = None
     """What the service counted for it: tokens by kind, and seconds of its engine."""
+    warnings: Sequence[str] = ()
+    """What it warned of."""
 
     @property
     def seconds(self) -> float:
@@ -84,15 +87,19 @@ class Sitting:
         self, status: RunStatus, error: BaseException | str | None = None, at: datetime | None = None
     ) -> "Sitting":
         """The sitting, over; at a time, default: now."""
-        said = None if error is None else " ".join(f"{error}".split())
+        said = None if error is None else _one_line(f"{error}")
         if isinstance(error, BaseException) and not said:
             said = type(error).__name__
         return replace(
             self,
             ended_at=max(self.started_at, at or datetime.now(UTC)),
             status=status,
-            error=said if said is None else said[:_MAX_ERROR_CHARACTERS],
+            error=said,
         )
+
+    def warned(self, text: str) -> "Sitting":
+        """The sitting, with one more warning."""
+        return replace(self, warnings=[*self.warnings, _one_line(text)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +142,11 @@ class History:
         for sitting in self.sittings:
             told.update(sitting.usage or {})
         return dict(told) or None
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Of all sittings; what a resume warned of again stands once."""
+        return list(dict.fromkeys(warning for sitting in self.sittings for warning in sitting.warnings))
 
     @property
     def seconds(self) -> float:
@@ -242,9 +254,16 @@ def _sitting(row: Mapping[str, Any]) -> Sitting:
     usage = values.get("usage")
     if usage is not None and not all(isinstance(amount, int | float) for amount in dict(usage).values()):
         raise TypeError("usage must be numbers by name")
+    warnings = values.get("warnings", [])
+    if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
+        raise TypeError("warnings must be texts")
     if not isinstance(values.get("total_steps"), int | None):
         raise TypeError("total_steps must be a number")
     return Sitting(**values)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_MAX_CHARACTERS]
 
 
 def _as_json(value: Any) -> str:

@@ -11,7 +11,7 @@ from cookhouse.envs import environment_tag
 from cookhouse.errors import InputError
 from cookhouse.naming import names_in
 from cookhouse.registry import Descent
-from cookhouse.rl import GroupSampler, TrajectoryGroup, group_metrics
+from cookhouse.rl import GroupSampler, failure_metrics, group_metrics
 from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE
 from cookhouse.settings import OnPolicyDistillationSettings
 from cookhouse.telemetry import events
@@ -34,6 +34,7 @@ from cookhouse.workflows.distillation.teacher import (
     connect_elsewhere,
     origin_of,
 )
+from cookhouse.workflows.reinforcement.evaluation import attempt_all
 from cookhouse.workflows.reinforcement.workflow import (
     Environments,
     ReinforcementState,
@@ -165,17 +166,21 @@ async def init_teacher(state: OnPolicyState) -> None:
 async def _teacher_results(state: OnPolicyState, path: Path) -> TeacherRecord:
     if state.folder.resume is not None and (kept := read_teacher_record(path)) is not None:
         return kept
-    slots = asyncio.Semaphore(state.config.max_concurrent_groups)
-    rollout = rollout_of(state)
-
-    async def play(seed: int) -> TrajectoryGroup:
-        builder = state.test[seed]
-        async with slots:
-            return await rollout(builder, _sampler(state, builder.logging_tags()), seed)
-
     with state.telemetry.span("evaluate_teacher"):
-        groups = await asyncio.gather(*(play(seed) for seed in range(len(state.test))))
-    metrics = {f"teacher/{name}": value for name, value in group_metrics(groups).items()}
+        groups, lost = await attempt_all(
+            state.test,
+            rollout_of(state),
+            lambda builder: _sampler(state, builder.logging_tags()),
+            max_concurrent=state.config.max_concurrent_groups,
+        )
+    if lost:
+        text = (
+            f"{len(lost)} of the {len(state.test)} held-out groups failed with the teacher, whose score is of the "
+            f"others; the first: {lost[0]}"
+        )
+        state.telemetry.event(events.RUN_WARNING, text=text)
+    found = {**group_metrics(groups), **failure_metrics(groups, lost)}
+    metrics = {f"teacher/{name}": value for name, value in found.items()}
     record = TeacherRecord(metrics=metrics, answers=state.keeper.answers(groups))
     write_teacher_record(path, record)
     return record

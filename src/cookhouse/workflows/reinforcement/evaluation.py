@@ -4,7 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from cookhouse.rl import EnvGroupBuilder, GroupFailedError, TrajectoryGroup, failure_metrics, group_metrics
+from cookhouse.rl import (
+    EnvGroupBuilder,
+    GroupFailedError,
+    GroupSampler,
+    TrajectoryGroup,
+    failure_metrics,
+    group_metrics,
+)
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import Telemetry, Values
 from cookhouse.training import PolicySampler, Rollout, SamplingClient, TrainingClient
@@ -40,29 +47,44 @@ class RolloutEvaluation:
         sampler = PolicySampler(
             await snapshot, step, max_tokens=settings.max_tokens, temperature=settings.eval_temperature
         )
-        slots = asyncio.Semaphore(settings.max_concurrent_groups)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                playing = [
-                    tasks.create_task(self._play(builder, sampler, seed, slots))
-                    for seed, builder in enumerate(self._builders)
-                ]
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
-        results = [task.result() for task in playing]
-        groups = [result for result in results if isinstance(result, TrajectoryGroup)]
-        lost = [result for result in results if isinstance(result, GroupFailedError)]
-        if not groups:
-            raise lost[0]
+        groups, lost = await attempt_all(
+            self._builders, self._rollout, lambda _: sampler, max_concurrent=settings.max_concurrent_groups
+        )
         found = {**group_metrics(groups), **failure_metrics(groups, lost)}
         self._keep(step, groups)
         return record_metrics(self._telemetry, step, found)
 
-    async def _play(
-        self, builder: EnvGroupBuilder, sampler: PolicySampler, seed: int, slots: asyncio.Semaphore
-    ) -> TrajectoryGroup | GroupFailedError:
+
+async def attempt_all(
+    builders: Sequence[EnvGroupBuilder],
+    rollout: Rollout,
+    sampler_of: Callable[[EnvGroupBuilder], GroupSampler],
+    *,
+    max_concurrent: int,
+) -> tuple[list[TrajectoryGroup], list[GroupFailedError]]:
+    """Play every group once, with its place as its seed: the groups that came back, and why the others did not.
+
+    Raises:
+        GroupFailedError: every group failed.
+        Exception: what else a rollout raises; the others are stopped first.
+    """
+    slots = asyncio.Semaphore(max_concurrent)
+
+    async def play(builder: EnvGroupBuilder, seed: int) -> TrajectoryGroup | GroupFailedError:
         async with slots:
             try:
-                return await self._rollout(builder, sampler, seed)
+                return await rollout(builder, sampler_of(builder), seed)
             except GroupFailedError as error:
                 return error
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            playing = [tasks.create_task(play(builder, seed)) for seed, builder in enumerate(builders)]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    results = [task.result() for task in playing]
+    groups = [result for result in results if isinstance(result, TrajectoryGroup)]
+    lost = [result for result in results if isinstance(result, GroupFailedError)]
+    if not groups:
+        raise lost[0]
+    return groups, lost
