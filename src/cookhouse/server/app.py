@@ -8,11 +8,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
+from cookhouse.server.access.framing import OneLength
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.routes import ROUTERS, usage
+from cookhouse.server.routes.exchange import forget
 from cookhouse.server.routes.openai import create_endpoint
 from cookhouse.server.service import Service
 
@@ -31,10 +34,12 @@ def create_app(service: Service) -> FastAPI:
 
     app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
     app.state.service = service
+    app.add_middleware(OneLength)
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1")
     app.mount("/v1", create_endpoint(service))
     app.include_router(usage.plain)
+    app.add_exception_handler(ClientDisconnect, forget)
     app.add_exception_handler(InputError, _refuse)
     app.add_exception_handler(StorageError, _refuse)
     app.add_exception_handler(ValidationError, _refuse_malformed)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from cookhouse.server.access.bodies import read_body
 from cookhouse.server.service import Service
@@ -54,6 +54,11 @@ async def content_of(request: Request, kind: type[Content]) -> Content:
     if len(body) > _INLINE_BYTES:
         return await asyncio.to_thread(kind.model_validate_json, body)
     return kind.model_validate_json(body)
+
+
+async def forget(_request: Request, _error: Exception) -> Response:
+    """The answer to a client that has gone, in the middle of its request or while it waited: nobody reads it."""
+    return Response(status_code=499)
 
 
 def future_answer(request_id: str, model_id: str) -> JSONResponse:

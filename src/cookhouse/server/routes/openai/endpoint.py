@@ -6,10 +6,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import BusyError, StorageBusyError, message_of, status_of
+from cookhouse.server.routes.exchange import forget
 from cookhouse.server.routes.openai import chat, completions, models
 from cookhouse.server.routes.openai.exchange import ClientGoneError
 from cookhouse.server.service import Service
@@ -22,7 +24,8 @@ def create_endpoint(service: Service) -> FastAPI:
     app.state.service = service
     for router in (chat.router, completions.router, models.router):
         app.include_router(router)
-    app.add_exception_handler(ClientGoneError, _forget)
+    app.add_exception_handler(ClientGoneError, forget)
+    app.add_exception_handler(ClientDisconnect, forget)
     app.add_exception_handler(CookhouseError, _refuse)
     app.add_exception_handler(ValidationError, _refuse_malformed)
     app.add_exception_handler(RequestValidationError, _refuse_unknown_route)
@@ -51,10 +54,6 @@ async def _refuse_unknown_route(request: Request, error: Exception) -> JSONRespo
 async def _admit_fault(_request: Request, _error: Exception) -> JSONResponse:
     # Starlette raises it again after this answer, so that uvicorn logs the traceback.
     return JSONResponse(error_body("the server failed; its log has the details", 500), status_code=500)
-
-
-async def _forget(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=499)  # nobody reads it
 
 
 def refusal(error: Exception) -> JSONResponse:
