@@ -1,10 +1,12 @@
 import time
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
+from cookhouse.engine.files.checkpoint import new_folder
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints, KeptCheckpoint, NewCheckpoint
 from cookhouse.server.refusals import NotFoundError, StorageError
@@ -101,6 +103,26 @@ def test_what_has_no_row_is_put_aside(
     assert "checkpoints import" in message
     caplog.clear()
     Checkpoints(tmp_path / "checkpoints", store)
+    assert caplog.records == []
+
+
+def test_what_was_never_finished_is_deleted(
+    checkpoints: Checkpoints, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Would catch disk space lost with each crash, and a name of the engine's that nobody knows here."""
+    row = checkpoints.write(NEW, fill)
+    aside = tmp_path / "checkpoints-put-aside"
+    with (
+        new_folder(checkpoints.folder_with_id(uuid.uuid4().hex)) as unfinished,
+        new_folder(aside / uuid.uuid4().hex) as older,
+    ):
+        (unfinished / "adapter").write_text("wei")
+        Checkpoints(tmp_path / "checkpoints", store)
+        assert not unfinished.exists()
+        assert not older.exists()
+        unfinished.mkdir()  # for the block to end
+        older.mkdir()
+    checkpoints.delete(row)
     assert caplog.records == []
 
 

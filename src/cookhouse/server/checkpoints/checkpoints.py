@@ -4,7 +4,8 @@
     delete    <id> renamed to <id>.deleted ──then──► emptied ──then──► row deleted, and the empty folder
 
 A deletion needs no room on the disk: what cannot be written on a full one is done by the next sweep, or at the next
-start. A folder without a row is not ours to delete: a start puts it aside.
+start. A folder that a crash kept from being finished is deleted by a start. Any other without a row is not ours to
+delete: a start puts it aside.
 """
 
 import contextlib
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
-_MARKERS = "[0-9a-f]" * 32 + _DELETED
 _ASIDE = "checkpoints-put-aside"
+_HEX = "[0-9a-f]" * 32
+_UNFINISHED = f".{_HEX}.{_HEX}"
+"""What `new_folder` of the engine calls a checkpoint that it has not finished."""
+_MARKERS = _HEX + _DELETED
 _NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
 
@@ -79,6 +83,7 @@ class Checkpoints:
         self._deletions = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
         self._finish_deletions()
+        self._delete_unfinished()
         kept = store.checkpoint_ids()
         markers = set(folder.glob(_MARKERS))
         found = {path.name: path for path in folder.iterdir() if path.is_dir() and path not in markers}
@@ -309,6 +314,14 @@ class Checkpoints:
             marker.rmdir()
         except (OSError, StorageError) as error:
             _log.warning("the deletion of checkpoint %s will be tried again: %s", marker.stem, error)
+
+    def _delete_unfinished(self) -> None:
+        """Delete what a server that died while it saved has left, also where an earlier version put it aside."""
+        for path in (*self._folder.glob(_UNFINISHED), *(self._folder.parent / _ASIDE).glob(_UNFINISHED)):
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                _log.warning("%s, a checkpoint that was never finished, cannot be deleted: %s", path, error)
 
     def _put_aside(self, strays: Sequence[Path]) -> None:
         """Move folders without a row out of the way, and say how to get them back."""
