@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import tinker
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
+from tests.server.store.test_database import damage_pages, new_store
 from tests.server.test_routes import Server
 
 from cookhouse.runs import History, Sitting
@@ -125,7 +126,21 @@ def test_health_needs_no_key(host: Host) -> None:
     assert httpx.get(f"{host.url}/healthz", trust_env=False).json() == {"status": "ok"}
     assert httpx.get(f"{host.url}/readyz", trust_env=False).status_code == 200
     host.on_loop(host.service.dismiss_waiters)
-    assert httpx.get(f"{host.url}/readyz", trust_env=False).status_code == 503
+    answer = httpx.get(f"{host.url}/readyz", trust_env=False)
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the server is stopping")
+
+
+def test_a_server_whose_database_is_damaged_is_not_ready(tmp_path: Path, connect: Callable[..., Server]) -> None:
+    """Would catch a supervisor that sends clients to a server that can list nothing."""
+    new_store(tmp_path / "server.db")
+    damage_pages(tmp_path / "server.db", "ix_sessions_owner")
+    with hosted(tmp_path, FakeEngine) as host:
+        ready = httpx.get(f"{host.url}/readyz", trust_env=False)
+        listed = connect(host).http.get("/sessions")
+        assert httpx.get(f"{host.url}/healthz", trust_env=False).status_code == 200
+    assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
+    assert ready.json()["detail"].startswith("the service's database is damaged")
+    assert (listed.status_code, listed.json()["detail"]) == (400, ready.json()["detail"])
 
 
 def test_what_cannot_be_written_is_counted_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,11 +140,12 @@ class Service:
         self.futures.open()
         self._sweeper = asyncio.create_task(self._sweep_forever(), name="sweeper")
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether requests are taken."""
+    def problem(self) -> str | None:
+        """Why requests are not taken, None if they are. Blocking: reads the database."""
         is_made = self.sequencer.ready.done() and self.sequencer.ready.exception() is None
-        return is_made and not self.futures.is_closed
+        if not is_made:
+            return "the engine does not have its models yet"
+        return "the server is stopping" if self.futures.is_closed else self.store.damage()
 
     def dismiss_waiters(self) -> None:
         """Answer every held request now: the process is about to end."""

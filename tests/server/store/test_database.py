@@ -197,6 +197,47 @@ def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path: Path, caplog: pytest
     assert store.sessions("me", limit=99, offset=0) == sessions
 
 
+def damage_pages(file: Path, name: str) -> None:
+    """Overwrite a page of a table or an index, as a failing disk does."""
+    with closing(sqlite3.connect(file)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with file.open("r+b") as data:
+        data.seek((page - 1) * size)
+        data.write(b"\xff" * size)
+
+
+def new_store(file: Path) -> None:
+    store = Store(file)
+    store.add_session(SESSION)
+    store.flush()
+    store.close()
+
+
+def test_damaged_pages_are_named(tmp_path: Path) -> None:
+    """Would catch SQL shown to a client, and a server that says it is well while its lists fail."""
+    file = tmp_path / "server.db"
+    new_store(file)
+    with closing(Store(file)) as store:
+        assert store.damage() is None
+    damage_pages(file, "sessions")
+    with closing(Store(file)) as store:
+        with pytest.raises(StorageError, match=r"^the service's database is damaged; tell its operator") as told:
+            store.sessions("me", limit=9, offset=0)
+        assert store.damage() == str(told.value)
+        assert store.checkpoint_ids() == set()
+
+
+@pytest.mark.parametrize("change", ["user_metadata = '{'", "display_name = CAST(x'ff' AS TEXT)"])
+def test_a_damaged_text_is_named(tmp_path: Path, change: str) -> None:
+    file = tmp_path / "server.db"
+    new_store(file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE sessions SET {change}")
+    with closing(Store(file)) as store, pytest.raises(StorageError, match="database is damaged"):
+        store.sessions("me", limit=9, offset=0)
+
+
 def test_recorded_rows_are_written_with_the_next_checkpoint(tmp_path: Path) -> None:
     """Would catch a checkpoint whose run is unknown after a crash."""
     file = tmp_path / "server.db"

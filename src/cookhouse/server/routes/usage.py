@@ -43,9 +43,13 @@ async def healthz() -> JSONResponse:
 
 @plain.get("/readyz")
 async def readyz(service: ServiceOf) -> JSONResponse:
-    """Whether it takes requests: the engine has its models, and nobody has told the server to end."""
-    is_ready = service.is_ready
-    return JSONResponse({"status": "ready" if is_ready else "not ready"}, status_code=200 if is_ready else 503)
+    """Whether it takes requests: the engine has its models, the database can be read, and nobody has told the server to
+    end.
+    """
+    problem = await asyncio.to_thread(service.problem)
+    if problem is None:
+        return JSONResponse({"status": "ready"})
+    return JSONResponse({"status": "not ready", "detail": problem}, status_code=503)
 
 
 @plain.get("/metrics")

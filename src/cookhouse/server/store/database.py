@@ -1,6 +1,7 @@
 """The SQLite file of a store: its schema, its transactions, and its failures in words of ours."""
 
 import contextlib
+import json
 import logging
 import sqlite3
 import threading
@@ -18,6 +19,8 @@ from cookhouse.server.store import schema
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 25
 """How long a transaction waits for those before it, and again for another program's lock. The SDK waits 60 s."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, 0)
+"""0: no code of SQLite's, but a text that Python's driver could not decode."""
 
 
 class Database:
@@ -29,6 +32,7 @@ class Database:
         Raises:
             InputError: it was made by a newer version, is no database, or cannot be written.
         """
+        self._file = file
         self._engine = _connect(file)
         self._writes = threading.Lock()
         self._recorded: deque[sa.Executable] = deque()
@@ -101,6 +105,20 @@ class Database:
         with _own_errors(), self._engine.connect() as connection:
             yield connection
 
+    def damage(self) -> str | None:
+        """What is wrong with the pages of the file, which are read anew; None if nothing is."""
+        engine = _connect(self._file)
+        try:
+            with _own_errors(), engine.connect() as connection:
+                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                if found != "ok":
+                    raise _damaged(found)
+        except StorageError as error:
+            return str(error)
+        finally:
+            engine.dispose()
+        return None
+
 
 def is_outdated(file: Path) -> bool:
     """Whether opening it as a `Database` would change it: an older version made it.
@@ -131,8 +149,14 @@ def _own_errors() -> Iterator[None]:
     """What a client is told of SQLite's failures: no SQL, and the way out."""
     try:
         yield
-    except sa.exc.OperationalError as error:
+    except json.JSONDecodeError as error:
+        raise _damaged(error) from error
+    except sa.exc.DatabaseError as error:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without the extension
+        if code in _DAMAGED:
+            raise _damaged(error.orig) from error
+        if not isinstance(error, sa.exc.OperationalError):
+            raise
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise _busy() from error
         what = "the disk is full" if code == sqlite3.SQLITE_FULL else str(error.orig)
@@ -140,6 +164,14 @@ def _own_errors() -> Iterator[None]:
             f"the service's database cannot be used: {what}; free space on its disk, for example by deleting "
             "checkpoints, and try again"
         ) from error
+
+
+def _damaged(what: object) -> StorageError:
+    _log.error("the database is damaged: %s", what)
+    return StorageError(
+        "the service's database is damaged; tell its operator, who has to stop the service and put a copy of server.db "
+        "in its place"
+    )
 
 
 def _busy() -> StorageBusyError:

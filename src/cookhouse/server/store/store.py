@@ -182,6 +182,10 @@ class Store:
         """
         self._database.flush()
 
+    def damage(self) -> str | None:
+        """What is wrong with the file, None if nothing is."""
+        return self._database.damage()
+
     # Sessions, runs and samplers: recorded when made, listed later.
 
     def add_session(self, row: SessionRow) -> None:
