@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -367,3 +368,20 @@ def _wait_until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_training_results_that_nobody_fetches_are_dropped(tmp_path: Path) -> None:
+    """Would catch a client told nothing of why its result is gone, or a step that is undone with it."""
+    engine = FakeEngine()
+    with hosted(tmp_path, lambda: engine, replace(SETTINGS, max_unfetched_training_bytes=3000)) as host:
+        server = Server(host, engine)
+        model_id = server.model(server.session())
+        accepted = [server.forward_backward(model_id, seq_id).json()["request_id"] for seq_id in range(1, 6)]
+        step = server.post("/optim_step", model_id=model_id, seq_id=6, adam_params={"learning_rate": 0.0})
+        assert server.result(step["request_id"]).status_code == 200
+        first, last = server.result(accepted[0]), server.result(accepted[-1])
+        server.http.close()
+    assert first.status_code == 404
+    assert "more than 3000 bytes of results waited to be fetched" in first.json()["detail"]
+    assert last.status_code == 200
+    assert [name for name, _ in engine.calls].count("forward_backward") == 5

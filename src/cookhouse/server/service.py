@@ -77,6 +77,7 @@ class Service:
         self.futures = Futures(
             result_seconds=settings.result_seconds,
             max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes,
+            max_unfetched_training_bytes=settings.max_unfetched_training_bytes,
             on_finish=self.traces.note,
         )
         self._snapshot_writer = _writer("snapshots")

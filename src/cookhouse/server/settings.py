@@ -32,7 +32,11 @@ class Settings:
     result_seconds: float = 300.0
     """A result is kept for this long after it was first fetched."""
     max_unfetched_sample_bytes: int = 256 * 2**20
-    """Sampling results nobody fetched, all together; beyond it the oldest are dropped (410: the SDK samples again)."""
+    """Sampling results nobody fetched, all together; beyond it the tenant with the most loses its oldest (410: the SDK
+    samples again)."""
+    max_unfetched_training_bytes: int = 2**30
+    """Training results nobody fetched, all together; beyond it the tenant with the most loses its oldest (404: the SDK
+    raises, since what was asked for has been done, and its result cannot be had again)."""
     silent_seconds: float = 60.0
     """Samples of a session not heard of for this long are dropped, waiting and running: its client is likely dead, and
     one that is not samples again by itself. The SDK beats every 10 s, but a busy client may stall."""

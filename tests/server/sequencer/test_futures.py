@@ -10,16 +10,21 @@ from cookhouse.server.sequencer.futures import Future, Futures, Result
 
 pytestmark = pytest.mark.anyio
 DONE = Result.of_json({"done": 1})
+LARGE = Result(body=b"0" * 10_000)
 
 
-def opened(result_seconds: float = 100.0, max_unfetched_sample_bytes: int = 1000) -> Futures:
-    futures = Futures(result_seconds=result_seconds, max_unfetched_sample_bytes=max_unfetched_sample_bytes)
+def opened(result_seconds: float = 100.0, max_sample_bytes: int = 10**6, max_training_bytes: int = 10**6) -> Futures:
+    futures = Futures(
+        result_seconds=result_seconds,
+        max_unfetched_sample_bytes=max_sample_bytes,
+        max_unfetched_training_bytes=max_training_bytes,
+    )
     futures.open()
     return futures
 
 
-def new(futures: Futures, *, is_sample: bool = False) -> Future:
-    return futures.create(owner="me", session_id="s", is_sample=is_sample)
+def new(futures: Futures, *, owner: str = "me", is_sample: bool = False) -> Future:
+    return futures.create(owner=owner, session_id="s", is_sample=is_sample)
 
 
 async def test_a_waiter_is_woken_at_once() -> None:
@@ -81,7 +86,7 @@ async def test_a_result_is_not_kept_for_as_long_as_somebody_asks() -> None:
 
 async def test_unfetched_training_results_stay() -> None:
     """Would catch a training result dropped early, which the SDK cannot recover from."""
-    futures = opened(result_seconds=0.0, max_unfetched_sample_bytes=0)
+    futures = opened(result_seconds=0.0, max_sample_bytes=0)
     future = new(futures)
     futures.finish(future, DONE)
     futures.sweep()
@@ -90,13 +95,47 @@ async def test_unfetched_training_results_stay() -> None:
 
 async def test_unfetched_samples_are_bounded() -> None:
     """Would catch memory that grows with samples nobody fetches, or a loss that the SDK does not recover from."""
-    futures = opened(max_unfetched_sample_bytes=25)
+    futures = opened(max_sample_bytes=25_000)
     samples = [new(futures, is_sample=True) for _ in range(4)]
     for sample in samples:
-        futures.finish(sample, Result(body=b"0123456789"))
+        futures.finish(sample, LARGE)
     with pytest.raises(GoneError):
         futures.get(samples[0].request_id, "me")
-    assert [await futures.wait(sample, 0) for sample in samples[2:]] == [Result(body=b"0123456789")] * 2
+    assert [await futures.wait(sample, 0) for sample in samples[2:]] == [LARGE] * 2
+
+
+async def test_unfetched_training_results_are_bounded() -> None:
+    """Would catch memory that one tenant fills, and another tenant's results dropped for it."""
+    futures = opened(max_training_bytes=45_000)
+    other = new(futures, owner="other")
+    futures.finish(other, LARGE)
+    mine = [new(futures) for _ in range(9)]
+    futures.finish(mine[0], LARGE)
+    assert await futures.wait(mine[0], 0) == LARGE  # one that was fetched no longer counts
+    for future in mine[1:]:
+        futures.finish(future, LARGE)
+    kept = [future for future in mine if futures.peek(future.request_id) is not None]
+    assert kept == [mine[0], *mine[-3:]]
+    assert futures.get(other.request_id, "other") is other
+    with pytest.raises(NotFoundError, match="because more than 45000 bytes of results waited to be fetched"):
+        futures.get(mine[1].request_id, "me")
+
+
+async def test_results_without_a_body_are_bounded_too() -> None:
+    """Would catch memory that grows with steps nobody asks about."""
+    futures = opened(max_training_bytes=100_000)
+    for _ in range(1000):
+        futures.finish(new(futures), DONE)
+    assert len(futures) < 100
+
+
+async def test_who_waits_gets_a_result_that_is_too_large_to_keep() -> None:
+    futures = opened(max_training_bytes=0)
+    future = new(futures)
+    waiting = asyncio.create_task(futures.wait(future, 60))
+    await asyncio.sleep(0.01)
+    futures.finish(future, LARGE)
+    assert await waiting == LARGE
 
 
 async def test_another_tenant_gets_nothing() -> None:

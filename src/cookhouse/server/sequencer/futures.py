@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cookhouse.server.refusals import GoneError, NotFoundError, blame_of, message_of
+from cookhouse.server.sequencer.unfetched import Unfetched
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
@@ -69,8 +70,9 @@ class Future:
 class Futures:
     """The futures of a server, and when to forget them.
 
-    Training results stay until they are fetched, and `result_seconds` beyond that. Sampling results that nobody fetches
-    are kept up to `max_unfetched_sample_bytes`: the SDK samples again when told that one is gone.
+    Results stay until they are fetched, and `result_seconds` beyond that; those that nobody fetches are kept up to so
+    many bytes. The SDK samples again when told that a sampling result is gone. A training result cannot be had again:
+    what was asked for has been done.
     """
 
     def __init__(
@@ -78,16 +80,16 @@ class Futures:
         *,
         result_seconds: float,
         max_unfetched_sample_bytes: int,
+        max_unfetched_training_bytes: int,
         on_finish: Callable[[Future], None] = lambda _future: None,
     ) -> None:
         """`on_finish` is told of each future that has its result."""
         self._on_finish = on_finish
         self._result_seconds = result_seconds
-        self._max_unfetched_sample_bytes = max_unfetched_sample_bytes
         self._futures: dict[str, Future] = {}
         self._fetched: OrderedDict[str, None] = OrderedDict()
-        self._unfetched_samples: OrderedDict[str, int] = OrderedDict()
-        self._unfetched_sample_bytes = 0
+        self._unfetched_samples = Unfetched(max_unfetched_sample_bytes)
+        self._unfetched_training = Unfetched(max_unfetched_training_bytes)
         self._num_finished = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = asyncio.Event()
@@ -129,14 +131,18 @@ class Futures:
 
         Raises:
             GoneError: a sampling result that was dropped; sampling again gives it back.
-            NotFoundError: there is none, or it belongs to another tenant.
+            NotFoundError: there is none, or it belongs to another tenant, or a training result was dropped.
         """
         future = self._futures.get(request_id)
         if future is not None and future.owner == owner:
             return future
         if request_id.startswith(_SAMPLE_PREFIX):
             raise GoneError(f"the result of {request_id} is no longer kept; submit the sample again")
-        raise NotFoundError(f"unknown request {request_id!r}; its result was fetched and dropped, or it never was here")
+        raise NotFoundError(
+            f"unknown request {request_id!r}: it never was here, or its result was dropped, {self._result_seconds:g} s "
+            f"after it was fetched or because more than {self._unfetched_training.max_bytes} bytes of results waited "
+            "to be fetched. What a dropped result was of has been done; fetch results as they come"
+        )
 
     def peek(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
@@ -162,11 +168,9 @@ class Futures:
         if future.on_done is not None:
             future.on_done()
         self._on_finish(future)
-        if future.is_sample and future.request_id in self._futures:
-            self._unfetched_samples[future.request_id] = len(result.body)
-            self._unfetched_sample_bytes += len(result.body)
-            while self._unfetched_sample_bytes > self._max_unfetched_sample_bytes:
-                self.drop(next(iter(self._unfetched_samples)))
+        if future.request_id in self._futures:
+            for request_id in self._unfetched(future).add(future.request_id, future.owner, len(result.body)):
+                self.drop(request_id)
 
     def finish_threadsafe(self, future: Future, result: Result) -> None:
         """`finish`, from another thread than the event loop's."""
@@ -175,9 +179,10 @@ class Futures:
 
     def drop(self, request_id: str) -> None:
         """Forget a future; who waits for it right now still gets its result."""
-        self._futures.pop(request_id, None)
+        future = self._futures.pop(request_id, None)
         self._fetched.pop(request_id, None)
-        self._unfetched_sample_bytes -= self._unfetched_samples.pop(request_id, 0)
+        if future is not None:
+            self._unfetched(future).discard(request_id, future.owner)
 
     def sweep(self) -> None:
         """Forget results that were fetched long enough ago."""
@@ -206,4 +211,7 @@ class Futures:
         if future.fetched_at is None and future.request_id in self._futures:
             future.fetched_at = time.monotonic()
             self._fetched[future.request_id] = None
-            self._unfetched_sample_bytes -= self._unfetched_samples.pop(future.request_id, 0)
+            self._unfetched(future).discard(future.request_id, future.owner)
+
+    def _unfetched(self, future: Future) -> Unfetched:
+        return self._unfetched_samples if future.is_sample else self._unfetched_training
