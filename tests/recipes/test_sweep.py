@@ -122,6 +122,22 @@ def test_an_interrupt_stops_all_and_is_gone_on_with(settings: dict[str, Any]) ->
     assert table_of(Path(settings["log_path"])) == table_of(Path(undisturbed["log_path"]))
 
 
+def test_a_sweep_whose_last_run_is_interrupted_has_not_finished(settings: dict[str, Any], tmp_path: Path) -> None:
+    # Catches a sweep of which nothing waits any more that registers a run that was cut off, and says that it is done.
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("optim_step", 4):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    registry = open_registry(str(tmp_path / "registry.db"), {})
+    named = {**settings, "registered_model_name": "sums"}
+    adapters = Adapters(service=FakeService(gate=gate).connect, sinks=[], registry=registry)
+    result = cookhouse.sweep("supervised", named, grid={"lora_rank": [8, 32]}, adapters=adapters)
+    assert [row["state"] for row in table_of(Path(settings["log_path"]))] == ["finished", "interrupted"]
+    assert result.summary.is_interrupted
+    assert read_history(Path(settings["log_path"])).status == "interrupted"
+    assert registry.find(cookhouse_query()) == []
+
+
 KILLED = """
 import json, os, signal, sys
 import cookhouse

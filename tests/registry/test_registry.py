@@ -8,7 +8,9 @@ from tests.registry.kit import new_model
 
 from cookhouse.errors import InputError
 from cookhouse.registry import (
+    Artifact,
     ModelStage,
+    NewModel,
     NoopRegistry,
     Query,
     ancestors,
@@ -108,6 +110,18 @@ def test_a_version_of_a_later_cookhouse_is_read(tmp_path: Path) -> None:
 def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="a row of the registry is no version of a model"):
         from_document(text)
+
+
+def test_weights_at_one_path_of_two_runs_are_two_versions() -> None:
+    # Catches a second run that is refused, since a service of its own began to count anew, or a run that is two.
+    registry = NoopRegistry()
+    first = NewModel(name="sums", base_model="m", artifact=Artifact(path="tinker://made/1"), run_folder="/runs/a")
+    second = replace(first, run_folder="/runs/b")
+    assert [registry.register(each).id for each in (first, second)] == ["sums@1", "sums@2"]
+    for again in (second, replace(first, run_folder=None)):
+        with pytest.raises(InputError, match="tinker://made/1 is registered already, as sums@"):
+            registry.register(again)
+    assert registry.register(replace(first, artifact=Artifact(path="tinker://made/2"))).id == "sums@3"
 
 
 def test_a_stage_is_the_last_that_came_there(tmp_path: Path) -> None:

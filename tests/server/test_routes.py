@@ -14,7 +14,7 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tinker.proto import tinker_public_pb2 as pb
 
-from cookhouse.engine.contract import SampleOutput
+from cookhouse.engine.contract import SampleOutput, SampleRequest
 from cookhouse.server.settings import Settings
 from cookhouse.server.wire import SampleShape, encode_sample
 
@@ -148,6 +148,37 @@ def test_a_result_that_cannot_be_encoded_fails_alone(server: Server, monkeypatch
     failed, finished = (server.result(request_id) for request_id in accepted)
     assert "message too large" in failed.json()["error"]
     assert finished.headers["content-type"] == "application/x-protobuf"
+
+
+def test_the_engine_knows_whose_sample_it_draws(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches prompts that the engine keeps for all tenants alike, and reuses for another.
+    asked: list[str] = []
+    submit = FakeEngine.submit_sample
+
+    def spy(engine: FakeEngine, request: SampleRequest) -> None:
+        asked.append(request.owner)
+        submit(engine, request)
+
+    monkeypatch.setattr(FakeEngine, "submit_sample", spy)
+    other = Server(server.host, server.engine, OTHER_KEY)
+    for tenant in (server, other):
+        sampler = tenant.post(
+            "/create_sampling_session",
+            session_id=tenant.session(),
+            sampling_session_seq_id=0,
+            base_model="cookhouse/tiny",
+        )
+        accepted = tenant.post(
+            "/asample",
+            sampling_session_id=sampler["sampling_session_id"],
+            prompt={"chunks": [{"type": "encoded_text", "tokens": [1]}]},
+            sampling_params={"max_tokens": 1},
+            num_samples=1,
+        )
+        assert tenant.result(accepted["request_id"]).status_code == 200
+    other.http.close()
+    keys = server.host.service.keys
+    assert asked == [keys.owner_of(KEY), keys.owner_of(OTHER_KEY)]
 
 
 def test_session_keys_repeat(server: Server) -> None:

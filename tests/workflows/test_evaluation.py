@@ -120,6 +120,7 @@ def test_an_interrupt_finishes_what_is_asked(own: Path) -> None:
     settings = {"benchmark": "own.py:WORDS", "log_path": "run", "max_concurrent_requests": 1}
     result = asyncio.run(cookhouse.run_async("eval", settings, adapters=answering(answer), interrupt=interrupt))
     assert result.summary.is_interrupted
+    assert len(asked) == 3
     assert "behavior_if_log_dir_exists=resume" in result.summary.next_command
     assert not (own / "run/result.json").exists()
     whole = evaluate(answering(answer), behavior_if_log_dir_exists="resume")

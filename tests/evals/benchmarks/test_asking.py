@@ -1,6 +1,7 @@
-"""How items are asked: each with a seed of its own, of what it says itself, whatever else is asked."""
+"""How items are asked: each once, with a seed of its own, whatever else is asked, until somebody says stop."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -56,3 +57,50 @@ async def test_each_item_has_a_seed_of_its_own_whatever_else_is_asked() -> None:
     assert some == {name: all_of_them[name] for name in ("item 7", "item 2")}
     other = await drawn(range(10), Asking(seed=4))
     assert not {draw.seed for draw in other.values()} & {draw.seed for draw in all_of_them.values()}
+
+
+async def test_what_is_answered_or_graded_is_left_alone() -> None:
+    # Catches a resumed evaluation that runs the programs of all graded answers again, and counts them twice.
+    asked, graded, done = [], [], []
+
+    async def answer(messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+        del draw
+        asked.append(text_of(messages[-1]))
+        return [SampledAnswer(text="said it")]
+
+    async def grade(answer: str) -> Grade:
+        graded.append(answer)
+        return Grade(correct=1.0)
+
+    items = {place: replace(item, grade=grade) for place, item in loaded(range(3)).items.items()}
+    log = AttemptLog()
+    log.add_answers(("echo", 0), [SampledAnswer(text="said before")])
+    log.add_grades(("echo", 0), [Grade(correct=0.0)])
+    log.add_answers(("echo", 1), [SampledAnswer(text="not graded yet")])
+    await ask_benchmark(replace(loaded([]), items=items), answer, Asking(), log, on_done=lambda: done.append(1))
+    assert asked == ["item 2"]
+    assert sorted(graded) == ["not graded yet", "said it"]
+    assert len(done) == 2
+    assert [attempt.correct for attempt in log.attempts("echo")] == [0.0, 1.0, 1.0]
+
+
+async def test_nothing_more_is_asked_once_it_is_stopped() -> None:
+    # Catches Ctrl-C that is heard when all items have been asked.
+    asked: list[str] = []
+
+    async def answer(messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+        del draw
+        asked.append(text_of(messages[-1]))
+        return [SampledAnswer(text="said it")]
+
+    log = AttemptLog()
+    asking = Asking(max_concurrent=1)
+    await ask_benchmark(loaded(range(10)), answer, asking, log, is_stopped=lambda: len(asked) >= 3)
+    assert len(asked) == len(log.attempts("echo")) == 3
+
+
+async def test_what_is_asked_is_what_the_evaluation_says() -> None:
+    [plain] = (await drawn([0], Asking())).values()
+    assert (plain.max_tokens, plain.temperature, plain.num_samples) == (11, 0.0, 1)
+    [given] = (await drawn([0], Asking(max_tokens=5, temperature=0.7, num_samples=3))).values()
+    assert (given.max_tokens, given.temperature, given.num_samples) == (5, 0.7, 3)

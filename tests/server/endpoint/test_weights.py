@@ -52,6 +52,20 @@ def test_the_weights_that_were_named_answer(client: openai.OpenAI, paths: tuple[
     assert len({*said[:3]}) == 3
 
 
+def test_what_a_tenant_has_asked_is_not_reused_for_another(host: Host, client: openai.OpenAI) -> None:
+    # Catches a prompt that somebody else can tell was asked before, as the answer says what was at hand.
+    asked: Any = {"model": MODEL, "prompt": "A word that only one of them knows. " * 20, "max_tokens": 2}
+
+    def num_reused(by: openai.OpenAI) -> int:
+        details: Any = by.completions.create(**asked).usage
+        return int(details.prompt_tokens_details.cached_tokens)
+
+    first, again = num_reused(client), num_reused(client)
+    with new_client(host, OTHER_KEY) as other:
+        assert (first, num_reused(other)) == (0, 0)
+        assert num_reused(other) == again > 0
+
+
 def test_two_tenants_cannot_name_each_others_weights(host: Host, client: openai.OpenAI, paths: tuple[str, str]) -> None:
     _say(client, paths[0])  # they are loaded
     with new_client(host, OTHER_KEY) as other:

@@ -1,0 +1,99 @@
+"""The table of a sweep: which metric decides, which run is the best, and which settings differ."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from cookhouse.report import RunRecord, SweepTable, sweep_table, swept_settings
+
+Way = Literal["less", "more"]
+
+
+def record(*rows: Mapping[str, Any]) -> RunRecord:
+    return RunRecord(
+        folder=Path("nowhere"),
+        config={},
+        metrics=[{"step": step, **row} for step, row in enumerate(rows)],
+        checkpoints=[],
+        answers={},
+        rollouts=[],
+    )
+
+
+def table(
+    runs: Mapping[str, Sequence[Mapping[str, Any]]],
+    metric: str | None = None,
+    way: Way | None = None,
+    **states: str,
+) -> SweepTable:
+    parts = {name: {"seed": number} for number, name in enumerate(runs)}
+    records = {name: record(*rows) for name, rows in runs.items() if rows}
+    found = {**dict.fromkeys(records, "finished"), **states}
+    return sweep_table(parts, records, found, metric=metric, way=way)
+
+
+def best(*arguments: Any, **settings: Any) -> str | None:
+    row = table(*arguments, **settings).best
+    return None if row is None else row.name
+
+
+@pytest.mark.parametrize(
+    ("metric", "way", "expected"),
+    [
+        ("test/nll", None, "a"),
+        ("test/exact_match", None, "b"),
+        ("test/nll", "more", "b"),
+        ("test/exact_match", "less", "a"),
+        ("time/step_seconds", None, None),  # nobody can tell
+        ("time/step_seconds", "less", "b"),
+    ],
+)
+def test_the_best_is_the_lowest_or_the_highest_as_the_metric_says(
+    metric: str, way: Way | None, expected: str | None
+) -> None:
+    # Catches the worst run being registered for what it was trained to do best.
+    runs = {
+        "a": [{"test/nll": 1.0, "test/exact_match": 0.2, "time/step_seconds": 5.0}],
+        "b": [{"test/nll": 2.0, "test/exact_match": 0.7, "time/step_seconds": 3.0}],
+        "c": [{"test/nll": 1.5, "test/exact_match": 0.5, "time/step_seconds": 4.0}],
+    }
+    assert best(runs, metric, way) == expected
+
+
+def test_the_last_value_counts() -> None:
+    # Catches the first evaluation, which is of weights that no run keeps, and rows of other metrics after it.
+    runs = {"a": [{"test/nll": 1.0}, {"test/nll": 3.0}, {"train/loss": 1.0}], "b": [{"test/nll": 2.0}]}
+    made = table(runs, "test/nll")
+    assert [row.value for row in made.rows] == [3.0, 2.0]
+    assert made.best is not None
+    assert made.best.name == "b"
+
+
+def test_the_next_telling_metric_decides_among_equals() -> None:
+    # Catches a tie that goes to whichever run was first.
+    runs = {"a": [{"test/exact_match": 1.0, "test/nll": 0.5}], "b": [{"test/exact_match": 1.0, "test/nll": 0.4}]}
+    assert best(runs, "test/exact_match") == "b"
+    assert best({name: rows[:1] for name, rows in runs.items()}, "test/nll") == "b"
+    alike = {"a": [{"test/nll": 0.5}], "b": [{"test/nll": 0.5}]}
+    assert best(alike) == "a"
+
+
+def test_only_a_run_that_has_finished_can_be_the_best() -> None:
+    # Catches a run that failed or still runs, whose figures are of half of it.
+    runs = {"a": [{"test/nll": 0.1}], "b": [{"test/nll": 0.5}], "c": []}
+    made = table(runs, "test/nll", a="failed")
+    assert made.best is not None
+    assert made.best.name == "b"
+    assert [(row.state, row.value) for row in made.rows] == [("failed", 0.1), ("finished", 0.5), ("waiting", None)]
+    assert best(runs, "test/nll", a="running", b="interrupted") is None
+    # The headline is a metric of those that finished, whatever the others lack.
+    assert table({**runs, "a": [{"train/loss": 1.0}]}, a="failed").metric == "test/nll"
+
+
+def test_settings_that_differ_are_told_with_their_types() -> None:
+    # Catches true that is taken for 1, and a setting that only some of the runs have.
+    assert swept_settings([{"a": 1, "b": True, "c": 0}, {"a": 1, "b": 1, "c": 0}]) == ["b"]
+    assert swept_settings([{"a": 1, "b": 2}, {"a": 1, "b": 2, "z": None}]) == ["z"]
+    assert swept_settings([{"a": 1, "b": 2}, {"b": 3, "a": 4}]) == ["a", "b"]

@@ -1,0 +1,59 @@
+"""The folder of a sweep: names of its runs, and how each of them stands."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.runs.kit import make_run
+
+from cookhouse.runs import part_names, read_sweep, write_sweep
+
+
+def make_sweep(folder: Path, runs: Sequence[Mapping[str, Any]], **settings: Any) -> list[str]:
+    """A sweep without its runs; the names of these."""
+    folder.mkdir(parents=True)
+    config = {"runs": [dict(run) for run in runs], "metric": None, "direction": None, **settings}
+    (folder / "config.json").write_text(json.dumps({"recipe": "sweep", "config": config}))
+    return part_names(runs)
+
+
+def test_names_are_in_order_short_and_of_a_folder() -> None:
+    # Catches a tenth run that stands before the second, a path that leads elsewhere, and names that are too long.
+    names = part_names([{"seed": seed, "rate": 0.5} for seed in range(11)])
+    assert names[:2] == ["01-seed=0", "02-seed=1"]
+    assert names[-1] == "11-seed=10"
+    assert names == sorted(names)
+    paths = part_names([{"data": "../../etc/passwd"}, {"data": "a b/c,d=e"}, {"data": "x" * 300}, {"data": None}])
+    assert paths[:2] == ["1-data=etc_passwd", "2-data=a_b_c_d_e"]
+    assert all("/" not in name and len(name) <= 80 for name in paths)
+    assert len(set(paths)) == 4
+
+
+def test_a_run_that_failed_says_so_whatever_its_folder_says(tmp_path: Path) -> None:
+    # Catches a run that ended an error ago and is shown as what it was before.
+    folder = tmp_path / "sweep"
+    first, second, third = make_sweep(folder, [{"seed": 1}, {"seed": 2}, {"seed": 3}])
+    make_run(folder / first, rows=[{"step": 1, "test/nll": 0.5}])
+    make_run(folder / second, rows=[{"step": 1, "test/nll": 0.1}])
+    made = write_sweep(folder, {second: "OSError: gone, they say"})
+    assert [row.state for row in made.table.rows] == ["finished", "failed", "waiting"]
+    assert made.errors == {second: "OSError: gone, they say"}
+    assert read_sweep(folder) == made
+    with (folder / "sweep.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["seed"], row["test/nll"], row["best"]) for row in rows] == [
+        (first, "1", "0.5", "1"),
+        (second, "2", "0.1", "0"),
+        (third, "3", "", "0"),
+    ]
+
+
+def test_values_with_commas_and_breaks_stay_in_their_cells(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    settings = ["a,b", 'he said "no"', "two\nlines"]
+    make_sweep(folder, [{"note": note} for note in settings])
+    write_sweep(folder, {})
+    with (folder / "sweep.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["note"] for row in csv.DictReader(file)] == settings
