@@ -99,28 +99,34 @@ async def test_steps_beside_a_long_evaluation_take_their_own_time(kit: Any, monk
     # meanwhile, whose tokens per second are then thousands of times those of the others.
     now = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: now)
+    is_answered = [asyncio.Event() for _ in range(6)]
 
     async def gate(kind: str, number: int) -> None:
         nonlocal now
-        del number
         if kind == "forward_backward":
             now += 1.0
+        if kind == "optim_step":
+            is_answered[number].set()
+
+    async def pass_time(seconds: float, *, after: int) -> None:
+        """Let time pass when a step is answered, and the one behind it prepared."""
+        nonlocal now
+        async with asyncio.timeout(20):  # for ever where nobody reads answers meanwhile
+            await is_answered[after].wait()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await asyncio.wait({source._prepared})
+        now += seconds
 
     class Long:
         async def begin(self, client: Any, step: int) -> Any:
-            nonlocal now
             del client
-            for _ in range(50):
-                await asyncio.sleep(0)
-            now += 10.0
+            if step:
+                await pass_time(10.0, after=step - 1)
             return self._finish(step)
 
         async def _finish(self, step: int) -> Any:
-            nonlocal now
-            await asyncio.wait({source._prepared})
-            for _ in range(50):  # until whoever reads answers has them
-                await asyncio.sleep(0)
-            now += 100.0
+            await pass_time(100.0, after=step + 1)
             return {"test/step": float(step)}
 
     loop = await kit.loop(FakeService(gate=gate), total_steps=6, evaluate=[scheduled(Long(), 3)])
