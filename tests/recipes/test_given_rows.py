@@ -11,6 +11,7 @@ from cookhouse.adapters import Adapters
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.recipes import dry_run, run_async
 from cookhouse.recipes.supervised import SupervisedConfig
+from cookhouse.runs.answers import read_answers
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
 
@@ -48,6 +49,42 @@ async def test_rows_given_train_as_those_of_a_file_do(tmp_path: Path, given: Any
     assert losses(tmp_path / "given") == losses(tmp_path / "config") == losses(tmp_path / "file")
     config = json.loads((tmp_path / "given/config.json").read_text())["config"]
     assert (config["dataset_path"], config["test_path"]) == (recorded, "<list of 2 rows>")
+
+
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwAD"
+    "hgGAWjR9awAAAABJRU5ErkJggg=="
+)
+SEEN = {"role": "user", "content": [{"type": "image", "image": PIXEL}, {"type": "text", "text": "which?"}]}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "row"),
+    [
+        ("dpo", {"prompt": [SEEN], "chosen": "a", "rejected": "b"}),
+        ("preference_model", {"prompt": [SEEN], "completion_a": "a", "completion_b": "b", "label": "A"}),
+        ("off_policy_distillation", {"messages": [SEEN]}),
+        ("rl", {"messages": [SEEN]}),
+    ],
+)
+def test_a_dry_run_refuses_images_where_they_are_not_trained_on(recipe: str, row: Any, tmp_path: Path) -> None:
+    """Catches images that only a run finds, by an error of the SDK's."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n" + json.dumps(row) + "\n")
+    seeing = {"renderer_name": "qwen3_vl_instruct", "force_renderer": True, "dataset_path": str(path)}
+    more = {"env": "prompts"} if recipe == "rl" else {}
+    with pytest.raises(BadRowsError, match=r"rows\.jsonl:2: message 1 holds an image"):
+        dry_run(recipe, {**seeing, **more})
+
+
+async def test_supervised_training_asks_about_held_out_images(tmp_path: Path) -> None:
+    """Catches an evaluation that ends the run because a question holds an image."""
+    pytest.importorskip("PIL", reason="needs the extra 'vision'")
+    rows = [{"messages": [SEEN, {"role": "assistant", "content": "red"}]}]
+    seeing = {"renderer_name": "qwen3_vl_instruct", "force_renderer": True, "dataset": rows, "test_path": rows}
+    await run(settings(tmp_path / "run", max_steps=1, **seeing))
+    [answer] = read_answers(tmp_path / "run/samples/000000.json")
+    assert answer.prompt == "[image]which?"
 
 
 async def test_a_resume_needs_the_same_rows(tmp_path: Path) -> None:

@@ -166,6 +166,16 @@ def text_of(message: Message) -> str:
     return "".join(texts)
 
 
+def shown_text(message: Message) -> str:
+    """As `text_of`, for people to read: `[image]` stands for an image."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(
+        part["text"] if part["type"] == "text" else "[image]" for part in content if part["type"] != "thinking"
+    )
+
+
 def thinking_of(message: Message) -> str:
     """The reasoning parts of a message, joined; empty if there are none."""
     content = message["content"]

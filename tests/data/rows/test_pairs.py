@@ -9,13 +9,16 @@ from cookhouse.data import (
     comparison_from_row,
     preference_from_row,
     prompt_from_row,
+    question_from_row,
     read_comparisons,
     read_preferences,
 )
+from cookhouse.data.rows.labeled import labeled_from_row
 from cookhouse.errors import BadRowsError, InputError
 
 USER, GOOD, BAD = ({"role": r, "content": c} for r, c in (("user", "q"), ("assistant", "good"), ("assistant", "bad")))
 SYSTEM = {"role": "system", "content": "s"}
+SEEN = {"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "q"}]}
 
 
 @pytest.mark.parametrize(
@@ -110,6 +113,25 @@ def test_a_prompt_may_have_an_answer() -> None:
     ):
         with pytest.raises(InputError, match=reason):
             prompt_from_row(row, "f:1")
+
+
+@pytest.mark.parametrize(
+    ("read", "row"),
+    [
+        (preference_from_row, {"prompt": [SEEN], "chosen": "a", "rejected": "b"}),
+        (preference_from_row, {"chosen": [SEEN, GOOD], "rejected": [SEEN, BAD]}),
+        (comparison_from_row, {"prompt": SEEN, "completion_a": "a", "completion_b": "b", "label": "A"}),
+        (labeled_from_row, {"messages": [SEEN, GOOD], "label": True}),
+        (prompt_from_row, {"messages": [SEEN]}),
+        (question_from_row, {"messages": [SEEN, GOOD]}),
+        (question_from_row, {"conversations": [SEEN, GOOD]}),
+        (prompt_from_row, {"prompt": "q", "image": "a.png"}),
+    ],
+)
+def test_images_are_refused_by_row(read: Any, row: dict[str, Any]) -> None:
+    """Catches an image that is found when sequences are built, by an error that names no row and no way out."""
+    with pytest.raises(InputError, match=r"^f:3: .*image.*trained on by supervised alone: say in words"):
+        read(row, "f:3")
 
 
 def test_bad_rows_of_a_source_are_named_together(tmp_path: Path) -> None:

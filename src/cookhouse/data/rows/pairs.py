@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from cookhouse.chat import Comparison, Label, Message, is_empty, parse_messages, text_of
+from cookhouse.chat import MEDIA_KEYS, Comparison, Label, Message, is_empty, parse_messages, text_of
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
 from cookhouse.data.rows.shapes import REFUSED, conversation_from_row, is_conversation
@@ -25,6 +25,7 @@ T = TypeVar("T")
 _LABELS: Mapping[str, Label] = {"a": "A", "b": "B", "tie": "Tie"}
 _PROMPTS = ("prompt", "prompt_conversation", "conversations", "question", "instruction", "problem")
 _SYSTEM = ("system", "system_prompt")
+_IN_WORDS = "images are trained on by supervised alone: say in words what is to be seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +170,7 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
 
     def parse(fields: Mapping[str, Any]) -> PromptRow:
         messages = fields.get("messages")
-        asked = parse_messages(from_sharegpt(messages)) if not is_empty(messages) else asked_in(fields)
+        asked = said_in(messages, "user", "messages") if not is_empty(messages) else asked_in(fields)
         if not asked:
             raise InputError(f"a prompt needs {', '.join(_PROMPTS)} or messages; this row has {_names(fields)}")
         if asked[-1]["role"] == "assistant":
@@ -197,7 +198,10 @@ def question_from_row(row: object, source: str) -> PromptRow:
     if not isinstance(row, Mapping) or not is_conversation(row):
         return prompt_from_row(row, source)
     conversation = conversation_from_row(row, source)
-    *asked, last = conversation.messages
+    try:
+        *asked, last = _of_text(conversation.messages)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
     answer = None if last["role"] != "assistant" else text_of(last)
     if answer is None:
         asked = conversation.messages
@@ -227,6 +231,7 @@ def named_row(row: object, source: str, parse: Callable[[Mapping[str, Any]], T])
             raise InputError(f"a row must be an object, not {type(row).__name__}")
         for name, way_out in REFUSED.items():
             if not is_empty(row.get(name)):
+                way_out = _IN_WORDS if name in MEDIA_KEYS else way_out
                 raise InputError(f"{name} is not read in such a row; {way_out}, or remove it from the rows")
         return parse(row)
     except InputError as error:
@@ -248,14 +253,22 @@ def asked_in(fields: Mapping[str, Any]) -> list[Message]:
 
 
 def said_in(value: object, role: str, name: str) -> list[Message]:
-    """Text as one message of a role, or as turns where it begins with one; or messages."""
+    """Text as one message of a role, or as turns where it begins with one; or messages, of text alone."""
     if isinstance(value, str):
         return parse_messages(from_dialog(value) or [{"role": role, "content": value}])
     if isinstance(value, Mapping):
-        return parse_messages(from_sharegpt([value]))
+        return _of_text(parse_messages(from_sharegpt([value])))
     if not isinstance(value, Sequence):
         raise InputError(f"{name} must be text or messages, not {type(value).__name__}")
-    return parse_messages(from_sharegpt(value))
+    return _of_text(parse_messages(from_sharegpt(value)))
+
+
+def _of_text(messages: list[Message]) -> list[Message]:
+    """The messages. Raises `InputError` where one holds an image."""
+    for number, message in enumerate(messages, start=1):
+        if not isinstance(message["content"], str) and any(part["type"] == "image" for part in message["content"]):
+            raise InputError(f"message {number} holds an image; {_IN_WORDS}, or remove the row")
+    return messages
 
 
 def _is_preference(row: Mapping[str, Any]) -> bool:

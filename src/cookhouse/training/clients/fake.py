@@ -16,6 +16,7 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
+from cookhouse.data.batches.datum import tokens_and_images
 from cookhouse.errors import InputError
 from cookhouse.training.clients.client import LossFunction, PairLossOffer
 from cookhouse.training.clients.fake_losses import token_losses
@@ -280,7 +281,7 @@ class FakeSamplingClient:
         sequences = []
         for index in range(num_samples):
             chance = self._service.chance(sampling_params.seed, index)
-            answer = self._service.answer(self._theta, prompt.to_ints(), chance)
+            answer = self._service.answer(self._theta, _tokens(prompt), chance)
             tokens_T, stop_reason = _cut(answer, sampling_params)
             sequences.append(
                 tinker.types.SampledSequence(
@@ -303,9 +304,14 @@ class FakeSamplingClient:
         return [None, *[ranked] * (length - 1)]
 
     def compute_logprobs(self, prompt: tinker.ModelInput) -> "FakeFuture[list[float | None]]":
-        tokens_T = np.array(prompt.to_ints(), dtype=np.int32)
+        tokens_T = np.array(_tokens(prompt), dtype=np.int32)
         logprobs = _logprobs(self._theta, tokens_T).astype(np.float32).tolist()
         return self._service.request("compute_logprobs", [None, *logprobs[1:]])
+
+
+def _tokens(prompt: tinker.ModelInput) -> list[int]:
+    tokens_T, _ = tokens_and_images(prompt)
+    return [int(token) for token in tokens_T]
 
 
 def _cut(answer: Sequence[int], params: tinker.SamplingParams) -> tuple[NDArray[np.int32], Literal["stop", "length"]]:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cookhouse.chat import Renderer, text_of
+from cookhouse.chat import Renderer, shown_text
 from cookhouse.evals import (
     EVALUATORS,
     Answer,
@@ -142,7 +142,7 @@ def keep_noted(folder: Path, mark: str, name: str, step: int, entries: Sequence[
 
 def _recorded(answer: Answer) -> RecordedAnswer:
     return RecordedAnswer(
-        prompt=text_of(answer.prompt[-1]),
+        prompt=shown_text(answer.prompt[-1]),
         expected=answer.expected,
         answer=answer.answer,
         is_correct=answer.is_correct,
