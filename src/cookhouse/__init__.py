@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from cookhouse.envs import EnvConfig, ProblemEnv, message_environments
     from cookhouse.errors import CookhouseError, InputError, ServiceError
     from cookhouse.evals import SamplingClientEvaluator, TrainingClientEvaluator
-    from cookhouse.recipes import Recipe, dry_run, find_recipe, run, run_async, sweep
+    from cookhouse.recipes import (
+        Experiment,
+        Recipe,
+        dry_run,
+        find_recipe,
+        read_experiment,
+        run,
+        run_async,
+        sweep,
+        write_experiment,
+    )
     from cookhouse.rl import (
         Env,
         EnvGroupBuilder,
@@ -52,7 +62,17 @@ _PLACES = {
     "cookhouse.envs": ("EnvConfig", "ProblemEnv", "message_environments"),
     "cookhouse.errors": ("CookhouseError", "InputError", "ServiceError"),
     "cookhouse.evals": ("SamplingClientEvaluator", "TrainingClientEvaluator"),
-    "cookhouse.recipes": ("Recipe", "dry_run", "find_recipe", "run", "run_async", "sweep"),
+    "cookhouse.recipes": (
+        "Experiment",
+        "Recipe",
+        "dry_run",
+        "find_recipe",
+        "read_experiment",
+        "run",
+        "run_async",
+        "sweep",
+        "write_experiment",
+    ),
     "cookhouse.rl": (
         "Env",
         "EnvGroupBuilder",
@@ -87,6 +107,7 @@ __all__ = [
     "EnvGroupBuilder",
     "EnvironmentSettings",
     "Event",
+    "Experiment",
     "InputError",
     "Loop",
     "MessageEnv",
@@ -117,6 +138,7 @@ __all__ = [
     "get_last_checkpoint",
     "message_environments",
     "note",
+    "read_experiment",
     "reinforcement_workflow",
     "run",
     "run_async",
@@ -127,6 +149,7 @@ __all__ = [
     "supervised_workflow",
     "sweep",
     "table",
+    "write_experiment",
 ]
 
 

@@ -58,6 +58,12 @@ def test_every_public_name_is_in_the_page() -> None:
     assert all(inspect.getdoc(getattr(testing, name)) for name in testing.__all__)
 
 
+def test_every_field_of_an_experiment_is_in_the_page() -> None:
+    lines = page("experiment").splitlines()
+    named = [line.split("`")[1] for line in lines if line.startswith("| `")]
+    assert named == list(cookhouse.Experiment.model_fields)
+
+
 def test_every_environment_variable_is_in_the_page() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("src/**/*.py"))
     read = set(re.findall(r"\bCOOKHOUSE_[A-Z_]+\b", source))

@@ -17,7 +17,8 @@ import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.local import service_folder
-from cookhouse.recipes.sweeping import NAME, combined, read_configs, read_grid, sweep_settings
+from cookhouse.recipes import Experiment
+from cookhouse.recipes.sweeping import NAME, read_grid, sweep_settings
 from cookhouse.registry import open_registry
 from cookhouse.runs import find_runs, read_history, read_sweep
 from cookhouse.telemetry import read_metrics
@@ -224,20 +225,6 @@ def test_commas_part_values_but_for_those_in_a_list() -> None:
             read_grid({"a": text})
 
 
-def test_configs_come_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "sweep.yaml"
-    file.write_text("- {learning_rate: 0.1, batch_size: 4}\n- {learning_rate: 0.2}\n")
-    assert combined({"seed": 1}, {"lora_rank": ["8", "16"]}, read_configs(file)) == [
-        {"seed": 1, "learning_rate": 0.1, "batch_size": 4, "lora_rank": "8"},
-        {"seed": 1, "learning_rate": 0.1, "batch_size": 4, "lora_rank": "16"},
-        {"seed": 1, "learning_rate": 0.2, "lora_rank": "8"},
-        {"seed": 1, "learning_rate": 0.2, "lora_rank": "16"},
-    ]
-    file.write_text("learning_rate: 0.1\n")
-    with pytest.raises(InputError, match="holds no list of settings"):
-        read_configs(file)
-
-
 def test_a_metric_that_no_run_has_is_told(settings: dict[str, Any]) -> None:
     grid = {"learning_rate": [1e-3, 1e-1]}
     result = cookhouse.sweep("supervised", settings, grid=grid, metric="test/nl", adapters=fake())
@@ -272,7 +259,7 @@ def test_a_part_finds_the_service_of_the_whole(tmp_path: Path) -> None:
 
 
 def test_the_model_of_each_run_is_asked_for(settings: dict[str, Any]) -> None:
-    made = sweep_settings("supervised", combined(settings, {"seed": [1, 2]}, []))
+    made = sweep_settings(Experiment(recipe="supervised", settings=settings, grid={"seed": [1, 2]}))
     assert [part["model_name"] for part in made.parts] == ["cookhouse/tiny", "cookhouse/tiny"]
     assert "log_path" not in made.parts[0]
     assert made.log_path == settings["log_path"]

@@ -1,7 +1,8 @@
 """`cookhouse sweep RECIPE`: a recipe with several settings, and the runs compared."""
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,7 +11,8 @@ from cookhouse.cli.run import adapters_named, finish, ports_of
 from cookhouse.cli.tables import side_by_side
 from cookhouse.printable import printable
 from cookhouse.recipes import read_config_file
-from cookhouse.recipes.sweeping import NAME, combined, plan_sweep, read_configs, read_grid, sweep_settings
+from cookhouse.recipes.experiment import is_experiment_file, read_experiment, write_experiment
+from cookhouse.recipes.sweeping import NAME, extended, plan_sweep, read_grid, sweep_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,20 +21,22 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    recipe: Annotated[str, typer.Argument(help="The recipe; cookhouse recipes lists them.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(metavar="RECIPE|FILE", help="The recipe; or a YAML or JSON file that holds an experiment."),
+    ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Settings; one with several values, parted by commas, is swept."),
-    ] = None,
-    configs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A YAML or JSON file with a list of settings, one entry for each run."),
     ] = None,
     config: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Settings of all runs, from a YAML, TOML or JSON file."),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, on one engine or service.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Runs at a time, on one engine or service. [default: 1]"),
+    ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Compare runs by it; default: the most telling one that all of them have.")
     ] = None,
@@ -42,11 +46,17 @@ def sweep(
     adapters: Annotated[
         str | None, typer.Option(metavar="NAME", help="local, hosted, noop, or your own, as of cookhouse run.")
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Check, and write the experiment to a new YAML or JSON file; train nothing."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the runs; train nothing.")] = False,
 ) -> None:
     """Run a recipe with several settings, one after another or several at a time, and compare the runs.
 
     There is a run for each combination: cookhouse sweep supervised learning_rate=1e-4,3e-4,1e-3 lora_rank=8,32
+
+    An experiment is a document with the same settings, and with single runs: cookhouse sweep rates.yaml lora_rank=8,32
 
     A value that holds commas itself stands in a JSON list: evaluators='["a,b", "c"]'. log_path names the folder of the
     sweep, and registered_model_name registers the best run alone. Runs that fail leave the others alone. A sweep that
@@ -55,19 +65,26 @@ def sweep(
     layers = layers_of(settings or (), (), {})
     single, grid = read_grid(layers["key=value"])
     shared = {name: value for file in config or () for name, value in read_config_file(file).items()}
-    runs = combined({**shared, **single}, grid, [] if configs is None else read_configs(configs))
+    start = read_experiment(recipe) if is_experiment_file(recipe) else recipe
+    how: dict[str, Any] = {"jobs": jobs, "metric": metric, "direction": direction}
+    experiment = extended(start, {**shared, **single}, grid, **how)
     given = None if adapters is None else adapters_named(adapters, is_dry=dry_run)
+    if save is not None:
+        sweep_settings(experiment, given)
+        write_experiment(experiment, save)
+        typer.echo(f"the experiment is in {save}; run it with: cookhouse sweep {shlex.quote(str(save))}")
+        return
     if dry_run:
         from cookhouse.telemetry import make_console, say
 
-        plan = plan_sweep(recipe, runs, given, jobs=jobs, metric=metric, direction=direction)
+        plan = plan_sweep(experiment, given)
         console = make_console()
-        say(console, f"{len(plan.facts)} runs of {recipe} in {plan.folder}; nothing was trained, no request was made\n")
+        what = f"{len(plan.facts)} runs of {experiment.recipe} in {plan.folder}"
+        say(console, f"{what}; nothing was trained, no request was made\n")
         for name, told in plan.facts.items():
             say(console, f"{printable(name)}\n    {printable(told)}")
         return
-    made = sweep_settings(recipe, runs, given, jobs=jobs, metric=metric, direction=direction)
-    finish(NAME, made, ports_of(given))
+    finish(NAME, sweep_settings(experiment, given), ports_of(given))
 
 
 def print_sweep(console: "Console", sweep: "SweepRecord") -> None:

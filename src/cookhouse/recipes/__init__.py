@@ -10,6 +10,7 @@ from cookhouse.recipes.config import (
     recorded_settings,
     settle,
 )
+from cookhouse.recipes.experiment import Experiment, read_experiment, write_experiment
 from cookhouse.recipes.pipeline import pipeline_recipe
 from cookhouse.recipes.recipe import RECIPES, Recipe, every_recipe, find_recipe
 from cookhouse.recipes.running import dry_run, run, run_async
@@ -20,6 +21,7 @@ __all__ = [
     "RECIPES",
     "Alias",
     "ConfigField",
+    "Experiment",
     "Recipe",
     "Settled",
     "aliases_of",
@@ -30,10 +32,12 @@ __all__ = [
     "make_config",
     "pipeline_recipe",
     "read_config_file",
+    "read_experiment",
     "recipe_of_module",
     "recorded_settings",
     "run",
     "run_async",
     "settle",
     "sweep",
+    "write_experiment",
 ]

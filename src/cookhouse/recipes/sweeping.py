@@ -11,7 +11,8 @@ import chz
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.recipes.aliases import without_aliases
-from cookhouse.recipes.config import read_values_file, settle
+from cookhouse.recipes.config import settle
+from cookhouse.recipes.experiment import Experiment, experiment_of_runs, experiment_text
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.recipes.running import dry_run, pinned, run
@@ -42,12 +43,12 @@ Values = Mapping[str, Any]
 
 
 def sweep(
-    recipe: str,
+    recipe: str | Experiment,
     settings: Values | None = None,
     *,
     grid: Mapping[str, Sequence[Any]] | None = None,
     configs: Sequence[Values] = (),
-    jobs: int = 1,
+    jobs: int | None = None,
     metric: str | None = None,
     direction: Literal["less", "more"] | None = None,
     adapters: Adapters | None = None,
@@ -55,12 +56,12 @@ def sweep(
     """Run a recipe once for each choice of settings, and compare the runs.
 
     Args:
-        recipe: its name, `module:NAME` or `file.py:NAME`.
+        recipe: its name, `module:NAME` or `file.py:NAME`; or an `Experiment`, to which all that follows is added.
         settings: what all runs have. `log_path` is the folder of the sweep, below which each run has its own;
             `registered_model_name` registers the best run alone.
         grid: values by setting; there is a run for each combination of them.
         configs: settings of further runs, or of those that the grid is combined with.
-        jobs: runs at a time, on one engine or service that all of them share.
+        jobs: runs at a time, on one engine or service that all of them share; default: one.
         metric: by which runs are compared; default: the most telling one that all of them have.
         direction: which way that is better; default: as its name tells.
         adapters: as of `run`.
@@ -73,14 +74,32 @@ def sweep(
         InputError: a setting cannot be used; the run that has it is named, and nothing has run.
         ServiceError: the training service is gone.
     """
-    runs = combined(settings or {}, grid or {}, configs)
-    made = sweep_settings(recipe, runs, adapters, jobs=jobs, metric=metric, direction=direction)
-    return run(NAME, made, adapters=adapters)
+    how: dict[str, Any] = {"jobs": jobs, "metric": metric, "direction": direction}
+    experiment = extended(recipe, settings or {}, grid or {}, configs, **how)
+    return run(NAME, sweep_settings(experiment, adapters), adapters=adapters)
 
 
-def plan_sweep(recipe: str, runs: Sequence[Values], adapters: Adapters | None = None, **settings: Any) -> "RunPlan":
+def extended(
+    recipe: str | Experiment,
+    settings: Values,
+    grid: Mapping[str, Sequence[Any]],
+    runs: Sequence[Values] = (),
+    **how: Any,
+) -> Experiment:
+    """An experiment, or one of a recipe, with further settings, values and runs; of `how`, what is None stays."""
+    start = recipe if isinstance(recipe, Experiment) else Experiment(recipe=recipe)
+    changes = {
+        "settings": {**start.settings, **settings},
+        "grid": {**start.grid, **{name: list(values) for name, values in grid.items()}},
+        "runs": [*start.runs, *map(dict, runs)],
+        **{name: value for name, value in how.items() if value is not None},
+    }
+    return start.model_copy(update=changes)
+
+
+def plan_sweep(experiment: Experiment, adapters: Adapters | None = None) -> "RunPlan":
     """What a sweep would do: its runs by name. Makes no request and no folder. Raises as `sweep`."""
-    return dry_run(NAME, sweep_settings(recipe, runs, adapters, **settings), adapters=adapters)
+    return dry_run(NAME, sweep_settings(experiment, adapters), adapters=adapters)
 
 
 def combined(settings: Values, grid: Mapping[str, Sequence[Any]], configs: Sequence[Values]) -> list[dict[str, Any]]:
@@ -127,32 +146,11 @@ def read_grid(words: Values) -> tuple[dict[str, str], dict[str, list[Any]]]:
     return single, several
 
 
-def read_configs(path: Path) -> list[dict[str, Any]]:
-    """Settings of runs from a YAML or JSON file that holds a list of them.
-
-    Raises:
-        InputError: it cannot be read, or is no such list.
-    """
-    rows = read_values_file(path)
-    is_list = isinstance(rows, list) and rows
-    if not is_list or not all(isinstance(row, dict) and all(isinstance(key, str) for key in row) for row in rows):
-        raise InputError(f"{path} holds no list of settings; write one run per entry: - {{learning_rate: 1e-4}}")
-    return [dict(row) for row in rows]
-
-
-def sweep_settings(
-    recipe: str,
-    runs: Sequence[Values],
-    adapters: Adapters | None = None,
-    *,
-    jobs: int = 1,
-    metric: str | None = None,
-    direction: Literal["less", "more"] | None = None,
-) -> SweepSettings:
+def sweep_settings(experiment: Experiment, adapters: Adapters | None = None) -> SweepSettings:
     """The settings of a sweep, after those of each run were checked. Raises as `sweep`."""
-    chosen = find_recipe(recipe)
+    chosen = find_recipe(experiment.recipe)
     known = chz.chz_fields(chosen.config_class)
-    plain = [without_aliases(known, run) for run in runs]
+    plain = [without_aliases(known, run) for run in combined(experiment.settings, experiment.grid, experiment.runs)]
     whole = {name: plain[0][name] for name in _OF_THE_WHOLE if name in plain[0]}
     for name in _OF_THE_WHOLE:
         if any(run.get(name) != whole.get(name) for run in plain):
@@ -165,9 +163,9 @@ def sweep_settings(
         raise InputError(f"runs {same[0]} and {same[1]} of the sweep have the same settings; leave one of them out")
     if len(parts) < 2:
         raise InputError("there is one run to sweep over; give a setting several values, as in learning_rate=1e-4,3e-4")
-    layers = {"given": {**whole, "jobs": jobs, "metric": metric, "direction": direction}}
-    made = settle(RECIPE, layers, given.service).config
-    return chz.replace(made, recipe=recipe, runs=parts, model_name=parts[0]["model_name"])
+    how = {"jobs": experiment.jobs, "metric": experiment.metric, "direction": experiment.direction}
+    made = settle(RECIPE, {"given": {**whole, **how}}, given.service).config
+    return chz.replace(made, recipe=experiment.recipe, runs=parts, model_name=parts[0]["model_name"])
 
 
 def _checked(recipe: Recipe[Any], number: int, run: Values, adapters: Adapters) -> dict[str, Any]:
@@ -244,7 +242,10 @@ def _workflow(config: SweepSettings) -> "Workflow[SweepState]":
         recipe = find_recipe(config.recipe)
         return recipe.workflow(settle(recipe, {"given": settings}).config).descent
 
-    return sweep_workflow(config, run_one, descent_of)
+    named = {} if config.registered_model_name is None else {"registered_model_name": config.registered_model_name}
+    how = {"jobs": config.jobs, "metric": config.metric, "direction": config.direction}
+    document = experiment_text(experiment_of_runs(config.recipe, named, config.runs, **how)) if config.runs else ""
+    return sweep_workflow(config, run_one, descent_of, document)
 
 
 RECIPE = Recipe(

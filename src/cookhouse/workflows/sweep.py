@@ -20,9 +20,11 @@ from cookhouse.runs import (
     write_report,
     write_sweep,
 )
+from cookhouse.runs.names import EXPERIMENT_FILE
 from cookhouse.settings import SweepSettings
 from cookhouse.telemetry import Values, events, label_of, metric_text
 from cookhouse.training import CheckpointFile
+from cookhouse.training.files import write_whole
 from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.registering import register_run
 from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
@@ -38,6 +40,7 @@ class SweepState(RunState):
     """What the stages of a sweep hand to one another."""
 
     config: SweepSettings
+    document: str
     folder: RunFolder = field(init=False)
     path: Path = field(init=False)
     results: dict[str, RunResult[Any]] = field(default_factory=dict)
@@ -49,13 +52,18 @@ class SweepState(RunState):
     """What the best run was registered as."""
 
 
-def sweep_workflow(config: SweepSettings, run_child: RunChild, descent_of: DescentOf) -> Workflow[SweepState]:
-    """The runs, each in a folder of its own below the sweep's; one that has finished before is not run again."""
+def sweep_workflow(
+    config: SweepSettings, run_child: RunChild, descent_of: DescentOf, document: str
+) -> Workflow[SweepState]:
+    """The runs, each in a folder of its own below the sweep's; one that has finished before is not run again.
+
+    `document` is what `cookhouse sweep` would make the same runs of; it is kept beside them.
+    """
     names = part_names(config.runs)
     return Workflow(
         name="sweep",
         state_class=SweepState,
-        start=lambda context: SweepState(context=context, config=config),
+        start=lambda context: SweepState(context=context, config=config, document=document),
         setup=(init_folder,),
         body=Runs(runs=dict(zip(names, config.runs, strict=True)), run_child=run_child),
         final=(register_best(descent_of),),
@@ -129,6 +137,7 @@ async def init_folder(state: SweepState) -> None:
     folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
     state.folder, state.path = folder, folder.path
     state.closing.push_async_callback(_close_folder, state, folder)
+    await asyncio.to_thread(write_whole, folder.path / EXPERIMENT_FILE, state.document)
 
 
 def register_best(descent_of: DescentOf) -> Stage[SweepState]:
