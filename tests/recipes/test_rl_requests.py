@@ -1,5 +1,6 @@
 """What a reinforcement run asks of the service, as its settings say: losses, references, evaluations."""
 
+import html
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,10 +13,12 @@ from cookhouse.adapters import Adapters
 from cookhouse.recipes import run_async
 from cookhouse.recipes.rl_basic import Config
 from cookhouse.rl import RolloutLimits, RolloutStrategy, do_group_rollout
+from cookhouse.runs import read_history
 from cookhouse.settings import AdvantageSettings, UpdateSettings, part_of
 from cookhouse.telemetry import read_metrics
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
+from cookhouse.workflows.reinforcement import divergence
 from cookhouse.workflows.reinforcement import workflow as reinforcement
 
 pytestmark = pytest.mark.anyio
@@ -248,3 +251,18 @@ async def test_the_mean_of_a_penalty_is_over_the_step(
         advantages.clear()
     assert found[0] == found[1]
     assert len(set(found[0][0])) > 4
+
+
+async def test_a_ratio_that_runs_away_is_on_every_record_of_the_run(
+    make: MakeConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Catches a watch that no run has, and a warning that is gone with the terminal.
+    monkeypatch.setattr(divergence, "WARN_AT", -1.0)
+    config = make(max_steps_off_policy=1)
+    result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
+    folder = result.summary.folder
+    (warning,) = read_history(folder).warnings
+    assert "nats a token from those that are trained (optim/kl_sample_train_v1)" in warning
+    assert warning in html.unescape((folder / "report.html").read_text())
+    assert warning in (folder / "logs.log").read_text()
+    assert f"warning: {warning}" in capsys.readouterr().out

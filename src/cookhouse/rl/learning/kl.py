@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cookhouse.errors import InputError
 from cookhouse.rl.learning.advantages import discounted_future_sum
+from cookhouse.telemetry import keys
 
 
 def sampling_metrics(data_D: Sequence[tinker.Datum]) -> dict[str, float]:
@@ -36,7 +37,7 @@ def kl_metrics(
     if not d_M.size:
         return {}
     return {
-        f"optim/kl_sample_train_v1{suffix}": float(d_M.mean()),
+        f"{keys.SAMPLER_KL}{suffix}": float(d_M.mean()),
         f"optim/kl_sample_train_v2{suffix}": float(0.5 * np.mean(d_M**2)),
     }
 

@@ -32,8 +32,8 @@ from cookhouse.runs.names import (
 
 MAX_FILE_BYTES = 1 << 20
 """Of a file of JSON that a run writes once; a larger one is not read."""
-_MAX_CHARACTERS = 500
-"""Of an error or a warning."""
+_MAX_ERROR_CHARACTERS = 500
+_MAX_WARNING_CHARACTERS = 1000
 _GONE = "its process ended without a word: killed, or the machine went down"
 _ACTIVE = (METRICS_FILE, CHECKPOINTS_FILE, LOG_FILE, TRACE_FILE, SAMPLES_FOLDER, RUN_FILE)
 
@@ -87,7 +87,7 @@ class Sitting:
         self, status: RunStatus, error: BaseException | str | None = None, at: datetime | None = None
     ) -> "Sitting":
         """The sitting, over; at a time, default: now."""
-        said = None if error is None else _one_line(f"{error}")
+        said = None if error is None else _one_line(f"{error}", _MAX_ERROR_CHARACTERS)
         if isinstance(error, BaseException) and not said:
             said = type(error).__name__
         return replace(
@@ -99,7 +99,7 @@ class Sitting:
 
     def warned(self, text: str) -> "Sitting":
         """The sitting, with one more warning."""
-        return replace(self, warnings=[*self.warnings, _one_line(text)])
+        return replace(self, warnings=[*self.warnings, _one_line(text, _MAX_WARNING_CHARACTERS)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,8 +262,8 @@ def _sitting(row: Mapping[str, Any]) -> Sitting:
     return Sitting(**values)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_MAX_CHARACTERS]
+def _one_line(text: str, max_characters: int) -> str:
+    return " ".join(text.split())[:max_characters]
 
 
 def _as_json(value: Any) -> str:

@@ -19,7 +19,6 @@ from cookhouse.training import (
     FinishedStep,
     PolicySampler,
     RolloutSource,
-    StepLog,
     Teacher,
     TeacherAdvantages,
     Teachers,
@@ -44,13 +43,13 @@ from cookhouse.workflows.reinforcement.workflow import (
     post_kl_slot,
     publish_slot,
     rollout_assembler,
+    rollout_log,
     rollout_of,
     rollout_source,
 )
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.estimate import with_estimate
 from cookhouse.workflows.training_run.run import (
     checkpoint_slot,
     cleanup,
@@ -204,10 +203,7 @@ def _source(state: OnPolicyState) -> RolloutSource:
 
 
 def _log(state: OnPolicyState) -> Callable[[FinishedStep], None]:
-    log = StepLog(
-        state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.DISTILLATION_STEP
-    )
-    return with_estimate(log, state.telemetry, state.total_steps)
+    return rollout_log(state, events.DISTILLATION_STEP)
 
 
 def on_policy_workflow(

@@ -42,6 +42,7 @@ from cookhouse.training import (
     post_step_divergence,
 )
 from cookhouse.workflows.reinforcement.account import facts, figures
+from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
 from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation
 from cookhouse.workflows.reinforcement.keeper import RolloutKeeper
 from cookhouse.workflows.stages.body import Loop
@@ -255,8 +256,14 @@ def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None 
 
 
 def _log(state: ReinforcementState) -> Callable[[FinishedStep], None]:
-    log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.RL_STEP)
-    return with_estimate(log, state.telemetry, state.total_steps)
+    return rollout_log(state, events.RL_STEP)
+
+
+def rollout_log(state: ReinforcementState, event: str) -> Callable[[FinishedStep], None]:
+    """Reports the steps of a run over rollouts, under `event` too; estimates its end, and warns of ratios."""
+    log = StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=event)
+    watched = with_divergence_watch(log, state.telemetry, state.config)
+    return with_estimate(watched, state.telemetry, state.total_steps)
 
 
 def rollout_assembler(state: ReinforcementState, **more: Any) -> RolloutAssembler:
