@@ -90,6 +90,15 @@ async def test_a_comparison_that_the_model_cannot_take_is_refused_before_it_is_a
         (("B.", "**A**"), Judgment(a=0.0, b=1.0, tie=0.0, position_bias=0.0, is_order_dependent=False)),
         (("A", "A, since it is first"), Judgment(a=0.5, b=0.5, tie=0.0, position_bias=1.0, is_order_dependent=True)),
         (("Tie", "tie"), Judgment(a=0.0, b=0.0, tie=1.0, position_bias=0.0, is_order_dependent=False)),
+        (("a tie", "A tie."), Judgment(a=0.0, b=0.0, tie=1.0, position_bias=0.0, is_order_dependent=False)),
+        (
+            ("A is better.", "Completion B"),
+            Judgment(a=1.0, b=0.0, tie=0.0, position_bias=0.0, is_order_dependent=False),
+        ),
+        (
+            ("a\nIt is whole.", "b - whole"),
+            Judgment(a=1.0, b=0.0, tie=0.0, position_bias=0.0, is_order_dependent=False),
+        ),
     ],
 )
 async def test_another_model_says_a_label_in_both_orders(answers: tuple[str, str], expected: Judgment) -> None:
@@ -101,9 +110,14 @@ async def test_another_model_says_a_label_in_both_orders(answers: tuple[str, str
     assert await CompleterPreferenceModel(complete)(comparing("yes", "no, never")) == expected
 
 
-async def test_an_answer_that_is_no_label_is_an_error_and_no_tie() -> None:
-    async def complete(messages: Sequence[Message]) -> Message:  # noqa: ARG001
-        return said("As both are good")[0]
+@pytest.mark.parametrize(
+    "answer", ["As both are good", "A better answer is B", "A-grade, both", "A is worse than B", "A or B", "tied", ""]
+)
+async def test_an_answer_that_is_no_label_is_an_error_and_no_tie(answer: str) -> None:
+    """Catches words that happen to begin with a label, and are taken for it."""
 
-    with pytest.raises(InputError, match="answered 'As both are good'; it must say A, B or Tie"):
+    async def complete(messages: Sequence[Message]) -> Message:  # noqa: ARG001
+        return said(answer)[0]
+
+    with pytest.raises(InputError, match=f"answered '{answer}'; it must say A, B or Tie"):
         await CompleterPreferenceModel(complete)(comparing("yes", "no"))

@@ -20,7 +20,12 @@ _ASK = (
     "Which of two answers to the last message is better?\n\n==== Conversation ====\n{prompt}\n\n"
     "==== Completion A ====\n{a}\n\n==== Completion B ====\n{b}\n\nAnswer with A, B or Tie, and nothing else."
 )
-_VERDICT = re.compile(r"^\W*(A|B|Tie)\b", re.IGNORECASE)
+# A label and then an end, a mark, or words that can only praise it: "A better answer is B" and "a tie" begin with no A.
+_VERDICT = re.compile(
+    r"""\W*(?:(?:answer|completion)\W+)?(?:(?P<label>[AB])|(?:a\s+)?(?P<tie>tie))[*_`"')\]]*"""
+    r"""(?:$|[.,;:!?]|\s*[(—–\n]|\s+-\s|\s+(?:wins|is\s+(?:the\s+)?better)\b)""",
+    re.IGNORECASE,
+)
 _SHOWN_CHARACTERS = 100
 
 
@@ -122,10 +127,11 @@ class CompleterPreferenceModel:
         said = text_of(
             await self._complete([{"role": "user", "content": _ASK.format(prompt=prompt, a=first, b=second)}])
         )
-        verdict = _VERDICT.match(said)
+        verdict = _VERDICT.match(said.strip())
         if verdict is None:
             raise InputError(f"the preference model answered {said[:_SHOWN_CHARACTERS]!r}; it must say A, B or Tie")
-        return [float(label.lower() == verdict[1].lower()) for label in LABELS]
+        chosen = verdict["label"] or verdict["tie"]
+        return [float(label.lower() == chosen.lower()) for label in LABELS]
 
 
 async def _in_both_orders(

@@ -6,13 +6,19 @@ from typing import Literal
 from cookhouse.telemetry import COMPANIONS
 
 Direction = Literal["less", "more"]
-_LESS_IS_BETTER = {"nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected", "order_disagreement"}
+_LESS_IS_BETTER = {
+    *("nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected", "order_disagreement"),
+    *("forward_kl", "teacher_kl", "teacher_kl_at", "failed", "not_compared", "dropped", "cut_to_nothing"),
+    *("failures", "retried", "groups_failed", "frac_all_bad", "tool_errors", "invalid_move", "num_skipped_rows"),
+}
 _MORE_IS_BETTER = {
-    *("exact_match", "reward", "correct", "format", "accuracy", "margin", "answered_chosen", "answer_win_rate"),
-    *("win_rate_chosen", "win_rate_initial", "win_share_chosen", "win_share_initial"),
-    *("win_share", "rule", "precision", "recall", "f1"),
+    *("exact_match", "reward", "correct", "correct_norm", "correct_loose", "format", "accuracy", "margin"),
+    *("instructions_strict", "instructions_loose", "answered_chosen", "answer_win_rate", "agreement"),
+    *("win_rate_chosen", "win_rate_initial", "win_share_chosen", "win_share_rejected", "win_share_initial"),
+    *("win_share", "win_minus_loss", "rule", "precision", "recall", "f1", "allowed", "frac_all_good"),
 }
 """Parts of a metric's name."""
+_PASS_AT = "pass@"
 
 
 def direction(name: str) -> Direction | None:
@@ -22,7 +28,7 @@ def direction(name: str) -> Direction | None:
     parts = set(name.split("/"))
     if parts & _LESS_IS_BETTER:
         return "less"
-    return "more" if parts & _MORE_IS_BETTER else None
+    return "more" if parts & _MORE_IS_BETTER or any(part.startswith(_PASS_AT) for part in parts) else None
 
 
 def best(name: str, values: Iterable[float]) -> float | None:
