@@ -77,10 +77,11 @@ async def test_an_own_grader_decides_rewards(settings: Callable[..., dict[str, A
     [
         ("math_rl", "maths", {}, "unknown grader 'maths'; did you mean math"),
         ("rl", "maths", {}, "unknown grader 'maths'; did you mean math"),
-        ("rl", "maths", {"env": "arithmetic"}, "unknown grader 'maths'"),
+        ("rl", "maths", {"env": "arithmetic,gsm8k"}, "unknown grader 'maths'"),
+        ("rl", "exact", {"env": "arithmetic"}, "grader=exact would change nothing"),
         ("rl", "own.py:OWN", {}, "unknown name in .*own.py 'OWN'"),
         ("rl", "os:sep", {}, "os:sep is of type str, not a grader"),
-        ("math_rl", "exact", {"env": "arithmetic"}, "grader is exact, and arithmetic compares whole numbers by itself"),
+        ("math_rl", "exact", {"env": "arithmetic"}, "grader=exact would change nothing: it is read with env=gsm8k"),
     ],
 )
 def test_what_cannot_grade_is_refused_before_anything_is_made(

@@ -161,7 +161,7 @@ async def test_every_setting_of_an_advantage_reaches_it(make: MakeConfig, monkey
 
     monkeypatch.setattr(reinforcement, "RolloutSource", spy)
     settings = {
-        "advantage": "gae",
+        "advantage": "cookhouse.rl.learning.advantages:gae_advantages",  # of one's own: it may read anything
         "gamma": 0.5,
         "gae_lambda": 0.25,
         "kl_coef": 0.125,

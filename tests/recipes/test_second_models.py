@@ -20,7 +20,8 @@ async def nobody(_: str) -> Any:
 )
 def test_renderer_and_tokens_of_a_second_model_arrive(recipe: str, environments: Any, who: str) -> None:
     settings = {f"{who}_model": "Qwen/Qwen3-8B", f"{who}_renderer": "qwen3", f"{who}_max_tokens": 77}
-    config = find_recipe(recipe).config_class(**settings)
+    seats = {"num_players": 2} if recipe == "textarena_rl" else {}
+    config = find_recipe(recipe).config_class(**settings, **seats)
     builder = environments(config, nobody)
     assert isinstance(builder, TwoModelBuilder)
     assert {name: getattr(builder.config, name) for name in settings} == settings

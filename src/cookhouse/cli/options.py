@@ -11,7 +11,7 @@ import typer
 
 from cookhouse.cli.verbosity import LEVEL_OPTION, VERBOSE_OPTION, Level
 from cookhouse.errors import InputError
-from cookhouse.recipes import Alias, ConfigField, Recipe, aliases_of, config_fields, read_config_file
+from cookhouse.recipes import TYPED, Alias, ConfigField, Recipe, aliases_of, config_fields, read_config_file
 
 _SHORT_FLAGS = {
     "model_name": ("--model", "-m"),
@@ -101,7 +101,7 @@ def layers_of(settings: Sequence[str], files: Sequence[Path], flags: Mapping[str
     given = {key: value for key, value in flags.items() if value is not None}
     for key in given.keys() & words.keys():
         raise InputError(f"{key} is given twice, as {key}={words[key]} and as {_flag(key)} {given[key]}; give it once")
-    return {**{str(file): read_config_file(file) for file in files}, "key=value": words, "flag": given}
+    return {**{str(file): read_config_file(file) for file in files}, **dict(zip(TYPED, (words, given), strict=True))}
 
 
 def _parameter(name: str, annotation: Any, info: Any, default: object) -> inspect.Parameter:

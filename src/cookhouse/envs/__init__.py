@@ -8,7 +8,9 @@ from cookhouse.envs.environments import (
     Environments,
     Mixed,
     environment_tag,
+    have_several_turns,
     parse_environments,
+    reads_setting,
 )
 from cookhouse.envs.games.race import RaceGame
 from cookhouse.envs.games.self_play import RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
@@ -75,10 +77,12 @@ __all__ = [
     "VerifiersConfig",
     "environment_tag",
     "evenly_spaced",
+    "have_several_turns",
     "meetings",
     "message_environments",
     "open_preference_model",
     "parse_environments",
     "preference_format",
     "read_problems",
+    "reads_setting",
 ]

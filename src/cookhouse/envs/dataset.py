@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import chz
 
@@ -64,6 +64,11 @@ class GroupDataset(Generic[P]):
 @chz.chz
 class EnvConfig(EnvironmentSettings):
     """What every config of environments has: who is asked, and how much."""
+
+    has_several_turns: ClassVar[bool] = True
+    """Whether an episode may have more turns than one."""
+    unread: ClassVar[frozenset[str]] = frozenset()
+    """Settings of every environment that these ones do not depend on."""
 
     system_prompt: str | None = chz.field(default=None, doc="First message of every conversation.")
     n_test_samples: int | None = chz.field(default=None, doc="Evaluate on only so many; default: all.")

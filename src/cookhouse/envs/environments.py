@@ -10,12 +10,13 @@ import chz
 import tinker
 
 from cookhouse.data import parse_weights, shares
+from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig
-from cookhouse.envs.second_model import OpenSampler, TwoModelBuilder
-from cookhouse.errors import CookhouseError, InputError, UnknownNameError
-from cookhouse.naming import OpenSet
+from cookhouse.envs.second_model import OpenSampler
+from cookhouse.errors import CookhouseError, InputError
+from cookhouse.naming import OpenSet, names_in
 from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
-from cookhouse.settings import EnvironmentSettings, part_of
+from cookhouse.settings import EnvironmentSettings
 
 EnvironmentBuilder: TypeAlias = Callable[[EnvironmentSettings, OpenSampler], RLDatasetBuilder]
 """Makes the environments of a run from its settings; the second argument opens a sampler of another model, once
@@ -24,59 +25,8 @@ rollouts run."""
 
 def _check(thing: Any) -> EnvironmentBuilder | None:
     if isinstance(thing, type) and issubclass(thing, EnvConfig):
-        return _ConfigBuilder(thing)
+        return ConfigBuilder(thing)
     return thing if callable(thing) else None
-
-
-@dataclass(frozen=True)
-class _ConfigBuilder:
-    """Environments of a config class; what the run has settings for, it takes from there."""
-
-    config_class: type[EnvConfig]
-
-    def __call__(self, settings: EnvironmentSettings, open_sampler: OpenSampler, **own: Any) -> RLDatasetBuilder:
-        known = chz.chz_fields(self.config_class)
-        for name in own:
-            if name not in known:
-                raise UnknownNameError(f"setting of {self.config_class.__name__}", name, known)
-        config: Any = part_of(self.config_class, settings, **own)
-        takes_sampler = "answerer_model" in known or "opponent_model" in known
-        return TwoModelBuilder(config=config, open_sampler=open_sampler) if takes_sampler else config
-
-
-def gsm8k(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
-    """GSM8K, from the hub or from files with its fields."""
-    return _math("gsm8k", settings, open_sampler)
-
-
-def math(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
-    """MATH, evaluated on MATH-500."""
-    return _math("math", settings, open_sampler)
-
-
-def deepmath(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
-    """DeepMath, evaluated on MATH-500."""
-    return _math("deepmath", settings, open_sampler)
-
-
-def polaris(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
-    """Polaris, evaluated on MATH-500."""
-    return _math("polaris", settings, open_sampler)
-
-
-def tulu3(settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
-    """The prompts of Tulu 3: nothing is graded but what is exactly the answer there."""
-    del open_sampler
-    from cookhouse.envs.problems.prompts import PromptsConfig
-
-    return part_of(PromptsConfig, settings, dataset_path="tulu3", test_path=None)
-
-
-def _math(dataset: str, settings: EnvironmentSettings, open_sampler: OpenSampler) -> RLDatasetBuilder:
-    del open_sampler
-    from cookhouse.envs.problems.math import MathConfig
-
-    return part_of(MathConfig, settings, dataset=dataset)
 
 
 ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
@@ -84,12 +34,12 @@ ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
     group="cookhouse.environments",
     builtin={
         "arithmetic": "cookhouse.envs.problems.arithmetic:ArithmeticConfig",
-        "gsm8k": f"{__name__}:gsm8k",
-        "math": f"{__name__}:math",
-        "deepmath": f"{__name__}:deepmath",
-        "polaris": f"{__name__}:polaris",
+        "gsm8k": "cookhouse.envs.problems.math:GSM8K",
+        "math": "cookhouse.envs.problems.math:MATH",
+        "deepmath": "cookhouse.envs.problems.math:DEEPMATH",
+        "polaris": "cookhouse.envs.problems.math:POLARIS",
         "prompts": "cookhouse.envs.problems.prompts:PromptsConfig",
-        "tulu3": f"{__name__}:tulu3",
+        "tulu3": "cookhouse.envs.problems.prompts:TULU3",
         "python_functions": "cookhouse.envs.problems.python_functions:PythonFunctionsConfig",
         "deepcoder": "cookhouse.envs.problems.deepcoder:DeepCoderConfig",
         "twenty_questions": "cookhouse.envs.games.twenty_questions:TwentyQuestionsConfig",
@@ -101,6 +51,24 @@ ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
     wants="an environment is a function of the run's settings and of what opens a second model, which returns a "
     "builder of data sets; or a class of EnvConfig",
 )
+
+
+def reads_setting(env: str, setting: str) -> bool:
+    """Whether one of the environments in a text depends on a setting of the run; one of a user's own function is taken
+    to. Raises as `OpenSet.find`.
+    """
+    return any(builder is None or builder.reads(setting) for builder in _builders(env))
+
+
+def have_several_turns(env: str) -> bool:
+    """Whether episodes of one of the environments in a text may have several turns. Raises as `OpenSet.find`."""
+    return any(builder is None or builder.config_class.has_several_turns for builder in _builders(env))
+
+
+def _builders(env: str) -> list[ConfigBuilder | None]:
+    """Of each name; None for a function of a user's own."""
+    found = [ENVIRONMENTS.find(name) for name in names_in(env)]
+    return [builder if isinstance(builder, ConfigBuilder) else None for builder in found]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from cookhouse.recipes.aliases import ALIASES, Alias, aliases_of, recipe_of_module
 from cookhouse.recipes.config import (
+    TYPED,
     ConfigField,
     Settled,
     config_fields,
@@ -19,6 +20,7 @@ from cookhouse.recipes.sweeping import sweep
 __all__ = [
     "ALIASES",
     "RECIPES",
+    "TYPED",
     "Alias",
     "ConfigField",
     "Experiment",

@@ -72,7 +72,13 @@ class Config(ReinforcementSettings):
     clip_high: float | None = _of_ppo("clip_high", 1.2, None)
     ppo_epochs: int = _of_ppo("ppo_epochs", 4, 1)
     advantage: str = rl_default("advantage", embedded="group_centered", published="gae")
+    gamma: float = rl_default("gamma", embedded=0.99, published=0.99)
+    gae_lambda: float = rl_default("gae_lambda", embedded=0.95, published=0.95)
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
+
+    @property
+    def has_several_turns(self) -> bool:
+        return False
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

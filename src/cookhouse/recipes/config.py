@@ -25,6 +25,7 @@ from cookhouse.settings import (
     FolderSettings,
     ModelSettings,
     RunSettings,
+    check_typed,
     default_in_words,
     default_origin,
     has_default,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from cookhouse.data import GivenRows
 
 CONFIG_FILE = "config.json"
+TYPED = ("key=value", "flag")
+"""Names of layers that somebody typed word by word."""
 MAX_FILE_BYTES = 1 << 20
 
 C = TypeVar("C", bound=RunSettings)
@@ -124,6 +127,7 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
     recorded = _recorded(recipe, values)
     published = _model_of_service(recipe, service, values.get("base_url"))
     config = recipe.config_class(**(published | recorded | values))
+    check_typed(config, [name for name, origin in origins.items() if origin in TYPED])
     defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")
     return Settled(config=config, origins=defaults | dict.fromkeys(recorded, "the run's own") | origins)
 

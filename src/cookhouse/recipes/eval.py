@@ -15,7 +15,16 @@ from cookhouse.recipes.evaluated import evaluated
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import Default, EvalSettings, ModelSettings, is_embedded, is_left_open, redefault
+from cookhouse.settings import (
+    Default,
+    EvalSettings,
+    ModelSettings,
+    is_embedded,
+    is_left_open,
+    narrowed,
+    read_if,
+    redefault,
+)
 
 if TYPE_CHECKING:
     from cookhouse.workflows import Workflow
@@ -37,13 +46,23 @@ def _renderer(config: EvalSettings) -> str:
     return "human_ai" if is_embedded(config) else default_renderer(config.model_name)
 
 
+_OF_WEIGHTS = read_if(lambda config: config.openai_base_url is None, "without openai_base_url")
+
+
 @chz.chz
 class Config(EvalSettings):
     """Settings of the recipe."""
 
     model_name: str = redefault(ModelSettings, "model_name", Default(_model, "that of the weights"))
     renderer_name: str = redefault(
-        ModelSettings, "renderer_name", Default(_renderer, "that of the run that trained the weights, else the model's")
+        ModelSettings,
+        "renderer_name",
+        Default(_renderer, "that of the run that trained the weights, else the model's"),
+        checks=[_OF_WEIGHTS],
+    )
+    force_renderer: bool = narrowed(ModelSettings, "force_renderer", _OF_WEIGHTS)
+    benchmark_data: str | None = narrowed(
+        EvalSettings, "benchmark_data", read_if(lambda config: config.benchmark, "with benchmark")
     )
 
 

@@ -11,11 +11,21 @@ import numpy as np
 from cookhouse.errors import InputError
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.registry import Descent
-from cookhouse.settings import AdapterSettings, OptimizerSettings, RegistrationSettings, RunSettings, ShrinkSettings
+from cookhouse.settings import (
+    AdapterSettings,
+    OptimizerSettings,
+    RegistrationSettings,
+    RunSettings,
+    ShrinkSettings,
+    read_if,
+)
 
 if TYPE_CHECKING:
     from cookhouse.training import Connect
     from cookhouse.workflows import FlatState, Workflow
+
+
+WITHOUT_SWEEP = read_if(lambda config: not config.sweep, "without sweep")
 
 
 @chz.chz

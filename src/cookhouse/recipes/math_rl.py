@@ -4,10 +4,18 @@ from typing import TYPE_CHECKING, Literal
 
 import chz
 
-from cookhouse.errors import InputError
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed, part_of, published_model
+from cookhouse.settings import (
+    GradingSettings,
+    ReinforcementSettings,
+    by_model,
+    computed,
+    narrowed,
+    part_of,
+    published_model,
+    read_if,
+)
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -35,13 +43,15 @@ class Config(ReinforcementSettings, GradingSettings):
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=1e-5)
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
-    @chz.validate
-    def _arithmetic_grades_itself(self) -> None:
-        if self.env == "arithmetic" and self.grader != "math":
-            raise InputError(
-                f"grader is {self.grader}, and arithmetic compares whole numbers by itself; leave grader out, or set "
-                "env to gsm8k, math, deepmath or polaris"
-            )
+    grader: str = narrowed(
+        GradingSettings,
+        "grader",
+        read_if(lambda config: config.env != "arithmetic", "with env=gsm8k, math, deepmath or polaris"),
+    )
+
+    @property
+    def has_several_turns(self) -> bool:
+        return False
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

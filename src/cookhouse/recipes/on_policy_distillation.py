@@ -8,10 +8,9 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.naming import names_in
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.reinforcement import plain_renderer, rl_default
+from cookhouse.recipes.reinforcement import NamedEnvironmentSettings, plain_renderer, rl_default
 from cookhouse.settings import (
     Default,
-    GradingSettings,
     OnPolicyDistillationSettings,
     by_model,
     computed,
@@ -36,7 +35,7 @@ def _teacher(config: "Config") -> str | None:
 
 
 @chz.chz
-class Config(OnPolicyDistillationSettings, GradingSettings):
+class Config(NamedEnvironmentSettings, OnPolicyDistillationSettings):
     """Settings of the recipe."""
 
     model_name: str = published_model("Qwen/Qwen3-8B-Base")
@@ -49,16 +48,6 @@ class Config(OnPolicyDistillationSettings, GradingSettings):
         by_model(embedded="arithmetic", published="deepmath"),
         str,
         "Where prompts come from: an environment by name, module:NAME or file.py:NAME; several separated by commas.",
-    )
-    env_weights: str = chz.field(
-        default="", doc="Share of each environment in a batch, separated by commas; default: equal."
-    )
-    env_args: str = chz.field(default="{}", doc="Settings of the environment's own, a JSON object.")
-    dataset_path: str | None = chz.field(
-        default=None, doc="Problems or prompts to train on, for environments that read them; default: their own."
-    )
-    test_path: str | None = chz.field(
-        default=None, doc="Held-out problems, for environments that read them; default: their own."
     )
     renderer_name: str = plain_renderer()
     lora_rank: int = redefault(OnPolicyDistillationSettings, "lora_rank", by_model(embedded=32, published=128))

@@ -59,6 +59,10 @@ class Config(ReinforcementSettings, TournamentSettings):
         Default(_where_it_begins, "the run or the model in load_checkpoint_path, else the base model"),
     )
 
+    @property
+    def has_several_turns(self) -> bool:
+        return False
+
 
 def workflow(config: Config) -> "Workflow[ReinforcementState]":
     """The stages of a run."""

@@ -7,13 +7,19 @@ import chz
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.catalog import default_renderer
+from cookhouse.naming import names_in
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.settings import (
     Default,
+    GradingSettings,
+    GroupSettings,
     OffPolicyDistillationSettings,
+    ReadIf,
     ReinforcementSettings,
     by_model,
     is_embedded,
+    narrowed,
+    read_if,
     redefault,
 )
 
@@ -54,6 +60,54 @@ def rl_default(name: str, *, embedded: Any, published: Any) -> Any:
 def off_policy_default(name: str, *, embedded: Any, published: Any) -> Any:
     """The same for recipes that learn what a teacher says."""
     return redefault(OffPolicyDistillationSettings, name, by_model(embedded=embedded, published=published))
+
+
+def without_format() -> Any:
+    """The setting `format_coef` of a recipe whose answers have no form to get wrong."""
+    return narrowed(
+        GroupSettings, "format_coef", read_if(lambda _: False, "where an answer has a form, and here none has")
+    )
+
+
+def _read_by_environment(setting: str) -> ReadIf:
+    def is_read(config: Any) -> bool:
+        from cookhouse.envs import reads_setting
+
+        return reads_setting(config.env, setting)
+
+    return read_if(is_read, f"by environments that have a {setting}, and env names none")
+
+
+@chz.chz
+class NamedEnvironmentSettings(GroupSettings, GradingSettings):
+    """Of recipes whose environments are named by `env`."""
+
+    env_weights: str = chz.field(
+        default="",
+        doc="Share of each environment in a batch, separated by commas; default: equal.",
+        validator=read_if(lambda config: len(names_in(config.env)) > 1, "with several names in env"),
+    )
+    env_args: str = chz.field(default="{}", doc="Settings of the environment's own, a JSON object.")
+    dataset_path: str | None = chz.field(
+        default=None,
+        doc="Problems or prompts to train on, for environments that read them; default: their own.",
+        validator=_read_by_environment("dataset_path"),
+    )
+    test_path: str | None = chz.field(
+        default=None,
+        doc="Held-out problems, for environments that read them; default: their own.",
+        validator=_read_by_environment("test_path"),
+    )
+    grader: str = narrowed(GradingSettings, "grader", _read_by_environment("grader"))
+    format_coef: float = narrowed(GroupSettings, "format_coef", _read_by_environment("format_coef"))
+
+    @property
+    def has_several_turns(self) -> bool:
+        """Whether an episode may have more turns than one."""
+        from cookhouse.envs import have_several_turns
+
+        config: Any = self
+        return have_several_turns(config.env)
 
 
 def plain_renderer() -> Any:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import chz
 
 from cookhouse.recipes.program import become_command
-from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import GradingSettings, ReinforcementSettings, by_model, computed, published_model
+from cookhouse.recipes.reinforcement import NamedEnvironmentSettings, plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.settings import ReinforcementSettings, by_model, computed, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @chz.chz
-class Config(ReinforcementSettings, GradingSettings):
+class Config(NamedEnvironmentSettings, ReinforcementSettings):
     """Settings of the recipe."""
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
@@ -22,16 +22,6 @@ class Config(ReinforcementSettings, GradingSettings):
         by_model(embedded="arithmetic", published="gsm8k"),
         str,
         "Environment, by name, module:NAME or file.py:NAME; several separated by commas.",
-    )
-    env_weights: str = chz.field(
-        default="", doc="Share of each environment in a batch, separated by commas; default: equal."
-    )
-    env_args: str = chz.field(default="{}", doc="Settings of the environment's own, a JSON object.")
-    dataset_path: str | None = chz.field(
-        default=None, doc="JSONL of problems to train on, for environments that read one; default: their own."
-    )
-    test_path: str | None = chz.field(
-        default=None, doc="JSONL of held-out problems, for environments that read one; default: their own."
     )
     renderer_name: str = plain_renderer()
     batch_size: int = rl_default("batch_size", embedded=16, published=32)

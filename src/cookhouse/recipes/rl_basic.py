@@ -31,6 +31,10 @@ class Config(ReinforcementSettings):
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=4e-5)
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
+    @property
+    def has_several_turns(self) -> bool:
+        return False
+
 
 def environments(config: Config, open_sampler: "OpenSampler | None" = None) -> "RLDatasetBuilder":
     """The problems of a config; no second model is asked."""

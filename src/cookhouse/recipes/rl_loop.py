@@ -61,7 +61,8 @@ def load(config: Config) -> "Problems":
     problems = problems[: config.n_train_samples]
     random.Random(f"{config.seed}/0").shuffle(problems)  # of epoch 0: there is no other
     batches = [problems[at : at + config.batch_size] for at in range(0, len(problems), config.batch_size)]
-    return build_renderer(config.model_name, config.renderer_name), batches[: config.n_batches][: config.max_steps]
+    renderer = build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
+    return renderer, batches[: config.n_batches][: config.max_steps]
 
 
 def grade(renderer: "Renderer", tokens: Sequence[int], expected: str) -> float:

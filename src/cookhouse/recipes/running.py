@@ -25,7 +25,7 @@ from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, CHECKPOINTS_FILE, INSPECT_FOLDER, RUNS_FOLDER
-from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, weights_in, with_weights
+from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, unread_defaults, weights_in, with_weights
 
 if TYPE_CHECKING:
     from cookhouse.connection import Connection
@@ -98,6 +98,8 @@ async def run_async(
         chosen, settled = _settled(recipe, config, given)
         if (taken := defaults_taken(settled)) is not None:
             telemetry.event(events.RUN_DEFAULTS, text=taken)
+        for note in unread_defaults(settled):
+            telemetry.event(events.DATA_NOTE, text=note)
         name = _typed_name(recipe)
         given = _with_registry(given, settled)
         settled = pinned(settled, given)
@@ -145,6 +147,7 @@ def dry_run(
     workflow = chosen.workflow(settled)
     context = _context(chosen, _typed_name(recipe), settled, workflow, asking, Telemetry(), Interrupt())
     plan = asyncio.run(dry_run_workflow(workflow, context))
+    plan = replace(plan, notes=[*plan.notes, *unread_defaults(settled)])
     taken = defaults_taken(settled)
     return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
 

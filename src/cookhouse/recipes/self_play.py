@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 import chz
 
 from cookhouse.recipes.program import become_command
-from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default, without_format
 from cookhouse.settings import ReinforcementSettings, is_embedded, part_of, published_model
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Config(ReinforcementSettings):
     max_add: int = chz.field(default=3, doc="How far above the last number the next one may be.")
     opponent: Literal["random", "perfect"] = chz.field(default="random", doc="Scripted player of the evaluation.")
     renderer_name: str = plain_renderer()
+    format_coef: float = without_format()
     batch_size: int = rl_default("batch_size", embedded=8, published=32)
     group_size: int = rl_default("group_size", embedded=8, published=8)
     max_tokens: int = rl_default("max_tokens", embedded=8, published=64)

@@ -24,7 +24,7 @@ import numpy as np
 
 from cookhouse.assets import data_file
 from cookhouse.errors import InputError
-from cookhouse.recipes.flat import FlatSettings, flat_recipe, log_grid
+from cookhouse.recipes.flat import WITHOUT_SWEEP, FlatSettings, flat_recipe, log_grid
 from cookhouse.recipes.program import become_command
 from cookhouse.registry import Descent
 from cookhouse.settings import SupervisedSettings, at_least, by_model, computed, published_model, rate, redefault
@@ -47,7 +47,7 @@ class Config(FlatSettings):
     reduction: Literal["none", "mean"] = redefault(SupervisedSettings, "reduction", "none")
     max_length: int = redefault(SupervisedSettings, "max_length", 32768)
     batch_size: int = computed(by_model(embedded=32, published=128), int, "Conversations per step.", at_least(1))
-    learning_rate: float = rate(by_model(embedded=5e-3, published=1e-4), "Peak learning rate")
+    learning_rate: float = rate(by_model(embedded=5e-3, published=1e-4), "Peak learning rate", WITHOUT_SWEEP)
     num_epochs: int = redefault(SupervisedSettings, "num_epochs", 1)
     max_steps: int | None = redefault(SupervisedSettings, "max_steps", None)
     sweep: str = chz.field(default="", doc="FROM,TO,COUNT: learning rates to try, evenly spaced on a log scale.")
@@ -127,7 +127,8 @@ async def train(
     for learning_rate in log_grid(config.sweep):
         part = folder / f"lr-{learning_rate:g}"
         part.mkdir()
-        paths[part] = await train_once(chz.replace(config, learning_rate=learning_rate), loaded[1], part, service)
+        one = chz.replace(config, learning_rate=learning_rate, sweep="")
+        paths[part] = await train_once(one, loaded[1], part, service)
     best = min(paths, key=last_loss)
     for part in paths:
         print(f"{part.name}: loss {last_loss(part):.4f}{'  best' if part == best else ''}", flush=True)  # noqa: T201

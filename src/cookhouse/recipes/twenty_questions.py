@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
-from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default, without_format
 from cookhouse.settings import (
     Default,
     ReinforcementSettings,
@@ -16,11 +16,15 @@ from cookhouse.settings import (
     is_embedded,
     part_of,
     published_model,
+    read_if,
 )
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
     from cookhouse.workflows import OpenSampler
+
+
+_BY_MODEL = read_if(lambda config: config.answerer_model is not None, "with answerer_model")
 
 
 @chz.chz
@@ -37,15 +41,26 @@ class Config(ReinforcementSettings):
         "Model that answers; none: rules do, and the secret is a number.",
     )
     answerer_renderer: str | None = chz.field(
-        default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
+        default=None,
+        doc="Its chat format; default: the model's own, with thinking off where its family has a way.",
+        validator=_BY_MODEL,
     )
     answerer_max_tokens: int | None = chz.field(
-        default=None, doc="Tokens of its answers; default: 64, and 2048 more where it thinks.", validator=at_least(1)
+        default=None,
+        doc="Tokens of its answers; default: 64, and 2048 more where it thinks.",
+        validator=[at_least(1), _BY_MODEL],
     )
-    words_path: str | None = chz.field(default=None, doc='JSONL of {"word": ...}, the secrets; default: a list.')
-    num_candidates: int = chz.field(default=4, doc="Numbers that the secret is one of, where rules answer.")
+    words_path: str | None = chz.field(
+        default=None, doc='JSONL of {"word": ...}, the secrets; default: a list.', validator=_BY_MODEL
+    )
+    num_candidates: int = chz.field(
+        default=4,
+        doc="Numbers that the secret is one of, where rules answer.",
+        validator=read_if(lambda config: config.answerer_model is None, "where no answerer_model answers"),
+    )
     num_turns: int = computed(by_model(embedded=4, published=20), int, "Turns to find the secret in.", at_least(1))
     renderer_name: str = plain_renderer()
+    format_coef: float = without_format()
     batch_size: int = rl_default("batch_size", embedded=16, published=64)
     group_size: int = rl_default("group_size", embedded=8, published=8)
     max_tokens: int = rl_default("max_tokens", embedded=8, published=64)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import chz
 
 from cookhouse.recipes.program import become_command
-from cookhouse.recipes.reinforcement import reinforcement_recipe, rl_default
+from cookhouse.recipes.reinforcement import reinforcement_recipe, rl_default, without_format
 from cookhouse.settings import ReinforcementSettings, part_of, published_model
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class Config(ReinforcementSettings):
     model_name: str = published_model("Qwen/Qwen3-4B-Instruct-2507")
     env_id: str = chz.field(default="gsm8k", doc="Name of an installed environment.")
     env_args: str = chz.field(default="{}", doc="What the environment is loaded with, a JSON object.")
+    format_coef: float = without_format()
     batch_size: int = rl_default("batch_size", embedded=32, published=32)
     group_size: int = rl_default("group_size", embedded=8, published=8)
     max_tokens: int = rl_default("max_tokens", embedded=512, published=512)

@@ -4,7 +4,7 @@ Such a field is None where nobody set it and has its value all the same: chz com
 keeps what was set beside it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import chz
@@ -49,8 +49,8 @@ def always(value: Any) -> Default:
     return Default(lambda _: value, in_words(value))
 
 
-def redefault(parent: type, name: str, default: Any) -> Any:
-    """The parent's field with another default: a value, or a `Default`."""
+def redefault(parent: type, name: str, default: Any, *, checks: Sequence[Any] = ()) -> Any:
+    """The parent's field with another default: a value, or a `Default`; and with further checks."""
     field = chz.chz_fields(parent)[name]
     if isinstance(field._munger, Default) and not isinstance(default, Default):
         default = always(default)
@@ -62,7 +62,7 @@ def redefault(parent: type, name: str, default: Any) -> Any:
         default=None if is_computed else default,
         munger=default if is_computed else field._munger,
         x_type=_or_none(field.x_type) if is_computed else field.x_type,
-        validator=list(field._validator),
+        validator=[*field._validator, *checks],
         doc=field._doc,
     )
 

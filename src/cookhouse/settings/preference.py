@@ -2,16 +2,19 @@
 
 import chz
 
-from cookhouse.errors import InputError
-from cookhouse.settings.checks import Checked, above, at_least, from_to_below
+from cookhouse.settings.checks import above, at_least, from_to_below
 from cookhouse.settings.defaults import Default, computed, redefault
 from cookhouse.settings.preference_model import JudgeSettings
+from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
+_WITHOUT_GAMMA = ("dpo", "dpo_norm", "ipo", "kto", "orpo")
+_WITHOUT_REFERENCE = ("orpo", "simpo")
+
 
 @chz.chz
-class PairLossSettings(Checked):
+class PairLossSettings:
     """A loss over pairs of answers."""
 
     loss_fn: str = chz.field(
@@ -26,19 +29,16 @@ class PairLossSettings(Checked):
     label_smoothing: float = chz.field(
         default=0.0,
         doc="Share of labels taken to be wrong, below 0.5: conservative DPO.",
-        validator=from_to_below(0, 0.5, "0.1"),
+        validator=[
+            from_to_below(0, 0.5, "0.1"),
+            read_if(lambda config: config.loss_fn not in ("ipo", "kto"), "by other losses than ipo and kto", idle=[0]),
+        ],
     )
     simpo_gamma: float = chz.field(
-        default=1.0, doc="γ of simpo: what the chosen answer's reward is to be ahead by.", validator=at_least(0)
+        default=1.0,
+        doc="γ of simpo: what the chosen answer's reward is to be ahead by.",
+        validator=[at_least(0), read_if(lambda config: config.loss_fn not in _WITHOUT_GAMMA, "by loss_fn=simpo")],
     )
-
-    @chz.validate
-    def _smoothing_is_heeded(self) -> None:
-        if self.label_smoothing and self.loss_fn in ("ipo", "kto"):
-            raise InputError(
-                f"label_smoothing is {self.label_smoothing}, and {self.loss_fn} has no place for it; leave it at 0, or "
-                "use loss_fn=dpo"
-            )
 
 
 @chz.chz
@@ -55,6 +55,11 @@ class ReferenceSettings:
     )
 
 
+_WITH_REFERENCE = read_if(
+    lambda config: config.loss_fn not in _WITHOUT_REFERENCE, "by losses that need a reference, as dpo, ipo and kto"
+)
+
+
 @chz.chz
 class PreferenceSettings(TrainingSettings, RowSettings, PairLossSettings, ReferenceSettings, JudgeSettings):
     """What a run over pairs is told."""
@@ -65,5 +70,7 @@ class PreferenceSettings(TrainingSettings, RowSettings, PairLossSettings, Refere
         Default(lambda config: 64 if config.preference_model is None else 256, "64, or 256 with preference_model"),
     )
 
+    reference_model: str | None = narrowed(ReferenceSettings, "reference_model", _WITH_REFERENCE)
+    cache_reference: bool = narrowed(ReferenceSettings, "cache_reference", _WITH_REFERENCE)
     batch_size: int = chz.field(default=256, doc="Pairs per step.", validator=at_least(1))
     max_length: int = redefault(RowSettings, "max_length", 8192)

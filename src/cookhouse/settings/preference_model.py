@@ -1,21 +1,15 @@
 """Settings of preference models, and of reinforcement learning by one."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import chz
 
-from cookhouse.errors import InputError
 from cookhouse.settings.checks import at_least
 from cookhouse.settings.defaults import redefault
+from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.reinforcement import EnvironmentSettings
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import ModelSettings, TrainingSettings
-
-
-def _is_of_rounds(config: Any, field: str) -> None:
-    rounds = getattr(config, field)
-    if rounds != 1 and config.tournament != "rounds":
-        raise InputError(f"num_rounds={rounds} is for tournament=rounds; set that, or leave it out")
 
 
 @chz.chz
@@ -32,6 +26,12 @@ class PreferenceModelSettings(TrainingSettings, RowSettings):
         "rows.",
     )
     max_length: int = redefault(RowSettings, "max_length", 16384)
+    eval_max_tokens: int = narrowed(
+        RowSettings, "eval_max_tokens", read_if(lambda _: False, "by recipes whose held-out prompts are answered")
+    )
+
+
+_WITH_JUDGE = read_if(lambda config: config.preference_model is not None, "with preference_model")
 
 
 @chz.chz
@@ -44,13 +44,17 @@ class JudgeSettings(ModelSettings):
         "run's completer opens by that name; default: nobody.",
     )
     preference_base_model: str | None = chz.field(
-        default=None, doc="Base model of the preference model; default: the same as of the one that is trained."
+        default=None,
+        doc="Base model of the preference model; default: the same as of the one that is trained.",
+        validator=_WITH_JUDGE,
     )
     preference_renderer: str | None = chz.field(
-        default=None, doc="Its chat format; default: that of the model that is trained, or the other base model's own."
+        default=None,
+        doc="Its chat format; default: that of the model that is trained, or the other base model's own.",
+        validator=_WITH_JUDGE,
     )
     max_concurrent_comparisons: int = chz.field(
-        default=64, doc="Comparisons of a run that are asked at a time.", validator=at_least(1)
+        default=64, doc="Comparisons of a run that are asked at a time.", validator=[at_least(1), _WITH_JUDGE]
     )
 
 
@@ -76,7 +80,10 @@ class TournamentSettings(EnvironmentSettings, JudgeSettings):
     num_rounds: int = chz.field(
         default=1,
         doc="Opponents that each answer meets, with tournament=rounds.",
-        validator=[at_least(1), _is_of_rounds],
+        validator=[
+            at_least(1),
+            read_if(lambda config: config.tournament == "rounds", "with tournament=rounds", idle=[1]),
+        ],
     )
     rule: str | None = chz.field(
         default=None,

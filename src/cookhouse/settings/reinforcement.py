@@ -8,6 +8,7 @@ import chz
 from cookhouse.errors import InputError
 from cookhouse.settings.checks import above, at_least, between
 from cookhouse.settings.defaults import Default, computed, is_left_open
+from cookhouse.settings.reading import read_if
 from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSettings, TrainingSettings
 
 
@@ -101,6 +102,16 @@ class UpdateSettings:
     )
 
 
+_OF_TOTAL_REWARDS = ("group_centered", "normalized", "leave_one_out", "none")
+_OF_TURNS = (
+    read_if(lambda config: config.advantage not in _OF_TOTAL_REWARDS, "with advantage=gae"),
+    read_if(
+        lambda config: config.advantage != "gae" or config.has_several_turns,
+        "in episodes of several turns, and here each has one",
+    ),
+)
+
+
 @chz.chz
 class AdvantageSettings:
     """How rewards become advantages."""
@@ -110,8 +121,12 @@ class AdvantageSettings:
         doc="group_centered, normalized, leave_one_out, gae, none (rewards teach nothing), or your own as module:name "
         "or file.py:name.",
     )
-    gamma: float = chz.field(default=0.99, doc="Discount of later rewards, for gae.", validator=between(0, 1))
-    gae_lambda: float = chz.field(default=0.95, doc="Weight of longer estimates, for gae.", validator=between(0, 1))
+    gamma: float = chz.field(
+        default=0.99, doc="Discount of later rewards, for gae.", validator=[between(0, 1), *_OF_TURNS]
+    )
+    gae_lambda: float = chz.field(
+        default=0.95, doc="Weight of longer estimates, for gae.", validator=[between(0, 1), *_OF_TURNS]
+    )
     remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
     kl_coef: float = chz.field(default=0.0, doc="Penalty for leaving the reference; 0: none.", validator=at_least(0))
     compute_kl: bool = chz.field(
@@ -119,12 +134,22 @@ class AdvantageSettings:
         doc="Report the divergence from the reference also where kl_coef is 0; costs a pass over a batch.",
     )
     kl_gamma: float = chz.field(
-        default=0.0, doc="Discount of later tokens' penalties; 0: each token has its own.", validator=between(0, 1)
+        default=0.0,
+        doc="Discount of later tokens' penalties; 0: each token has its own.",
+        validator=[between(0, 1), read_if(lambda config: config.kl_coef, "with kl_coef above 0", idle=[0])],
     )
     kl_reference: str | None = chz.field(
         default=None,
         doc="What divergence is from: a base model, or weights as in load_checkpoint_path; default: the base model.",
+        validator=read_if(
+            lambda config: config.kl_coef or config.compute_kl, "with kl_coef above 0, or with compute_kl=true"
+        ),
     )
+
+    @property
+    def has_several_turns(self) -> bool:
+        """Whether an episode may have more turns than one, as far as the settings tell."""
+        return True
 
 
 def sets_clip(config: Any) -> bool:
@@ -134,6 +159,9 @@ def sets_clip(config: Any) -> bool:
 
 SERVICE_LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "gspo")
 """Losses over sampled tokens that a service computes by itself."""
+
+
+_CLIPS = read_if(lambda config: config.loss_fn in ("ppo", "cispo", "gspo"), "by loss_fn=ppo, cispo and gspo")
 
 
 @chz.chz
@@ -149,12 +177,16 @@ class LossSettings:
         "importance_sampling, ppo, cispo, dro or gspo of the service, or your own as module:name or file.py:name.",
     )
     clip_low: float | None = chz.field(
-        default=None, doc="Lower bound of the ratio, for ppo, cispo and gspo.", validator=at_least(0)
+        default=None, doc="Lower bound of the ratio, for ppo, cispo and gspo.", validator=[at_least(0), _CLIPS]
     )
     clip_high: float | None = chz.field(
-        default=None, doc="Upper bound of the ratio, for ppo, cispo and gspo.", validator=at_least(0)
+        default=None, doc="Upper bound of the ratio, for ppo, cispo and gspo.", validator=[at_least(0), _CLIPS]
     )
-    dro_beta: float | None = chz.field(default=None, doc="Weight of dro's quadratic term.", validator=at_least(0))
+    dro_beta: float | None = chz.field(
+        default=None,
+        doc="Weight of dro's quadratic term.",
+        validator=[at_least(0), read_if(lambda config: config.loss_fn == "dro", "by loss_fn=dro")],
+    )
     compute_post_kl: bool = chz.field(
         default=False, doc="Report how far each step moved the weights from its sampler; costs a pass over the batch."
     )
@@ -226,15 +258,6 @@ class ReinforcementSettings(
             raise InputError(f"min_group_members is {least}, more than group_size={size}; no group could reach it")
 
     @chz.validate
-    def _options_fit_the_loss(self) -> None:
-        if self.loss_fn not in ("ppo", "cispo", "gspo") and (self.clip_low, self.clip_high) != (None, None):
-            raise InputError(f"clip_low and clip_high are for ppo, cispo and gspo, not for {self.loss_fn}")
-        if self.loss_fn != "dro" and self.dro_beta is not None:
-            raise InputError(f"dro_beta is for dro, not for {self.loss_fn}")
+    def _clip_has_room(self) -> None:
         if self.clip_low is not None and self.clip_high is not None and self.clip_low >= self.clip_high:
             raise InputError(f"clip_low={self.clip_low} must be below clip_high={self.clip_high}")
-        if not self.kl_coef and (self.kl_gamma or (self.kl_reference is not None and not self.compute_kl)):
-            raise InputError(
-                "kl_reference and kl_gamma are for the KL penalty, which kl_coef=0 turns off; set kl_coef, or "
-                "compute_kl=true to see the divergence from kl_reference alone"
-            )

@@ -5,6 +5,7 @@ from typing import Literal
 import chz
 
 from cookhouse.settings.checks import at_least
+from cookhouse.settings.reading import read_if
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
@@ -28,6 +29,8 @@ class SupervisedSettings(TrainingSettings, RowSettings):
         "accuracy, precision, recall and F1.",
     )
     label_averaging: Literal["macro", "micro", "weighted"] = chz.field(
-        default="macro", doc="How precision, recall and F1 are averaged over the classes."
+        default="macro",
+        doc="How precision, recall and F1 are averaged over the classes.",
+        validator=read_if(lambda config: config.labels, "with labels"),
     )
     batch_size: int = chz.field(default=128, doc="Conversations per step.", validator=at_least(1))

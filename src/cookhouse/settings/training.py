@@ -14,6 +14,7 @@ from cookhouse.registry import check_name
 from cookhouse.schedules import SCHEDULES
 from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
+from cookhouse.settings.reading import read_if
 
 
 def _names_a_model(config: Any, field: str) -> None:
@@ -92,15 +93,19 @@ class AdapterSettings(ModelSettings, SeedSettings, Checked):
             )
 
 
-def rate(default: Default, doc: str) -> Any:
+def rate(default: Default, doc: str, *checks: Any) -> Any:
     """A learning rate, which may be set to `auto`: what `get_lr` says of the model and of what is trained of it."""
     names = {"auto": lambda config: get_lr(config.model_name, is_lora=config.lora_rank > 0)}
     return computed(
         default.with_names(names),
         float | Literal["auto"],
         f"{doc}; auto: by the model's family and width.",
-        above(0, "2e-4"),
+        [above(0, "2e-4"), *checks],
     )
+
+
+def _warms_up(config: Any) -> bool:
+    return bool(config.lr_schedule.startswith("warmup_"))
 
 
 @chz.chz
@@ -115,7 +120,10 @@ class AdamSettings:
     warmup_steps: int | None = chz.field(
         default=None,
         doc="Steps of warm-up, for the two schedules that have it; default: a tenth of all steps.",
-        validator=at_least(0),
+        validator=[
+            at_least(0),
+            read_if(_warms_up, "with lr_schedule=warmup_linear or warmup_cosine", idle=[0]),
+        ],
     )
     weight_decay: float = chz.field(
         default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
@@ -158,7 +166,7 @@ class StepSettings:
     ttl_seconds: int | None = chz.field(
         default=None,
         doc="Seconds after which the service may delete periodic checkpoints; default: never.",
-        validator=at_least(3600),
+        validator=[at_least(3600), read_if(lambda config: config.save_every, "with save_every above 0")],
     )
     rolling_save_every: int = chz.field(
         default=0,
@@ -168,7 +176,10 @@ class StepSettings:
     rolling_ttl_seconds: int = chz.field(
         default=604_800,
         doc="Seconds after which the service may delete a rolling checkpoint that a broken run left.",
-        validator=at_least(3600),
+        validator=[
+            at_least(3600),
+            read_if(lambda config: config.rolling_save_every, "with rolling_save_every above 0"),
+        ],
     )
 
 
@@ -191,7 +202,12 @@ class EvaluationSettings(BenchmarkDataSettings):
         default=0, doc="Steps between evaluations; 0: only before and after.", validator=at_least(0)
     )
     infrequent_eval_every: int = chz.field(
-        default=0, doc="Steps between the evaluations of infrequent_evaluators; 0: only after.", validator=at_least(0)
+        default=0,
+        doc="Steps between the evaluations of infrequent_evaluators; 0: only after.",
+        validator=[
+            at_least(0),
+            read_if(lambda config: config.infrequent_evaluators, "with infrequent_evaluators", idle=[0]),
+        ],
     )
     evaluators: str = chz.field(
         default="",
@@ -204,6 +220,14 @@ class EvaluationSettings(BenchmarkDataSettings):
         validator=at_least(0),
     )
     num_samples: int = chz.field(default=3, doc="Answers shown before and after.", validator=at_least(0))
+
+
+_NAMELESS_SINKS = {"terminal", "jsonl", "noop", "opentelemetry", "tensorboard"}
+
+
+def _names_runs(config: Any) -> bool:
+    """Sinks of a user's own get the settings, too, and may read them."""
+    return config.wandb_project is not None or not _NAMELESS_SINKS.issuperset(names_in(config.sinks))
 
 
 @chz.chz
@@ -224,7 +248,9 @@ class FolderSettings:
         doc="Project in W&B and Trackio, experiment in MLflow; where sinks names none of them, it turns wandb on.",
     )
     wandb_name: str | None = chz.field(
-        default=None, doc="Name of the run in W&B, Trackio and MLflow; default: that of the run folder."
+        default=None,
+        doc="Name of the run in W&B, Trackio and MLflow; default: that of the run folder.",
+        validator=read_if(_names_runs, "with wandb_project, or with wandb, trackio or mlflow among sinks"),
     )
     artifact_store: str | None = chz.field(
         default=None,

@@ -181,6 +181,8 @@ class RaceGroupBuilder:
 class SelfPlayConfig(EnvConfig):
     """Races against itself to train on, and against a scripted player to evaluate on."""
 
+    unread = frozenset({"format_coef"})
+
     target: int = chz.field(default=31, doc="The number that wins.")
     max_add: int = chz.field(default=3, doc="How far above the last number the next one may be.")
     num_races: int = chz.field(default=512, doc="Races in an epoch, from every start of two digits as often.")

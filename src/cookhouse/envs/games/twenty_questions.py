@@ -111,6 +111,8 @@ class TwentyQuestionsEnv:
 class TwentyQuestionsConfig(EnvConfig):
     """Games about words that a second model answers, or, with `num_candidates`, about numbers that rules answer."""
 
+    unread = frozenset({"format_coef"})
+
     answerer_model: str | None = chz.field(default=None, doc="Model that answers; None: numbers, answered by rules.")
     answerer_renderer: str | None = chz.field(
         default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."

@@ -163,6 +163,8 @@ class TextArenaGroupBuilder:
 class TextArenaConfig(EnvConfig):
     """Games of one kind, each from a seed of its own."""
 
+    unread = frozenset({"format_coef"})
+
     env_id: str = chz.field(default="GuessTheNumber-v0", doc="The game, as textarena names it.")
     num_players: int = chz.field(default=1, doc="Seats; the model takes one.")
     opponent_model: str | None = chz.field(default=None, doc="Model that takes the other seats, if there are any.")

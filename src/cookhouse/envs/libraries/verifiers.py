@@ -138,6 +138,8 @@ class _MakeEnv:
 class VerifiersConfig(EnvConfig):
     """An installed environment, with the data that it brings."""
 
+    unread = frozenset({"format_coef"})
+
     env_id: str = chz.field(doc="The environment, as `verifiers.load_environment` names it.")
     env_args: str = chz.field(default="{}", doc="Its arguments, as a JSON object.")
 

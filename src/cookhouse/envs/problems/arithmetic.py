@@ -58,6 +58,8 @@ class ArithmeticEnv(ProblemEnv):
 class ArithmeticConfig(EnvConfig):
     """Arithmetic from the bundled files, or from files of `{"question", "answer", "skill"}` (skill may be left out)."""
 
+    has_several_turns = False
+
     dataset_path: str | None = chz.field(default=None, doc="JSONL of problems to train on; default: the bundled ones.")
     test_path: str | None = chz.field(default=None, doc="JSONL of problems to evaluate on; default: the bundled ones.")
 

@@ -31,6 +31,8 @@ _KINDS = {"stdin_stdout": "stdin", "function_call": "functional"}
 class DeepCoderConfig(EnvConfig):
     """DeepCoder from the hub, or from files with the same fields; evaluated on HumanEval, or on its own test set."""
 
+    has_several_turns = False
+
     dataset_path: str | None = chz.field(default=None, doc="JSONL with DeepCoder's fields; default: from the hub.")
     test_path: str | None = chz.field(default=None, doc="JSONL to evaluate on; default: from the hub.")
     test_on: str = chz.field(default="humaneval", doc="humaneval, or deepcoder (its codeforces problems).")

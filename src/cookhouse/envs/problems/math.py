@@ -10,6 +10,7 @@ import chz
 
 from cookhouse.data import HubSplit
 from cookhouse.data.sources import known
+from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import FORMAT_COEF, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.prompting import Prompting
@@ -117,6 +118,8 @@ _SETS: Mapping[str, tuple[_Split, _Split]] = MappingProxyType(
 class MathConfig(EnvConfig, GradingSettings):
     """A known set from the hub, or from files with the same fields. DeepMath and Polaris are evaluated on MATH-500."""
 
+    has_several_turns = False
+
     dataset: str = chz.field(default="gsm8k", doc="gsm8k, math, deepmath or polaris.")
     dataset_path: str | None = chz.field(default=None, doc="JSONL with the set's fields; default: from the hub.")
     test_path: str | None = chz.field(default=None, doc="JSONL to evaluate on; default: from the hub.")
@@ -142,3 +145,9 @@ class MathConfig(EnvConfig, GradingSettings):
     def _group(self, grader: Grader, group_size: int, problem: MathProblem) -> ProblemGroupBuilder:
         make_env = partial(MathEnv, problem, self.prompting, grader=grader, format_coef=self.format_coef)
         return ProblemGroupBuilder(make_env=make_env, group_size=group_size, tags=(problem.source,))
+
+
+GSM8K = ConfigBuilder(MathConfig, {"dataset": "gsm8k"})
+MATH = ConfigBuilder(MathConfig, {"dataset": "math"})
+DEEPMATH = ConfigBuilder(MathConfig, {"dataset": "deepmath"})
+POLARIS = ConfigBuilder(MathConfig, {"dataset": "polaris"})

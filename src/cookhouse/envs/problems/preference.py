@@ -32,6 +32,8 @@ from cookhouse.settings import TournamentSettings
 class TournamentConfig(EnvConfig, TournamentSettings):
     """Tournaments of answers to the prompts of preferences, comparisons or prompts alone."""
 
+    has_several_turns = False
+
     async def build(
         self, open_sampler: OpenSampler | None = None
     ) -> tuple[GroupDataset[AskedPrompt], GroupDataset[AskedPrompt] | None]:

@@ -12,6 +12,7 @@ import tinker
 from cookhouse.assets import data_file
 from cookhouse.chat import Message, text_of
 from cookhouse.data import PromptRow, data_source, iter_rows, parse_each, question_from_row
+from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.prompting import Prompting
@@ -81,6 +82,9 @@ def _ungraded(result: StepResult) -> StepResult:
 class PromptsConfig(EnvConfig):
     """Prompts, or conversations up to their last answer: bundled ones, or those of any data set."""
 
+    has_several_turns = False
+    unread = frozenset({"format_coef"})
+
     dataset_path: str | None = chz.field(default=None, doc="Rows to train on; default: the bundled conversations.")
     test_path: str | None = chz.field(
         default=None, doc="Rows to evaluate on; default: those of the bundled conversations, else none."
@@ -134,3 +138,7 @@ def _tags(extra: Mapping[str, Any]) -> Sequence[str]:
     """What metrics are reported by, if the row says."""
     skill = extra.get("skill")
     return (skill,) if isinstance(skill, str) and skill != "prompts" else ()
+
+
+TULU3 = ConfigBuilder(PromptsConfig, {"dataset_path": "tulu3", "test_path": None})
+"""The prompts of Tulu 3: nothing is graded but what is exactly the answer there."""

@@ -27,6 +27,8 @@ class PythonFunctionsConfig(EnvConfig):
     `{"arguments": [...], "expected": ...}`.
     """
 
+    has_several_turns = False
+
     dataset_path: str | None = chz.field(default=None, doc="JSONL of problems to train on; default: the bundled ones.")
     test_path: str | None = chz.field(default=None, doc="JSONL of problems to evaluate on; default: the bundled ones.")
     code_reward: CodeReward = chz.field(default="all", doc="all: every test must pass; fraction: share that passes.")

@@ -1,0 +1,89 @@
+"""When a setting is read: said beside the setting, so that one which changes nothing is refused where somebody set it.
+
+    labels: str = chz.field(default="", doc="…")
+    averaging: str = chz.field(default="macro", doc="…", validator=read_if(lambda c: c.labels, "with labels"))
+
+What somebody set is told by its value: another than the default. Words of a command line are looked at one by one,
+since there the default's own value was typed for a reason, too.
+"""
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+import chz
+
+from cookhouse.errors import InputError
+from cookhouse.settings.defaults import Default, has_default, in_words, redefault
+
+_SPECS = "cookhouse.settings"
+
+
+class ReadIf:
+    """A check of one field: it has its default wherever nothing reads it. Fits chz's `validator`."""
+
+    def __init__(self, is_read: Callable[[Any], object], when: str, idle: Collection[Any] = ()) -> None:
+        self._is_read = is_read
+        self._idle = idle
+        self.when = when
+
+    def __call__(self, config: Any, name: str) -> None:
+        plain = name.removeprefix("X_")  # under which chz asks for what was set, before a default is computed
+        if not has_default(config, plain):
+            self.check(config, plain)
+
+    def check(self, config: Any, name: str) -> None:
+        """Raises `InputError` unless the field is read, or asks for nothing."""
+        if self.is_unread(config, name):
+            raise InputError(
+                f"{name}={in_words(getattr(config, name))} would change nothing: it is read {self.when}; leave it out"
+            )
+
+    def is_unread(self, config: Any, name: str) -> bool:
+        """Whether its value asks for something, and nothing reads it."""
+        value = getattr(config, name)
+        return value is not None and value not in self._idle and not self._is_read(config)
+
+
+def read_if(is_read: Callable[[Any], object], when: str, *, idle: Collection[Any] = ()) -> ReadIf:
+    """A check that refuses a setting which nothing reads: `when` says in words when it is read, as "with
+    labels". Values of `idle` ask for nothing, as None does, and are let through.
+    """
+    return ReadIf(is_read, when, idle)
+
+
+def narrowed(parent: type, name: str, check: ReadIf) -> Any:
+    """The parent's field, read under a further condition."""
+    field = chz.chz_fields(parent)[name]
+    default = field._munger if isinstance(field._munger, Default) else field._default
+    return redefault(parent, name, default, checks=[check])
+
+
+def check_typed(config: Any, names: Collection[str]) -> None:
+    """Refuse settings that somebody typed and nothing reads, also those with their default's value. Raises
+    `InputError`.
+    """
+    for name in names:
+        for check in _conditions(type(config), name):
+            check.check(config, name)
+
+
+def unread_defaults(config: Any) -> list[str]:
+    """Sentences about settings of ours that nothing reads although a recipe gives them a default of its own."""
+    ours = [spec for spec in type(config).__mro__ if spec.__module__.startswith(_SPECS)]
+    own = [spec for spec in type(config).__mro__ if spec not in ours]
+    names = dict.fromkeys(name for spec in reversed(own) for name in inspect.get_annotations(spec))
+    found: dict[str, list[str]] = {}
+    for name in names:
+        conditions = dict.fromkeys(check for spec in ours for check in _conditions(spec, name))
+        if unread := next((check for check in conditions if check.is_unread(config, name)), None):
+            found.setdefault(unread.when, []).append(f"{name}={in_words(getattr(config, name))}")
+    return [
+        f"by default {', '.join(some)}, which changes nothing here: it is read {when}" for when, some in found.items()
+    ]
+
+
+def _conditions(config_class: type, name: str) -> list[ReadIf]:
+    field = chz.chz_fields(config_class).get(name) if chz.is_chz(config_class) else None
+    # chz has no public way to read a field's checks.
+    return [] if field is None else [check for check in field._validator if isinstance(check, ReadIf)]
