@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import urllib.request
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -22,8 +23,10 @@ from tinker.types import (
     UserSearchOwner,
 )
 
+from cookhouse.registry import folder_sha256
 from cookhouse.server.routes import ROUTERS
 from cookhouse.server.routes.not_offered import _NOT_OFFERED
+from cookhouse.training import served_sha256
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*experimental.*")
 
@@ -112,6 +115,21 @@ def test_published_weights_are_everybodys_to_read_until_they_are_not(alone: Host
     assert [one.public for one in rest.list_user_checkpoints().result().checkpoints] == [False]
     with pytest.raises(tinker.NotFoundError, match="no checkpoint"):
         others.get_weights_info_by_tinker_path(path).result()
+
+
+def test_the_checksum_of_weights_is_told_to_who_may_read_them(alone: Host, tmp_path: Path) -> None:
+    """Would catch another checksum than that of the files, by which a registered model would have changed."""
+    path = save(alone)
+    [folder] = (tmp_path / "checkpoints").iterdir()
+    assert served_sha256(alone.url, KEY, path) == folder_sha256(folder)
+    assert served_sha256(alone.url, OTHER_KEY, path) is None
+    assert served_sha256(alone.url, KEY, f"{path}-other") is None
+
+
+def test_what_tells_no_checksum_has_none() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        assert served_sha256(f"http://127.0.0.1:{nobody.getsockname()[1]}", KEY, "tinker://a/weights/b") is None
 
 
 def test_a_copy_outlives_what_it_was_made_of(alone: Host, rest: tinker.RestClient) -> None:

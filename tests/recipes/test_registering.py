@@ -1,5 +1,6 @@
 """Runs that register what they trained, and runs that begin with what was registered; over the fake service."""
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -143,6 +144,22 @@ async def test_what_was_made_up_is_registered_marked(registry: SqliteRegistry) -
     registry.register(NewModel(name="fake", base_model="m", artifact=honest.artifact, is_synthetic=True))
     child = await train("supervised", service, registered_model_name="child", load_checkpoint_path="fake@1")
     assert child.state.registered_model.is_synthetic
+
+
+class TellingService(FakeService):
+    """Keeps weights on another machine, and tells their checksum."""
+
+    async def sha256_of(self, path: str) -> str | None:
+        return hashlib.sha256(path.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("recipe", ["supervised", "rl_loop"])
+async def test_weights_on_a_server_have_the_checksum_that_it_tells(recipe: str) -> None:
+    """Would catch a version of which nobody can say whether its weights are still the same."""
+    version = (await train(recipe, TellingService(answer=word), registered_model_name="sums")).state.registered_model
+    for artifact in (version.artifact, version.weights_to_sample):
+        assert artifact.files is None
+        assert artifact.sha256 == hashlib.sha256(artifact.path.encode()).hexdigest()
 
 
 async def test_a_noop_registry_says_so_itself() -> None:

@@ -173,11 +173,19 @@ def test_killed_and_resumed_it_ends_with_the_table_of_an_undisturbed_one(setting
     assert len(steps) == 3 * (6 - at // 3), "those that had finished were not run again"
 
 
+class TellingService(FakeService):
+    """Keeps weights on another machine, and tells their checksum."""
+
+    async def sha256_of(self, path: str) -> str | None:
+        assert path.startswith("tinker://")
+        return "ab" * 32
+
+
 def test_the_best_alone_is_registered(settings: dict[str, Any], tmp_path: Path) -> None:
     # Catches a name that every run registers under, and weights that are not the last ones of the best run.
     registry = open_registry(str(tmp_path / "registry.db"), {})
     named = {**settings, "registered_model_name": "sums"}
-    adapters = Adapters(service=FakeService().connect, sinks=[], registry=registry)
+    adapters = Adapters(service=TellingService().connect, sinks=[], registry=registry)
     result = cookhouse.sweep("supervised", named, grid=GRID, metric="test/nll", adapters=adapters)
     best = result.state.record.table.best
     assert best is not None
@@ -188,6 +196,7 @@ def test_the_best_alone_is_registered(settings: dict[str, Any], tmp_path: Path) 
     assert len({each.state_path for each in saved}) == 3
     assert model.artifact.path == saved[-1].state_path
     assert saved[-1].cursor.step == 3
+    assert model.artifact.sha256 == "ab" * 32
     assert [version.id for version in registry.find(cookhouse_query())] == ["sums@1"]
 
 

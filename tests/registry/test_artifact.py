@@ -8,7 +8,16 @@ import pytest
 from tests.registry.kit import new_model, weights
 
 from cookhouse.errors import InputError
-from cookhouse.registry import Artifact, ArtifactState, NoopRegistry, artifact_state, check_artifact, folder_sha256
+from cookhouse.registry import (
+    Artifact,
+    ArtifactState,
+    NewModel,
+    NoopRegistry,
+    artifact_state,
+    check_artifact,
+    folder_sha256,
+    read_artifact,
+)
 
 
 def test_a_checksum_is_over_names_and_contents(tmp_path: Path) -> None:
@@ -52,6 +61,16 @@ def test_weights_that_are_gone_are_named(tmp_path: Path) -> None:
 
 def test_weights_elsewhere_are_not_checked() -> None:
     assert artifact_state(Artifact(path="tinker://run/weights/final")) is ArtifactState.ELSEWHERE
+
+
+def test_weights_elsewhere_keep_the_checksum_that_was_told() -> None:
+    """Would catch a version that a server's weights cannot be registered as, or are registered as twice."""
+    registry = NoopRegistry()
+    new = NewModel(name="sums", base_model="m", artifact=read_artifact("tinker://run/weights/final", None, "ab" * 32))
+    version = registry.register(new)
+    assert version.artifact.sha256 == "ab" * 32
+    assert artifact_state(version.artifact) is ArtifactState.ELSEWHERE
+    check_artifact(version, version.artifact)
 
 
 def test_a_folder_is_read_to_its_end_whatever_lies_in_it(tmp_path: Path) -> None:

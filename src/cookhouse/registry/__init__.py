@@ -7,7 +7,14 @@
 A registered model names weights wherever a path of them is asked for: `sums@1`, `sums@production`.
 """
 
-from cookhouse.registry.artifact import ArtifactState, artifact_state, check_artifact, folder_sha256, read_artifact
+from cookhouse.registry.artifact import (
+    ArtifactState,
+    artifact_state,
+    check_artifact,
+    folder_sha256,
+    read_artifact,
+    sha256_of_digests,
+)
 from cookhouse.registry.document import config_sha256, from_document, to_document
 from cookhouse.registry.lineage import ancestors, children_by_parent, descendants
 from cookhouse.registry.model import Artifact, Descent, ModelStage, ModelVersion, NewModel, StageChange
@@ -48,5 +55,6 @@ __all__ = [
     "parse_reference",
     "parse_stage",
     "read_artifact",
+    "sha256_of_digests",
     "to_document",
 ]

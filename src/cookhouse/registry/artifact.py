@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,14 +20,15 @@ class ArtifactState(StrEnum):
     """On a service whose files nobody here can read."""
 
 
-def read_artifact(path: str, files: Path | None) -> Artifact:
-    """Weights at a `tinker://` path or in a folder, with the checksum of their files where these are on this machine.
+def read_artifact(path: str, files: Path | None, told: str | None = None) -> Artifact:
+    """Weights at a `tinker://` path or in a folder, with the checksum of their files; where these are not on this
+    machine, the one that their service `told`.
 
     Raises:
         InputError: the files are not there, or cannot be read.
     """
     if files is None:
-        return Artifact(path=path)
+        return Artifact(path=path, sha256=told)
     whole = str(files.resolve())
     return Artifact(path=path if "://" in path else whole, files=whole, sha256=folder_sha256(files))
 
@@ -42,18 +43,22 @@ def folder_sha256(folder: Path) -> str:
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder of weights")
-    whole = hashlib.sha256()
+    digests = {}
     try:
-        names = sorted(_files(folder))
-        for name in names:
+        for name in _files(folder):
             with (folder / name).open("rb") as content:
-                digest = hashlib.file_digest(content, "sha256").hexdigest()
-            whole.update(f"{digest}  {name}\n".encode("utf-8", "surrogateescape"))
+                digests[name] = hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
-    if not names:
+    if not digests:
         raise InputError(f"{folder} holds no files; name a folder of weights")
-    return whole.hexdigest()
+    return sha256_of_digests(digests)
+
+
+def sha256_of_digests(digests: Mapping[str, str]) -> str:
+    """`folder_sha256` of a folder whose files have these SHA-256, by name."""
+    lines = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -118,8 +118,8 @@ class KeptRegistry(ABC):
 def _are_the_same(new: NewModel, other: ModelVersion) -> bool:
     """Whether they are one and the same weights: a path that a service made up may be that of several runs."""
     are_of_two_runs = None not in (new.run_folder, other.run_folder) and new.run_folder != other.run_folder
-    weights = (new.artifact.path, new.artifact.sha256), (other.artifact.path, other.artifact.sha256)
-    return weights[0] == weights[1] and not are_of_two_runs
+    known = {new.artifact.sha256, other.artifact.sha256} - {None}
+    return new.artifact.path == other.artifact.path and len(known) <= 1 and not are_of_two_runs
 
 
 def _moved(version: ModelVersion, stage: ModelStage, at: float) -> ModelVersion:
@@ -174,7 +174,5 @@ def _check_artifact(artifact: Artifact) -> None:
     for folder in (*folders, *([] if artifact.files is None else [artifact.files])):
         if not Path(folder).is_absolute():
             raise InputError(f"folder {folder} of an artifact is no absolute path; `read_artifact` makes it one")
-    if (artifact.files is None) != (artifact.sha256 is None):
-        raise InputError(
-            f"{artifact.path} has files without their sha256, or the other way round; give both or neither"
-        )
+    if artifact.files is not None and artifact.sha256 is None:
+        raise InputError(f"{artifact.path} has files without their sha256; give both, or no files")

@@ -42,7 +42,8 @@ class Artifact:
     files: str | None = None
     """Folder of their bytes on this machine; None: they are on another service."""
     sha256: str | None = None
-    """Of those files when they were registered, by `folder_sha256`; None: nobody could read them."""
+    """Of their files when they were registered, by `folder_sha256`, read here or told by their service; None: neither
+    was to be had."""
 
 
 @dataclass(frozen=True, kw_only=True)

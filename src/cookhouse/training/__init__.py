@@ -11,6 +11,7 @@ from cookhouse.training.clients.client import (
     TinkerServiceClient,
     TrainingClient,
     connect_to,
+    served_sha256,
 )
 from cookhouse.training.clients.fake import FakeSamplingClient, FakeService, FakeTrainingClient
 from cookhouse.training.clients.noop import NoopService
@@ -211,6 +212,7 @@ __all__ = [
     "run_that_saved",
     "save_checkpoint",
     "save_checkpoint_async",
+    "served_sha256",
     "service_errors",
     "split_step",
     "submit_checkpoint",

@@ -45,6 +45,7 @@ class FlatState(RunState):
     notes: list[str] = field(default_factory=list)
     """What a person should know before it is trained."""
     folder: RunFolder = field(init=False)
+    service: ServiceClient = field(init=False)
     sampler_path: str = field(init=False)
     registered_model: ModelVersion | None = None
 
@@ -73,7 +74,7 @@ def flat_workflow(
         connect = state.context.connect
 
         async def connect_and_keep() -> ServiceClient:
-            service = await connect()
+            service = state.service = await connect()
             state.closing.push_async_callback(lambda: close_service(service, state.status))
             return service
 
@@ -81,7 +82,11 @@ def flat_workflow(
             state.sampler_path = await train(state.config, state.loaded, state.folder.path, connect_and_keep)
 
     training = Stage(
-        name="train", run=train_in_folder, reads=("loaded", "folder"), writes=("sampler_path",), needs=("service",)
+        name="train",
+        run=train_in_folder,
+        reads=("loaded", "folder"),
+        writes=("sampler_path", "service"),
+        needs=("service",),
     )
     return Workflow(
         name="flat",
@@ -140,14 +145,18 @@ async def save_final(state: FlatState) -> None:
 
 
 @stage(
-    reads=("folder",), writes=("registered_model",), uses=("registry",), when=lambda state: is_registered(state.context)
+    reads=("folder", "service"),
+    writes=("registered_model",),
+    uses=("registry",),
+    when=lambda state: is_registered(state.context),
 )
 async def register_model(state: FlatState) -> None:
     """Register the trained weights under the name that the run was given."""
     last = read_metrics(state.folder.metrics)[-1]
     metrics = {name: value for name, value in last.items() if name != "step"}
     saved = state.folder.checkpoints.read()[-1]
-    state.registered_model = await register_run(state.context, saved, metrics, state.descent)
+    registered = await register_run(state.context, saved, metrics, state.descent, service=state.service)
+    state.registered_model = registered
 
 
 @stage()

@@ -24,6 +24,7 @@ from cookhouse.runs.names import EXPERIMENT_FILE
 from cookhouse.settings import SweepSettings
 from cookhouse.telemetry import Values, events, label_of, metric_text
 from cookhouse.training import CheckpointFile
+from cookhouse.training.clients.session import close_service
 from cookhouse.training.files import write_whole
 from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.registering import register_run
@@ -155,7 +156,11 @@ def register_best(descent_of: DescentOf) -> Stage[SweepState]:
         context = replace(state.context, recipe=state.config.recipe, folder=folder)
         saved = CheckpointFile(path / "checkpoints.jsonl").read()[-1]
         metrics: Values = state.results[best.name].metrics
-        version = await register_run(context, saved, metrics, descent_of(run))
+        service = await context.connect()
+        try:
+            version = await register_run(context, saved, metrics, descent_of(run), service=service)
+        finally:
+            await close_service(service, "success")
         state.registered_model = version.id
 
     return Stage(

@@ -280,7 +280,8 @@ def _weights(artifact: "Artifact") -> str:
         ArtifactState.INTACT: f"intact, sha256 {artifact.sha256}",
         ArtifactState.CHANGED: f"CHANGED since they were registered with sha256 {artifact.sha256}",
         ArtifactState.GONE: f"GONE: there are no files in {artifact.files}",
-        ArtifactState.ELSEWHERE: "on another service: not checked",
+        ArtifactState.ELSEWHERE: "on another service: not checked"
+        + ("" if artifact.sha256 is None else f", sha256 {artifact.sha256}"),
     }
     return f"{printable(artifact.path)}   {printable(said[artifact_state(artifact)])}"
 

@@ -1,6 +1,7 @@
 """What is registered by hand: of a run's folder what the run recorded, of other weights what they say themselves."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from cookhouse.cli.checkpoints.saved import TINKER, find_saved, is_run_folder, l
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.peft_folders import adapted_model
-from cookhouse.registry import Descent, ModelRegistry, NewModel, config_sha256, read_artifact
+from cookhouse.registry import Artifact, Descent, ModelRegistry, NewModel, config_sha256, read_artifact
 from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import ranked, split_values
 
@@ -67,8 +68,9 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
 
     last = CheckpointFile(folder / "checkpoints.jsonl").read()[-1]
     paths = [path for path in (last.state_path, last.sampler_path) if path is not None]
-    artifacts = [read_artifact(path, files[path]) for path in paths]
     recorded = read_record(folder).config
+    address = recorded["config"].get("base_url")
+    artifacts = [_artifact(path, files[path], address) for path in paths]
     result = read_result(folder)
     numbers = {} if result is None else split_values(result.metrics)[0]
     metrics = {key: value for key, value in numbers.items() if math.isfinite(value)}
@@ -96,9 +98,19 @@ def _of_path(name: str, path: str, run: str | None, base_model: str | None) -> N
     return NewModel(
         name=name,
         base_model=_known(known, path),
-        artifact=read_artifact(path, saved.folder),
+        artifact=_artifact(path, saved.folder),
         run_folder=None if run is None else str(run_folder(run).resolve()),
     )
+
+
+def _artifact(path: str, files: Path | None, address: str | None = None) -> Artifact:
+    """Weights with their checksum, for which the service is asked that has them, if one is named."""
+    from cookhouse.training import served_sha256
+
+    service = address or os.environ.get("TINKER_BASE_URL")
+    if files is not None or not service:
+        return read_artifact(path, files)
+    return read_artifact(path, files, served_sha256(service, os.environ.get("TINKER_API_KEY"), path))
 
 
 def _of_folder(name: str, folder: Path, base_model: str | None) -> NewModel:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
+from cookhouse.registry import sha256_of_digests
 from cookhouse.server.checkpoints.checkpoints import check_ttl
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
@@ -86,6 +87,8 @@ async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JS
             "train_unembed": lora.train_unembed,
             "train_mlp": lora.train_mlp,
             "train_attn": lora.train_attn,
+            # What the SDK does not know of it leaves out.
+            "sha256": None if row.sha256 is None else sha256_of_digests(row.sha256),
         }
     )
 

@@ -6,10 +6,11 @@ Every request method returns at once with an awaitable; requests of one training
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import httpx
 import tinker
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_USAGE_PATIENCE_SECONDS = 5.0
+_TELLING_PATIENCE_SECONDS = 5.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 LossFunction: TypeAlias = "Callable[[list[tinker.Datum], list[torch.Tensor]], tuple[torch.Tensor, dict[str, float]]]"
 """Of datums and, for each, the logprobs of its targets under the weights being trained, which carry a gradient: the
@@ -128,6 +130,29 @@ def connect_to(base_url: str | None = None, api_key: str | None = None) -> Conne
     return connect
 
 
+def served_sha256(address: str, key: str | None, path: str) -> str | None:
+    """The checksum of the weights at a `tinker://` path, by `folder_sha256`, as their server tells it; None: it does
+    not. Blocking.
+    """
+    told = _told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
+    digest = told.get("sha256")
+    return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None
+
+
+def _told(address: str, key: str | None, method: str, route: str, **content: Any) -> dict[str, Any] | None:
+    """What a server answers that the SDK does not read; None: it does not tell. Blocking."""
+    url = f"{address.rstrip('/')}/api/v1/{route}"
+    try:
+        answer = httpx.request(
+            method, url, headers={"X-API-Key": key or ""}, timeout=_TELLING_PATIENCE_SECONDS, **content
+        )
+        told = answer.json() if answer.status_code == httpx.codes.OK else None
+    except (httpx.HTTPError, ValueError) as error:
+        logger.info("the service did not answer %s: %s", route, error)
+        return None
+    return told if isinstance(told, dict) else None
+
+
 class _Capabilities(tinker.types.GetServerCapabilitiesResponse):
     """What a service answers, with what the SDK knows nothing of."""
 
@@ -155,18 +180,19 @@ class TinkerServiceClient(tinker.ServiceClient):
         """
         if not self._address:
             return None
-        url = f"{self._address.rstrip('/')}/api/v1/sessions/{self.holder.get_session_id()}/usage"
-        headers = {"X-API-Key": self._key or ""}
-        try:
-            async with httpx.AsyncClient(timeout=_USAGE_PATIENCE_SECONDS, headers=headers) as client:
-                answer = await client.get(url)
-            counted = answer.json() if answer.status_code == httpx.codes.OK else None
-        except (httpx.HTTPError, ValueError) as error:
-            logger.info("the service did not tell what was used: %s", error)
-            return None
-        if not isinstance(counted, dict):
+        route = f"sessions/{self.holder.get_session_id()}/usage"
+        counted = await asyncio.to_thread(_told, self._address, self._key, "GET", route)
+        if counted is None:
             return None
         return {str(name): value for name, value in counted.items() if isinstance(value, int | float)}
+
+    async def sha256_of(self, path: str) -> str | None:
+        """The checksum of the weights at a `tinker://` path, as the server tells it. None: it does not, as the hosted
+        service, which is not asked.
+        """
+        if not self._address:
+            return None
+        return await asyncio.to_thread(served_sha256, self._address, self._key, path)
 
     async def delete_checkpoint(self, path: str) -> None:
         rest = await asyncio.to_thread(self._make_rest_client)

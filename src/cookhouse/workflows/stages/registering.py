@@ -2,8 +2,10 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 
 from cookhouse.registry import (
+    Artifact,
     Descent,
     ModelRegistry,
     ModelVersion,
@@ -14,7 +16,7 @@ from cookhouse.registry import (
 )
 from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import Values, events, ranked, split_values
-from cookhouse.training import Checkpoint, registered_as
+from cookhouse.training import Checkpoint, ServiceClient, registered_as
 from cookhouse.workflows.stages.state import RunContext
 
 
@@ -23,15 +25,20 @@ def is_registered(context: RunContext) -> bool:
     return context.folder.config.get("registered_model_name") is not None and context.adapters.registry is not None
 
 
-async def register_run(context: RunContext, saved: Checkpoint, metrics: Values, descent: Descent) -> ModelVersion:
-    """Register the weights of a run's last checkpoint; what a resumed run has registered before keeps its number.
+async def register_run(
+    context: RunContext, saved: Checkpoint, metrics: Values, descent: Descent, *, service: ServiceClient
+) -> ModelVersion:
+    """Register the weights of a run's last checkpoint; what a resumed run has registered before keeps its number. The
+    service is asked for the checksum of weights that are not on this machine.
 
     Raises:
         InputError: the registry refused them, or cannot be written.
     """
     registry = context.adapters.registry
     assert registry is not None
-    new = await asyncio.to_thread(_new_model, context, saved, metrics, descent, registry)
+    paths = [path for path in (saved.state_path, saved.sampler_path) if path is not None]
+    artifacts = [await _artifact(context, path, service) for path in paths]
+    new = await asyncio.to_thread(_new_model, context, artifacts, metrics, descent, registry)
     found = await asyncio.to_thread(registry.find, Query(name=new.name, artifact_path=new.artifact.path))
     before = [each for each in found if each.run_folder == new.run_folder]
     version = before[-1] if before else await asyncio.to_thread(registry.register, new)
@@ -39,15 +46,17 @@ async def register_run(context: RunContext, saved: Checkpoint, metrics: Values, 
     return version
 
 
+async def _artifact(context: RunContext, path: str, service: ServiceClient) -> Artifact:
+    files = await asyncio.to_thread(context.files_of, path)
+    ask = getattr(service, "sha256_of", None) if files is None else None
+    told = None if ask is None else await ask(path)
+    return await asyncio.to_thread(read_artifact, path, files, told)
+
+
 def _new_model(
-    context: RunContext, saved: Checkpoint, metrics: Values, descent: Descent, registry: ModelRegistry
+    context: RunContext, artifacts: Sequence[Artifact], metrics: Values, descent: Descent, registry: ModelRegistry
 ) -> NewModel:
     config = context.folder.config
-    artifacts = [
-        read_artifact(path, context.files_of(path))
-        for path in (saved.state_path, saved.sampler_path)
-        if path is not None
-    ]
     start = config.get("load_checkpoint_path")
     parent = None if start is None else registered_as(start, registry)
     measured = {name: value for name, value in split_values(metrics)[0].items() if math.isfinite(value)}

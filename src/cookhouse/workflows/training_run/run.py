@@ -183,12 +183,13 @@ def register_model(descent: Descent) -> Stage[T]:
 
     async def register(state: T) -> None:
         metrics = {**state.outcome.metrics, **state.eval_results}
-        state.registered_model = await register_run(state.context, state.final_checkpoint, metrics, descent)
+        saved, service = state.final_checkpoint, state.session.service
+        state.registered_model = await register_run(state.context, saved, metrics, descent, service=service)
 
     return Stage(
         name="register_model",
         run=register,
-        reads=("final_checkpoint", "outcome", "eval_results"),
+        reads=("final_checkpoint", "outcome", "eval_results", "session"),
         writes=("registered_model",),
         uses=("registry",),
         when=lambda state: is_registered(state.context),
