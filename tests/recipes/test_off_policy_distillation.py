@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import chz
 import pytest
 import tinker
 from tests.recipes.events import Events
@@ -227,9 +228,9 @@ def test_defaults_of_other_models_are_those_of_the_field() -> None:
     config = find_recipe("prompt_distillation").config_class(model_name="Qwen/Qwen3-8B")
     found = (config.learning_rate, config.num_epochs, config.batch_size, config.temperature, config.max_tokens)
     assert found == (1e-4, 4, 128, 0.15, 1000)
-    assert (config.load_checkpoint_path, config.teacher_prompt) == (None, None)
-    with pytest.raises(InputError, match="teacher_prompt is not set"):
-        dry_run("prompt_distillation", config)
+    assert config.load_checkpoint_path is None
+    with pytest.raises(InputError, match=r"teacher_prompt is not set; .* or a case: polite, languages"):
+        dry_run("prompt_distillation", chz.replace(config, dataset_path="mine.txt"))
 
 
 async def test_most_likely_tokens_are_learned_where_they_are_asked_for(

@@ -2,6 +2,7 @@
 sentence in two letters, and the student learns to, without the instruction. The service is the fake one.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 import tinker
 
 from cookhouse.adapters import Adapters
-from cookhouse.recipes import run_async
+from cookhouse.assets import data_file
+from cookhouse.recipes import find_recipe, make_config, run_async
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService, FakeTrainingClient
 
@@ -94,3 +96,60 @@ async def test_the_language_of_a_sentence_is_named_without_the_instruction(
     asked = {question.messages[-1]["content"] for question in result.state.held_out}
     assert len(asked) == 9
     assert learned.keys() == {sentence for sentence, code in languages.items() if code != "sw"} - asked
+
+
+async def test_the_bundled_case_is_named_and_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a case whose instruction, rows and pattern do not go together, and a student that sees the instruction.
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    rows = [json.loads(line) for line in data_file("languages/train.jsonl").read_text(encoding="utf-8").splitlines()]
+    labels = {row["question"]: row["answer"] for row in rows}
+
+    def answer(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+        del theta, chance
+        told, asks, sentence = tokenizer.decode(list(prompt_T)).partition("The sentence: ")
+        named = labels.get(sentence.partition("\n")[0].strip(), "ot") if asks and "How to decide" in told else "?"
+        said: list[int] = tokenizer.encode(f" Its letters do. Final Answer: {named}\n", add_special_tokens=False)
+        return said
+
+    sent: list[tinker.Datum] = []
+    forward_backward = FakeTrainingClient.forward_backward
+
+    def watch(self: FakeTrainingClient, data: list[tinker.Datum], *rest: Any) -> Any:
+        sent.extend(data)
+        return forward_backward(self, data, *rest)
+
+    monkeypatch.setattr(FakeTrainingClient, "forward_backward", watch)
+    settings = {"case": "languages", "batch_size": 20, "max_steps": 2, "num_eval": 3, "log_path": str(tmp_path / "run")}
+    adapters = Adapters(service=FakeService(answer=answer).connect, sinks=[])
+    result = await run_async("prompt_distillation", settings, adapters=adapters)
+    assert len(sent) == 40
+    for datum in sent:
+        weights, targets = (datum.loss_fn_inputs[name].to_numpy() for name in ("weights", "target_tokens"))
+        whole = tokenizer.decode([*datum.model_input.to_ints(), int(targets[-1])])
+        assert "How to decide" not in whole
+        [sentence] = [sentence for sentence in labels if sentence in whole]
+        assert tokenizer.decode(targets[weights > 0].tolist()).strip() == labels[sentence]
+    assert len(result.state.held_out) == 3
+    assert not {question.messages[-1]["content"] for question in result.state.held_out} & labels.keys()
+
+
+@pytest.mark.parametrize(
+    ("given", "case", "prompt"),
+    [
+        ({}, "polite", "You are a polite assistant."),
+        ({"model_name": "Qwen/Qwen3-8B"}, "languages", "You name the language of one sentence."),
+        ({"model_name": "Qwen/Qwen3-8B", "dataset_path": "bundled"}, "languages", "You name the language"),
+        ({"model_name": "Qwen/Qwen3-8B", "dataset_path": "a.txt"}, None, None),
+        ({"model_name": "Qwen/Qwen3-8B", "dataset_path": "a.txt", "case": "languages"}, "languages", "You name the"),
+        ({"case": "languages", "teacher_prompt": "Be brief."}, "languages", "Be brief."),
+    ],
+)
+def test_a_case_is_taken_where_it_is_meant(given: dict[str, str], case: str | None, prompt: str | None) -> None:
+    # Catches an instruction about languages put before questions of somebody's own.
+    config = make_config(find_recipe("prompt_distillation"), given)
+    assert config.case == case
+    assert (config.teacher_prompt is None) == (prompt is None)
+    assert (config.teacher_prompt or "").startswith(prompt or "")
+    takes_letters = case == "languages" and "teacher_prompt" not in given
+    assert config.answer_pattern == (r"Final Answer: (\w\w)" if takes_letters else None)
+    assert config.load_checkpoint_path == ("cookhouse/tiny-chat" if case == "polite" else None)

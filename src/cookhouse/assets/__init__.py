@@ -47,7 +47,7 @@ def data_file(name: str) -> Path:
         UnknownNameError: no such file is bundled.
     """
     data = _ROOT / "data"
-    bundled = {path.relative_to(data).as_posix(): path for path in data.rglob("*.jsonl")}
+    bundled = {path.relative_to(data).as_posix(): path for path in data.glob("*/*")}
     if name not in bundled:
         raise UnknownNameError("bundled data file", name, bundled)
     return bundled[name]
