@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import tinker
+from tests.recipes.events import Events
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import ServiceError
@@ -38,6 +39,16 @@ def test_the_defaults_are_the_published_ones() -> None:
     assert [getattr(config, name) for name in named] == ["no_robots", 1e-4, 256, 16384, 32, "linear", 1]
     assert (config.save_every, config.rolling_save_every) == (20, 0)
     assert make_config(recipe, {"dataset": "tulu3"}).dataset_path == "tulu3"
+
+
+async def test_a_default_that_nothing_reads_is_told_when_a_run_starts(settings: dict[str, Any], tmp_path: Path) -> None:
+    # Catches a cadence of evaluators of which there are none, and of which nobody hears.
+    events = Events()
+    config = {**settings, "max_steps": 1, "num_eval": 0, "log_path": str(tmp_path / "run")}
+    await run_async("chat_sl", config, adapters=Adapters(service=FakeService().connect, sinks=[events]))
+    notes = [event.text["text"] for event in events.all if event.name == "data.note"]
+    told = "by default infrequent_eval_every=100, which changes nothing here: it is read with infrequent_evaluators"
+    assert notes.count(told) == 1
 
 
 @pytest.mark.slow
