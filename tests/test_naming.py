@@ -1,7 +1,7 @@
 """One way to name whatever a user brings."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -100,3 +100,31 @@ def test_what_cannot_be_found_is_named(name: str, message: str) -> None:
 def test_an_unknown_name_says_how_to_bring_one() -> None:
     with pytest.raises(UnknownNameError, match=r"file\.py:NAME, module:NAME"):
         numbers().find("zzz")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda: 1, "too many positional arguments"),
+        (lambda first: first, "too many positional arguments"),
+        (lambda first, second, third: 1, "missing a required argument: 'third'"),  # noqa: ARG005
+        (lambda first, second, *, third: 1, "missing a required"),  # noqa: ARG005
+    ],
+)
+def test_a_function_is_refused_that_could_not_be_called(function: Callable[..., object], reason: str) -> None:
+    """Would otherwise end a run in the middle, with a raw TypeError."""
+    functions: OpenSet[Callable[..., object]] = OpenSet(
+        kind="function",
+        group="cookhouse.test_functions",
+        builtin={},
+        check=lambda thing: thing if callable(thing) else None,
+        wants="a function takes two things",
+        takes=("one", "other"),
+    )
+    functions.register("mine", function)
+    with pytest.raises(InputError, match=rf"^mine\(.*\) cannot be called with \(one, other\): {reason}.*; a function"):
+        functions.find("mine")
+    functions.register("good", lambda first, *more, third=3: (first, more, third))
+    functions.find("good")
+    functions.register("of C", max)
+    assert functions.find("of C") is max, "nobody can tell what it takes"

@@ -4,9 +4,10 @@ package, as `module:NAME`, or as `file.py:NAME`.
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -34,6 +35,10 @@ class OpenSet(Generic[T]):
     """The thing itself if it is of this kind, else None."""
     wants: str
     """What a thing of this kind is, in words, for whoever named something else."""
+    takes: tuple[str, ...] | None = None
+    """What things of this kind are called with, in order; None: they are not, or what calls them sees to it."""
+    function_of: Callable[[T], Any] = lambda thing: thing
+    """What of a thing is called."""
     _registered: dict[str, T] = field(default_factory=dict)
 
     def register(self, name: str, thing: T) -> None:
@@ -60,7 +65,7 @@ class OpenSet(Generic[T]):
             InputError: its module cannot be imported, or it is of another kind.
         """
         if name in self._registered:
-            return self._registered[name]
+            return self._called(name, self._registered[name])
         if name in self.builtin:
             return self._checked(name, load(self.builtin[name]))
         installed = self._installed()
@@ -78,7 +83,28 @@ class OpenSet(Generic[T]):
         checked = self.check(thing)
         if checked is None:
             raise InputError(f"{name} is {_what(thing)}, not a {self.kind}; {self.wants}")
-        return checked
+        return self._called(name, checked)
+
+    def _called(self, name: str, thing: T) -> T:
+        if self.takes is not None:
+            check_call(name, self.function_of(thing), self.takes, self.wants)
+        return thing
+
+
+def check_call(name: str, function: Callable[..., Any], takes: Sequence[str], wants: str) -> None:
+    """See that a function of the user's own can be called with arguments in this order.
+
+    Raises:
+        InputError: it cannot; `wants` says what would do.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of what is written in C, nobody can tell
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError as error:
+        raise InputError(f"{name}{signature} cannot be called with ({', '.join(takes)}): {error}; {wants}") from error
 
 
 def build(builders: OpenSet[Callable[[], Any]], name: str, is_one: Callable[[object], TypeGuard[M]]) -> M:

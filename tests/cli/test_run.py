@@ -181,7 +181,8 @@ class Kept:
         with Path("records.txt").open("a") as file:
             file.write(type(record).__name__ + " " + getattr(record, "name", "") + chr(10))
     def close(self):
-        pass
+        with Path("records.txt").open("a") as file:
+            file.write("closed" + chr(10))
 
 def make():
     return Adapters(sinks=[Kept()])
@@ -289,5 +290,9 @@ def test_a_dry_run_refuses_a_wrong_name_and_makes_nothing(
     (tmp_path / "own.py").write_text(OWN)
     assert run_supervised(monkeypatch, tmp_path, None, "--dry-run", "--adapters", "own.py:mak") == 2
     assert "did you mean make" in capsys.readouterr().err
-    assert run_supervised(monkeypatch, tmp_path, None, "--dry-run", "--adapters", "own.py:breaks") == 0
+    assert run_supervised(monkeypatch, tmp_path, None, "--dry-run", "--adapters", "own.py:breaks") == 2
+    assert "own.py:breaks cannot be made: OSError: nobody is there" in capsys.readouterr().err
+    assert run_supervised(monkeypatch, tmp_path, None, "--dry-run", "--adapters", "own.py:make") == 0
     assert "nothing was trained" in capsys.readouterr().out
+    assert (tmp_path / "records.txt").read_text() == "closed\n", "its sinks are told nothing, and closed"
+    assert not (tmp_path / "mine").exists()

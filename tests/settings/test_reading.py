@@ -201,7 +201,7 @@ def test_a_recipes_default_that_nothing_reads_is_told() -> None:
     assert unread_defaults(ReinforcementSettings()) == [], "what is everybody's default is no news"
     plan = dry_run("chat_sl", {"max_steps": 1, "num_eval": 0})
     assert any("infrequent_eval_every=100, which changes nothing" in note for note in plan.notes)
-    evaluated = dry_run("chat_sl", {"max_steps": 1, "num_eval": 0, "infrequent_evaluators": "exact_match"})
+    evaluated = dry_run("chat_sl", {"max_steps": 1, "num_eval": 0, "infrequent_evaluators": "arithmetic"})
     assert not any("infrequent_eval_every" in note for note in evaluated.notes)
 
 

@@ -1,7 +1,7 @@
 """What a run needs from the world around it: ports, and the bundle of adapters that fill them."""
 
 from cookhouse.adapters.bundle import Adapters, Ask, OpenCompleter
-from cookhouse.adapters.named import ADAPTERS, AdaptersBuilder, make_adapters
+from cookhouse.adapters.named import ADAPTERS, AdaptersBuilder, check_adapters, make_adapters
 from cookhouse.adapters.ports import PORTS, Port, check_ports
 from cookhouse.adapters.service import EmbeddedEngine, Service, ServiceAddress, is_hosted
 
@@ -16,6 +16,7 @@ __all__ = [
     "Port",
     "Service",
     "ServiceAddress",
+    "check_adapters",
     "check_ports",
     "is_hosted",
     "make_adapters",

@@ -36,7 +36,7 @@ def make_adapters(name: str) -> Adapters:
             cannot be there.
     """
     made = build(ADAPTERS, name, _are_adapters)
-    _check_ports(name, made)
+    check_adapters(name, made)
     return replace(made, name=name)
 
 
@@ -44,8 +44,12 @@ def _are_adapters(thing: object) -> TypeGuard[Adapters]:
     return isinstance(thing, Adapters)
 
 
-def _check_ports(name: str, adapters: Adapters) -> None:
-    """They come from outside, where nobody may have checked types."""
+def check_adapters(name: str, adapters: Adapters) -> None:
+    """See that each port is filled with what can be there: nobody may have checked types. `name` is said of the others.
+
+    Raises:
+        InputError: one is not.
+    """
     for port in adapters.ports:
         check_adapter(port, getattr(adapters, port), name)
     if adapters.ask is not None and not callable(adapters.ask):

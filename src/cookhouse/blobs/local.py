@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cookhouse.blobs.store import Content, SummedBlobStore
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.writable import unwritable
 
 
 class LocalBlobStore(SummedBlobStore):
@@ -16,6 +17,14 @@ class LocalBlobStore(SummedBlobStore):
 
     def __init__(self, folder: Path | str) -> None:
         self._folder = Path(folder).expanduser().absolute()
+
+    def check_writable(self) -> None:
+        """Raises `InputError` where no blob could be put."""
+        reason = unwritable(self._folder)
+        if reason is None and self._folder.is_file():
+            reason = "it is a file"
+        if reason is not None:
+            raise InputError(f"the blob store in {self._folder} cannot be written: {reason}; name another folder")
 
     def address(self, key: str) -> str:
         return str(self._folder / key)

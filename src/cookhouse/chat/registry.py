@@ -34,6 +34,7 @@ RENDERERS: OpenSet[RendererFactory] = OpenSet(
     },
     check=lambda thing: thing if callable(thing) else None,
     wants="a renderer is a class of Renderer, or a function of the tokenizer that makes one",
+    takes=("tokenizer",),
 )
 
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from cookhouse import recipes
-from cookhouse.adapters import ADAPTERS, Adapters, make_adapters
+from cookhouse.adapters import Adapters, make_adapters
 from cookhouse.cli.options import Layers, recipe_command
 from cookhouse.errors import InputError
 from cookhouse.recipes import every_recipe, find_recipe, settle
@@ -66,13 +66,14 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
         ServiceError: the training service failed.
         typer.Exit: the run was interrupted and saved, or it consists of others of which some failed.
     """
-    given = None if adapters is None else adapters_named(adapters, is_dry=dry_run)
+    given = None if adapters is None else make_adapters(adapters)
     config = settle(find_recipe(name), layers, None if given is None else given.service).config
     if dry_run:
         from cookhouse.cli import summary  # loads the SDK: two seconds, not for a misspelled setting
-        from cookhouse.telemetry import make_console
+        from cookhouse.telemetry import Telemetry, make_console
 
-        summary.print_plan(make_console(), recipes.dry_run(name, config))
+        with Telemetry(() if given is None else given.sinks or ()):  # which closes them: nothing is told to them
+            summary.print_plan(make_console(), recipes.dry_run(name, config, adapters=given))
         return
     finish(name, config, ports_of(given))
 
@@ -108,14 +109,6 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
         raise typer.Exit(EXIT_INTERRUPTED)
     if result.state.error is not None:
         raise typer.Exit(EXIT_FAILED)
-
-
-def adapters_named(name: str, *, is_dry: bool) -> Adapters:
-    """Those of a name. On a dry run only presets are made: what others make may be open, and nobody would close it."""
-    if not is_dry or name in ADAPTERS.builtin:
-        return make_adapters(name)
-    ADAPTERS.find(name)
-    return Adapters()
 
 
 def program() -> str:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cookhouse.adapters import make_adapters
 from cookhouse.cli.options import layers_of
-from cookhouse.cli.run import adapters_named, finish, ports_of
+from cookhouse.cli.run import finish, ports_of
 from cookhouse.cli.tables import side_by_side
 from cookhouse.printable import printable
 from cookhouse.recipes import read_config_file
@@ -68,16 +69,17 @@ def sweep(
     start = read_experiment(recipe) if is_experiment_file(recipe) else recipe
     how: dict[str, Any] = {"jobs": jobs, "metric": metric, "direction": direction}
     experiment = extended(start, {**shared, **single}, grid, **how)
-    given = None if adapters is None else adapters_named(adapters, is_dry=dry_run)
+    given = None if adapters is None else make_adapters(adapters)
     if save is not None:
         sweep_settings(experiment, given)
         write_experiment(experiment, save)
         typer.echo(f"the experiment is in {save}; run it with: cookhouse sweep {shlex.quote(str(save))}")
         return
     if dry_run:
-        from cookhouse.telemetry import make_console, say
+        from cookhouse.telemetry import Telemetry, make_console, say
 
-        plan = plan_sweep(experiment, given)
+        with Telemetry(() if given is None else given.sinks or ()):
+            plan = plan_sweep(experiment, given)
         console = make_console()
         what = f"{len(plan.facts)} runs of {experiment.recipe} in {plan.folder}"
         say(console, f"{what}; nothing was trained, no request was made\n")

@@ -26,6 +26,7 @@ from cookhouse.evals.evaluator import (
     EvaluatorBuilder,
     ForwardClient,
     Metrics,
+    PreparedEvaluator,
     SamplingClientEvaluator,
     TrainingClientEvaluator,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "OpenAIAnswerer",
     "Outcome",
     "PairedDifference",
+    "PreparedEvaluator",
     "RivalAnswers",
     "SampleClient",
     "SampledAnswer",

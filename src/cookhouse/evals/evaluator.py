@@ -25,14 +25,21 @@ class ForwardClient(Protocol):
     ) -> Awaitable[tinker.ForwardBackwardOutput]: ...
 
 
-class TrainingClientEvaluator(ABC):
+class PreparedEvaluator:
+    """What a run can see to before it opens a session."""
+
+    async def prepare(self) -> None:
+        """Raises `InputError` where it could not measure; asks no service. Default: nobody can tell."""
+
+
+class TrainingClientEvaluator(PreparedEvaluator, ABC):
     """Measures the weights being trained; submitted before a step, it sees the weights before that step."""
 
     @abstractmethod
     async def __call__(self, client: ForwardClient) -> Metrics: ...
 
 
-class SamplingClientEvaluator(ABC):
+class SamplingClientEvaluator(PreparedEvaluator, ABC):
     """Measures fixed weights by sampling from them."""
 
     @abstractmethod
@@ -67,4 +74,5 @@ EVALUATORS: OpenSet[EvaluatorBuilder] = OpenSet(
     check=_check,
     wants="an evaluator is named by a benchmark, by a task of Inspect AI, or by a function of the settings and the "
     "renderer that makes one",
+    takes=("settings", "renderer"),
 )

@@ -41,6 +41,7 @@ GRADERS: OpenSet[Grader] = OpenSet(
     },
     check=_check,
     wants="a grader is an async function of an answer and the expected one that returns a number from 0 to 1",
+    takes=("answer", "expected"),
 )
 
 

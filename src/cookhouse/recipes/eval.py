@@ -12,7 +12,7 @@ from cookhouse.errors import InputError
 from cookhouse.naming import names_in
 from cookhouse.recipes.config import settle
 from cookhouse.recipes.evaluated import evaluated
-from cookhouse.recipes.pipeline import run_child
+from cookhouse.recipes.pipeline import prepare_child, run_child
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.settings import (
@@ -83,7 +83,7 @@ def _workflow(config: Config) -> "Workflow[Any]":
         ChildRun(name=f"model-{number}", recipe="eval", settings=partial(_settings_of, {**shared, "weights": weights}))
         for number, weights in enumerate(names, start=1)
     ]
-    return comparison_workflow(config, runs, names, run_child)
+    return comparison_workflow(config, runs, names, run_child, prepare_child)
 
 
 def _compared(text: str) -> Sequence[str]:

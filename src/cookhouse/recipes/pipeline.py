@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.running import run_async
+from cookhouse.recipes.running import resolved, run_async
 from cookhouse.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def pipeline_recipe(
     def workflow(config: C) -> "Workflow[PipelineRunState]":
         from cookhouse.workflows import pipeline_workflow
 
-        return pipeline_workflow(config, runs(config), run_child)
+        return pipeline_workflow(config, runs(config), run_child, prepare_child)
 
     return Recipe(name=name, description=description, config_class=config_class, workflow=workflow, aliases=aliases)
 
@@ -58,7 +58,24 @@ async def run_child(
     finished = read_result(folder)
     if finished is not None:
         return finished
-    # A folder that is not there is made, one that a run has begun in is gone on with.
-    where = {"log_path": str(folder), "behavior_if_log_dir_exists": "resume"}
     adapters = replace(context.adapters, sinks=[(relay or Relay)(context.telemetry)], blobs=None)
-    return await run_async(recipe, {**settings, **where}, adapters=adapters, interrupt=context.interrupt)
+    return await run_async(recipe, _placed(settings, folder), adapters=adapters, interrupt=context.interrupt)
+
+
+async def prepare_child(context: "RunContext", recipe: str, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Prepare what `run_child` would run; nothing, where that has finished. Fits `cookhouse.workflows.PrepareChild`."""
+    from cookhouse.runs import read_result
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Interrupt
+    from cookhouse.workflows import dry_run_workflow
+
+    if read_result(folder) is not None:
+        return
+    adapters = replace(context.adapters, sinks=None, blobs=None)
+    run = resolved(recipe, _placed(settings, folder), adapters, Telemetry(), Interrupt())
+    await dry_run_workflow(run.workflow, run.context)
+
+
+def _placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    # A folder that is not there is made, one that a run has begun in is gone on with.
+    return {**settings, "log_path": str(folder), "behavior_if_log_dir_exists": "resume"}

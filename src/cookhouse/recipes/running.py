@@ -5,8 +5,8 @@ import os
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, count
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import chz
 
-from cookhouse.adapters import Adapters
+from cookhouse.adapters import Adapters, ServiceAddress, check_adapters
 from cookhouse.blobs import open_blobs
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.hub import HuggingFaceHub, hub_in_use
@@ -91,30 +91,26 @@ async def run_async(
     from cookhouse.workflows import run_workflow
 
     given = adapters or Adapters()
+    check_adapters("Adapters", given)
     with (
         Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry,
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
-        chosen, settled = _settled(recipe, config, given)
-        if (taken := defaults_taken(settled)) is not None:
-            telemetry.event(events.RUN_DEFAULTS, text=taken)
-        for note in unread_defaults(settled):
-            telemetry.event(events.DATA_NOTE, text=note)
-        name = _typed_name(recipe)
-        given = _with_registry(given, settled)
-        settled = pinned(settled, given)
-        workflow = chosen.workflow(settled)
-        given = _with_blobs(given, settled)
         stopping = interrupt or Interrupt()
         if not stopping.is_taken:
             stopping.on_request = lambda: telemetry.event(events.RUN_INTERRUPT)
-        context = _context(chosen, name, settled, workflow, given, telemetry, stopping)
+        found = resolved(recipe, config, given, telemetry, stopping)
+        workflow, context = found.workflow, found.context
+        if (taken := defaults_taken(found.config)) is not None:
+            telemetry.event(events.RUN_DEFAULTS, text=taken)
+        for note in unread_defaults(found.config):
+            telemetry.event(events.DATA_NOTE, text=note)
         try:
             with stopping.on_signals():
-                if callable(given.service) or "service" not in workflow.needs:
+                if not found.is_connecting:
                     return await run_workflow(workflow, context)
-                async with _connection(settled, given, stopping, telemetry) as connection:
-                    connected = replace(context, adapters=replace(given, service=connection.connect))
+                async with _connection(found, stopping, telemetry) as connection:
+                    connected = replace(context, adapters=replace(context.adapters, service=connection.connect))
                     return await connection.guard(run_workflow(workflow, connected))
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, InputError) and not isinstance(error, BadRowsError):
@@ -129,9 +125,10 @@ async def run_async(
 def dry_run(
     recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None, *, adapters: Adapters | None = None
 ) -> "RunPlan":
-    """What a run would do: paths, tokens, truncation, steps, memory. Makes no request and no folder.
+    """What a run would do: paths, tokens, truncation, steps, memory. Opens no session, and makes no folder.
 
-    Of `adapters`, only which service is meant is asked. It blocks, and is not to be called inside an event loop.
+    It resolves what a run resolves before it opens one, with the same `adapters`, and refuses in the same words. It
+    blocks, and is not to be called inside an event loop.
 
     Raises:
         InputError: as `run` would.
@@ -140,23 +137,55 @@ def dry_run(
     from cookhouse.training import Interrupt
     from cookhouse.workflows import dry_run_workflow
 
-    chosen, settled = _settled(recipe, config, adapters or Adapters())
     # Whether a folder that exists may be used is checked; what would be asked about it is left to the run.
-    asking = _with_registry(_with_blobs(Adapters(ask=lambda _: "delete"), settled), settled)
-    settled = pinned(settled, asking)
-    workflow = chosen.workflow(settled)
-    context = _context(chosen, _typed_name(recipe), settled, workflow, asking, Telemetry(), Interrupt())
-    plan = asyncio.run(dry_run_workflow(workflow, context))
-    plan = replace(plan, notes=[*plan.notes, *unread_defaults(settled)])
-    taken = defaults_taken(settled)
+    given = replace(adapters or Adapters(), ask=lambda _: "delete")
+    check_adapters("Adapters", given)
+    with nullcontext() if given.hub is None else hub_in_use(given.hub):
+        found = resolved(recipe, config, given, Telemetry(), Interrupt())
+        plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
+    plan = replace(plan, notes=[*plan.notes, *unread_defaults(found.config)])
+    taken = defaults_taken(found.config)
     return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
 
 
-def _settled(recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None, adapters: Adapters) -> tuple[Recipe[C], C]:
-    """The recipe, and the config with a run folder."""
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A run, before anything of it is done."""
+
+    config: RunSettings
+    workflow: "Workflow[Any]"
+    context: "RunContext"
+    is_connecting: bool
+    """Whether it connects to a service by itself: to `address`, else to an embedded engine."""
+    address: ServiceAddress | None
+
+
+def resolved(
+    recipe: Recipe[C] | str,
+    config: C | Mapping[str, Any] | None,
+    given: Adapters,
+    telemetry: "Telemetry",
+    interrupt: "Interrupt",
+) -> Resolved:
+    """The run that is meant: its settings, stages, adapters, folder and service. Does nothing.
+
+    Raises:
+        InputError: one of them cannot be had.
+    """
+    from cookhouse.connection import chosen_service
+
     chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
-    made = make_config(chosen, config, adapters.service)
-    return chosen, made if made.log_path is not None else chz.replace(made, log_path=_new_log_path(chosen.name))
+    settled = make_config(chosen, config, given.service)
+    if settled.log_path is None:
+        settled = chz.replace(settled, log_path=_new_log_path(chosen.name))
+    adapters = _with_registry(_with_blobs(given, settled), settled)
+    settled = pinned(settled, adapters)
+    workflow = chosen.workflow(settled)
+    context = _context(chosen, _typed_name(recipe), settled, workflow, adapters, telemetry, interrupt)
+    # What is misspelled in the environment is told of a run of runs, too, although only those connect.
+    address = None if callable(given.service) else chosen_service(given.service, os.environ, settled.base_url)
+    is_connecting = not callable(given.service) and "service" in workflow.needs
+    return Resolved(config=settled, workflow=workflow, context=context, is_connecting=is_connecting, address=address)
 
 
 def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
@@ -257,13 +286,11 @@ def _folder(config: RunSettings) -> Path:
 
 
 def _connection(
-    config: RunSettings, adapters: Adapters, interrupt: "Interrupt", telemetry: "Telemetry"
+    run: Resolved, interrupt: "Interrupt", telemetry: "Telemetry"
 ) -> "AbstractAsyncContextManager[Connection]":
-    from cookhouse.connection import chosen_service, open_connection
+    from cookhouse.connection import open_connection
 
-    choice = adapters.service
-    assert not callable(choice)
-    address = chosen_service(choice, os.environ, config.base_url)
+    config, adapters, address = run.config, run.context.adapters, run.address
     folder = _folder(config)
     return open_connection(
         address,
@@ -274,7 +301,7 @@ def _connection(
         patience_seconds=config.service_patience_seconds,
         interrupt=interrupt,
         telemetry=telemetry,
-        is_chosen=choice is not None,
+        is_chosen=adapters.service is not None,
     )
 
 

@@ -12,6 +12,7 @@ from cookhouse.errors import InputError
 from cookhouse.registry.document import from_document, to_document, with_folders
 from cookhouse.registry.kept import Changeable, Kept, KeptRegistry
 from cookhouse.registry.model import ModelVersion, NewModel, StageChange
+from cookhouse.writable import unwritable
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x636B6872  # "ckhr": tells a registry from any other database
@@ -48,6 +49,11 @@ class SqliteRegistry(KeptRegistry):
         sa.event.listen(self._engine, "connect", _prepare_connection)
         if self.file.exists():
             self._check()
+
+    def check_writable(self) -> None:
+        """Raises `InputError` where no version could be registered."""
+        if (reason := unwritable(self.file)) is not None:
+            raise InputError(f"the registry {self.file} cannot be written: {reason}; name another one")
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Kept]:

@@ -31,8 +31,13 @@ def file_errors(path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise InputError(f"no space left to write {path}; free some, or choose another log_path") from error
         if error.errno in _REFUSED:
-            raise InputError(f"cannot write {path}: {error.strerror}; choose another log_path") from error
+            raise cannot_write(path, error.strerror) from error
         raise
+
+
+def cannot_write(path: Path, reason: str | None) -> InputError:
+    """What to say of a place in a run folder where nothing can be written."""
+    return InputError(f"cannot write {path}: {reason}; choose another log_path")
 
 
 def write_whole(path: Path, text: str) -> None:

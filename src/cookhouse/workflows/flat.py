@@ -23,7 +23,7 @@ from cookhouse.training import AdamSchedule, Checkpoint, Connect, ServiceClient,
 from cookhouse.training.clients.session import close_service
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.registering import is_registered, register_run
-from cookhouse.workflows.stages.sinks import named_sinks, start_sinks
+from cookhouse.workflows.stages.sinks import start_sinks
 from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.state import RunState
 from cookhouse.workflows.stages.workflow import Workflow
@@ -61,6 +61,11 @@ def flat_workflow(
 
     @stage(reads=("config",), writes=("loaded", "notes"))
     async def load_dataset(state: FlatState) -> None:
+        if state.context.choice is FolderChoice.RESUME:
+            raise InputError(
+                f"log_path {state.context.folder.path} exists, and {state.context.recipe} never continues a run; "
+                "choose another, or set behavior_if_log_dir_exists=delete"
+            )
         state.loaded = await asyncio.to_thread(load, state.config)
         if isinstance(state.config, OptimizerSettings):
             schedule = AdamSchedule(settings=state.config, total_steps=len(state.loaded[1]))
@@ -105,17 +110,10 @@ def flat_workflow(
 @stage(writes=("folder",), leaves_files=True)
 async def init_folder(state: FlatState) -> None:
     """Make the run folder anew."""
-    spec, choice = state.context.folder, state.context.choice
-    if choice is FolderChoice.RESUME:
-        raise InputError(
-            f"log_path {spec.path} exists, and {state.context.recipe} never continues a run; choose another, or set "
-            "behavior_if_log_dir_exists=delete"
-        )
-    sinks = named_sinks(state.context)
-    state.folder = await asyncio.to_thread(open_folder, spec, choice)
+    state.folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
     state.closing.push_async_callback(_close_folder, state)
     state.telemetry.add(state.folder.diary)
-    await start_sinks(state.context, sinks, state.folder.path)
+    await start_sinks(state.context, state.folder.path)
     state.closing.callback(_tell_rows, state)
 
 

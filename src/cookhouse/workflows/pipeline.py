@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from cookhouse.workflows.stages.workflow import Workflow
 
 RunChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[RunResult[Any]]]
 """Runs a recipe in a folder, with settings, for the run of that context."""
+PrepareChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[None]]
+"""Prepares the same, and runs nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,9 @@ class PipelineRunState(PipelineState):
     folder: RunFolder = field(init=False)
 
 
-def pipeline_workflow(config: RunSettings, runs: Sequence[ChildRun], run_child: RunChild) -> Workflow[PipelineRunState]:
+def pipeline_workflow(
+    config: RunSettings, runs: Sequence[ChildRun], run_child: RunChild, prepare_child: PrepareChild
+) -> Workflow[PipelineRunState]:
     """The runs in order; a pipeline that is resumed goes on in the first that has not finished."""
 
     def child(run: ChildRun) -> Child[PipelineRunState]:
@@ -44,7 +48,14 @@ def pipeline_workflow(config: RunSettings, runs: Sequence[ChildRun], run_child: 
             folders = {name: result.summary.folder for name, result in state.results.items()}
             return await run_child(state.context, run.recipe, folder, run.settings(folders))
 
-        return Child(name=run.name, run=run_it)
+        async def prepare_it(state: PipelineRunState, folder: Path) -> None:
+            try:
+                settings = run.settings(_NotYet())
+            except _NotYetError:
+                return
+            await prepare_child(state.context, run.recipe, folder, settings)
+
+        return Child(name=run.name, run=run_it, prepare=prepare_it)
 
     return Workflow(
         name="pipeline",
@@ -57,6 +68,23 @@ def pipeline_workflow(config: RunSettings, runs: Sequence[ChildRun], run_child: 
         result=_result,
         facts=lambda state: {run.name: run.recipe for run in runs},  # noqa: ARG005
     )
+
+
+class _NotYetError(Exception):
+    """A run takes what another one is to leave."""
+
+
+class _NotYet(Mapping[str, Path]):
+    """The folders of runs that have not been."""
+
+    def __getitem__(self, name: str) -> Path:
+        raise _NotYetError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        raise _NotYetError
+
+    def __len__(self) -> int:
+        raise _NotYetError
 
 
 @stage(writes=("folder", "path"), leaves_files=True)

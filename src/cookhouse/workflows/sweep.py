@@ -92,6 +92,9 @@ class Runs:
         del instead
         raise InputError(f"{name} is no stage of this workflow, which consists of other runs")
 
+    async def prepare(self, state: SweepState) -> None:
+        """Each run is prepared when its turn comes: one that cannot work leaves the others alone."""
+
     async def run(self, state: SweepState) -> bool:
         waiting = iter(self.runs.items())
 

@@ -111,7 +111,7 @@ def test_describe_prints_the_stages_by_name() -> None:
     names = [line.split()[-1] for line in SUPERVISED.describe().splitlines()]
     assert names == [
         "supervised",
-        "setup", "load_dataset", "init_tokenizer", "build_supervised_dataset", "init_session",
+        "setup", "load_dataset", "init_tokenizer", "build_supervised_dataset", "init_evaluators", "init_session",
         "loop", "get_batch", "forward_backward", "optim_step", "log_step_metrics", "checkpoint?", "evaluate?",
         "final", "save_final", "evaluate", "register_model?", "cleanup",
     ]  # fmt: skip

@@ -30,11 +30,14 @@ class BenchmarkEvaluator(SamplingClientEvaluator):
         self._asking = asking
         self._context_tokens = context_tokens
 
+    async def prepare(self) -> None:
+        if self._loaded.benchmark.prepare is not None:
+            await self._loaded.benchmark.prepare()
+
     async def __call__(self, client: SamplingClient) -> Metrics:
         log = AttemptLog()
         answerer = SamplingAnswerer(client, self._renderer, context_tokens=self._context_tokens)
-        if self._loaded.benchmark.prepare is not None:
-            await self._loaded.benchmark.prepare()
+        await self.prepare()
         await ask_benchmark(self._loaded, answerer, self._asking, log)
         self.attempts = log.attempts(self._loaded.name)
         self._note()

@@ -1,5 +1,6 @@
 """A task of Inspect AI as an evaluator of a run."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from inspect_ai.model import GenerateConfig
 
 from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
+from cookhouse.errors import InputError
 from cookhouse.evals.benchmarks.answering import SamplingAnswerer
 from cookhouse.evals.benchmarks.figures import as_metrics
 from cookhouse.evals.evaluator import EvaluatorBuilder, Metrics, SamplingClientEvaluator
@@ -34,6 +36,12 @@ class InspectEvaluator(SamplingClientEvaluator):
         self._model_name = model_name
         self._log_dir = log_dir
         self._seed = seed
+
+    async def prepare(self) -> None:
+        try:
+            await asyncio.to_thread(self._make_task)
+        except Exception as error:  # of the user's own code
+            raise InputError(f"the task cannot be made: {type(error).__name__}: {error}") from error
 
     async def __call__(self, client: SamplingClient) -> Metrics:
         """The task's metrics. Raises `ServiceError` with its error if it failed."""

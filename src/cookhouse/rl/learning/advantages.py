@@ -120,6 +120,7 @@ ADVANTAGES: OpenSet[Advantages] = OpenSet(
     },
     check=lambda thing: thing if callable(thing) else None,
     wants="an advantage is a function of a group of trajectories and the settings",
+    takes=("group", "settings"),
 )
 
 

@@ -12,6 +12,7 @@ from cookhouse.data import DataSource, Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.runs.lock import busy, is_held
 from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, LOCK_FILE
+from cookhouse.training.files import file_errors
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,8 @@ def choose_folder(spec: FolderSpec) -> FolderChoice:
     """
     if is_held(spec.path):
         raise busy(spec.path)
-    choice = FolderChoice(_choose(spec))
+    with file_errors(spec.path):
+        choice = FolderChoice(_choose(spec))
     if choice is FolderChoice.RESUME:
         _check_same_run(spec)
         _check_same_data(spec)

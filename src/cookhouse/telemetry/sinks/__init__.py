@@ -1,8 +1,27 @@
 """Sinks by name: those of other tools, each behind an extra of its name, and those of the user's own."""
 
 from cookhouse.telemetry.sinks.background import Background
-from cookhouse.telemetry.sinks.named import SINKS, SinkBuilder, find_sink, sink_names, start_sink
+from cookhouse.telemetry.sinks.named import (
+    SINKS,
+    CheckedSink,
+    SinkBuilder,
+    check_sink,
+    find_sink,
+    sink_names,
+    start_sink,
+)
 from cookhouse.telemetry.sinks.noop import NoopSink
 from cookhouse.telemetry.sinks.record_file import RecordFileSink
 
-__all__ = ["SINKS", "Background", "NoopSink", "RecordFileSink", "SinkBuilder", "find_sink", "sink_names", "start_sink"]
+__all__ = [
+    "SINKS",
+    "Background",
+    "CheckedSink",
+    "NoopSink",
+    "RecordFileSink",
+    "SinkBuilder",
+    "check_sink",
+    "find_sink",
+    "sink_names",
+    "start_sink",
+]

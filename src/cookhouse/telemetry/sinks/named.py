@@ -1,6 +1,8 @@
 """Which sinks a run's settings ask for, and starting one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,12 +23,15 @@ SINKS: OpenSet[SinkBuilder] = OpenSet(
         "terminal": "cookhouse.telemetry.terminal:make_terminal_sink",
         "jsonl": "cookhouse.telemetry.sinks.record_file:make_sink",
         "noop": "cookhouse.telemetry.sinks.noop:make_sink",
-        "opentelemetry": "cookhouse.telemetry.sinks.opentelemetry:make_sink",
+        "opentelemetry": "cookhouse.telemetry.sinks.opentelemetry:SINK",
         "tensorboard": "cookhouse.telemetry.sinks.tensorboard:make_sink",
-        **{name: f"cookhouse.telemetry.sinks.{name}:make_sink" for name in _PROJECTS},
+        "wandb": "cookhouse.telemetry.sinks.wandb:SINK",
+        "trackio": "cookhouse.telemetry.sinks.trackio:make_sink",
+        "mlflow": "cookhouse.telemetry.sinks.mlflow:make_sink",
     },
     check=lambda thing: thing if callable(thing) else None,
     wants="a sink is named by a function of the run folder and the settings that makes one",
+    takes=("folder", "settings"),
 )
 
 
@@ -49,6 +54,30 @@ def find_sink(name: str) -> SinkBuilder:
         raise InputError(f"sink {name} needs the library {missing.name}; install cookhouse[{name}]") from error
 
 
+@dataclass(frozen=True)
+class CheckedSink:
+    """A builder of a sink that knows, without a connection, what it would refuse."""
+
+    make: SinkBuilder
+    check: Callable[[], None]
+    """Raises `InputError`."""
+
+    def __call__(self, folder: Path, settings: Mapping[str, Any]) -> Sink:
+        return self.make(folder, settings)
+
+
+def check_sink(name: str) -> None:
+    """See that a sink is there, with its library, and has what it needs, as far as it knows without a connection.
+
+    Raises:
+        UnknownNameError, InputError: as `find_sink`; or the sink could not start, and why.
+    """
+    make = find_sink(name)
+    if isinstance(make, CheckedSink):
+        with _starting(name):
+            make.check()
+
+
 def start_sink(name: str, folder: Path, settings: Mapping[str, Any]) -> Sink:
     """A sink of `SINKS` in a thread of its own; blocks until it has started.
 
@@ -56,8 +85,14 @@ def start_sink(name: str, folder: Path, settings: Mapping[str, Any]) -> Sink:
         UnknownNameError, InputError: as `find_sink`; or the sink cannot start, and why.
     """
     make = find_sink(name)
-    try:
+    with _starting(name):
         return Background(name, lambda: make(folder, settings))
+
+
+@contextmanager
+def _starting(name: str) -> Iterator[None]:
+    try:
+        yield
     except CookhouseError as error:
         raise InputError(f"sink {name} cannot start: {error}") from error
     except Exception as error:  # of a tool, or of the user's own code: it must work at the start

@@ -25,6 +25,7 @@ from opentelemetry.trace import Status, StatusCode, set_span_in_context
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.telemetry import events
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Span, Values
+from cookhouse.telemetry.sinks.named import CheckedSink
 from cookhouse.telemetry.sinks.tracked import described, run_name
 
 METRICS_EVENT = "metrics"
@@ -187,3 +188,11 @@ def _instrument_name(name: str) -> str:
     """OTel takes a letter and then at most 254 letters, digits and `_./-`; others become `_`."""
     plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_./-") else "_" for sign in name)
     return (plain if plain[:1].isalpha() else f"m_{plain}")[:255]
+
+
+def _check_exporters() -> None:
+    for exporter in _exporters():
+        exporter.shutdown()
+
+
+SINK = CheckedSink(make=make_sink, check=_check_exporters)

@@ -10,6 +10,7 @@ import wandb
 
 from cookhouse.errors import InputError
 from cookhouse.telemetry.record import Values
+from cookhouse.telemetry.sinks.named import CheckedSink
 from cookhouse.telemetry.sinks.tracked import KeptRun, TrackerSink, described, kept_run, run_name
 
 _EXIT_CODES = {"success": 0, "interrupted": 130}
@@ -62,3 +63,6 @@ def _check_login() -> None:
     mode = wandb.setup().settings.mode
     if mode in ("online", "shared") and not wandb.login(prompt=False):
         raise InputError("nobody is logged in to W&B; run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline")
+
+
+SINK = CheckedSink(make=make_sink, check=_check_login)

@@ -106,6 +106,7 @@ LOSSES: OpenSet[LossFunction] = OpenSet(
     builtin={},
     check=lambda thing: thing if callable(thing) else None,
     wants="a loss is a function of datums and logprobs that returns the loss and a dict of metrics",
+    takes=("data", "logprobs"),
 )
 """Losses besides the service's own; for `CustomLoss`."""
 

@@ -56,5 +56,7 @@ PAIR_LOSSES: OpenSet[PairLoss] = OpenSet(
     check=_as_loss,
     wants="a preference loss is a function of PairLogprobs and PairLossSettings that returns the loss of each pair, or "
     "a PairLoss around one",
+    takes=("pairs", "settings"),
+    function_of=lambda loss: loss.function,
 )
 """Losses over pairs. A function alone is taken to need the reference, and to compare sums over tokens."""

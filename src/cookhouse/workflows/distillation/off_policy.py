@@ -59,7 +59,7 @@ from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes
 from cookhouse.workflows.training_run.estimate import with_estimate
-from cookhouse.workflows.training_run.evaluation import named_evaluations
+from cookhouse.workflows.training_run.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.training_run.rows import kept_tokens, sources_of
 from cookhouse.workflows.training_run.run import (
     TrainingState,
@@ -132,6 +132,7 @@ async def init_tokenizer(state: OffPolicyState) -> None:
 
 
 def _check_teacher(state: OffPolicyState) -> None:
+    connect_elsewhere(state.context.adapters.teacher, state.config.teacher_base_url)
     among = (state.context.folder.path.parent, RUNS_FOLDER)
     origin = origin_of(state.teacher_name, state.context.adapters.registry, among)
     check_teacher(state.teacher_name, origin, _student(state.config))
@@ -185,17 +186,14 @@ def preview(state: OffPolicyState) -> list[list[tuple[str, bool]]]:
 
 
 @stage(
-    reads=("config", "dataset", "held_out", "notes", "renderer", "total_steps"),
+    reads=("config", "dataset", "held_out", "notes", "renderer", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
-    uses=("evaluators",),
 )
 async def init_session(state: OffPolicyState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
     await open_run(state)
-    state.evaluations += named_evaluations(
-        state.config, state.renderer, state.telemetry, state.folder.evaluations, state.context.adapters.evaluators
-    )
+    state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
 
 
 @stage(
@@ -313,7 +311,7 @@ def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) 
         state_class=OffPolicyState,
         start=lambda context: OffPolicyState(context=context, config=config, bundled=bundled),
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
-        setup=(load_dataset, init_tokenizer, build_distillation_dataset, init_session, init_teacher),
+        setup=(load_dataset, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
         body=Loop(
             get_work=SlotStage(
                 name="get_distillation_batch",

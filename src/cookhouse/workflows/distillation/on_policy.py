@@ -50,6 +50,7 @@ from cookhouse.workflows.reinforcement.workflow import (
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
+from cookhouse.workflows.training_run.evaluation import init_evaluators
 from cookhouse.workflows.training_run.run import (
     checkpoint_slot,
     cleanup,
@@ -99,6 +100,7 @@ build_distillation_dataset = replace(build_env_group, name="build_distillation_d
 async def check_teachers(state: OnPolicyState) -> None:
     """See that every teacher is there, one for each environment or one for all, and goes with the student."""
     state.named = named_teachers(state.config, state.environment_names)
+    connect_elsewhere(state.context.adapters.teacher, state.config.teacher_base_url)
     for teacher in state.named:
         await asyncio.to_thread(_check, state, teacher.name)
 
@@ -223,7 +225,7 @@ def on_policy_workflow(
             context=context, config=config, environments=environments, environment_names=environment_names
         ),
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
-        setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_session, init_teacher),
+        setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
         body=Loop(
             get_work=SlotStage(
                 name="get_distillation_batch",

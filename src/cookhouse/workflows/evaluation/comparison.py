@@ -27,7 +27,7 @@ from cookhouse.workflows.evaluation.account import is_shown_as_share
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 from cookhouse.workflows.evaluation.inspecting import inspect_results, inspect_tasks, logs_remark
 from cookhouse.workflows.evaluation.workflow import evaluated_benchmarks
-from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, RunChild, pipeline_workflow
+from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, PrepareChild, RunChild, pipeline_workflow
 from cookhouse.workflows.stages.stage import stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -45,11 +45,14 @@ class ComparisonState(PipelineRunState):
 
 
 def comparison_workflow(
-    config: EvalSettings, runs: Sequence[ChildRun], models: Sequence[str], run_child: RunChild
+    config: EvalSettings,
+    runs: Sequence[ChildRun],
+    models: Sequence[str],
+    run_child: RunChild,
+    prepare_child: PrepareChild,
 ) -> Workflow[Any]:
     """The evaluations one after another, then what separates the models from the first."""
-    evaluated_benchmarks(config)  # what is misspelled is told before anything is asked
-    workflow = pipeline_workflow(config, runs, run_child).with_state(
+    workflow = pipeline_workflow(config, runs, run_child, prepare_child).with_state(
         ComparisonState, lambda context: ComparisonState(context=context, config=config, models=models)
     )
     pipeline_result = workflow.result

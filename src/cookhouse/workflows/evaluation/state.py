@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cookhouse.chat import Renderer
 from cookhouse.data import DataSource
 from cookhouse.evals import Answerer, Benchmark, Estimate, LoadedBenchmark
 from cookhouse.runs import RunFolder
@@ -27,6 +28,8 @@ class EvaluationState(RunState):
     loaded: Sequence[LoadedBenchmark] = field(init=False)
     tasks: "Sequence[InspectTask]" = ()
     """Of Inspect AI."""
+    renderer: Renderer | None = None
+    """None: the service is not asked."""
     folder: RunFolder = field(init=False)
     log: AttemptFiles = field(init=False)
     answerer: Answerer = field(init=False)

@@ -47,7 +47,7 @@ from cookhouse.workflows.evaluation.inspecting import (
 from cookhouse.workflows.evaluation.progress import Progress
 from cookhouse.workflows.evaluation.state import EvaluationState
 from cookhouse.workflows.stages.body import Stages
-from cookhouse.workflows.stages.sinks import named_sinks, start_sinks
+from cookhouse.workflows.stages.sinks import start_sinks
 from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.evaluation import record_metrics
@@ -67,7 +67,7 @@ def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
     opening = Stage(
         name="open_model",
         run=_open_model,
-        reads=("config",),
+        reads=("config", "renderer"),
         writes=("answerer",),
         needs=needs,
         uses=("completer", "registry"),
@@ -76,7 +76,7 @@ def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
         name="evaluation",
         state_class=EvaluationState,
         start=lambda context: EvaluationState(context=context, config=config, benchmarks=benchmarks, sources=sources),
-        setup=(load_benchmarks, *([load_inspect_tasks] if inspects else []), init_folder),
+        setup=(load_benchmarks, *([load_inspect_tasks] if inspects else []), init_tokenizer, init_folder),
         body=Stages(parts=(opening, ask, *([run_inspect_tasks] if inspects else []), score)),
         final=(write_transcripts,),
         cleanup=cleanup,
@@ -111,18 +111,27 @@ async def load_benchmarks(state: EvaluationState) -> None:
             await each.prepare()
 
 
+@stage(reads=("config",), writes=("renderer",))
+async def init_tokenizer(state: EvaluationState) -> None:
+    """Load the tokenizer, and the renderer over it, where the service is to answer."""
+    config = state.config
+    if state.context.adapters.completer is None and config.openai_base_url is None:
+        state.renderer = await asyncio.to_thread(
+            build_renderer, config.model_name, config.renderer_name, force=config.force_renderer
+        )
+
+
 @stage(reads=("config", "loaded"), writes=("folder", "log"), leaves_files=True)
 async def init_folder(state: EvaluationState) -> None:
     """Open the run folder, with what was answered there before."""
     context = state.context
-    sinks = named_sinks(context)
     folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
     state.folder = folder
     state.closing.push_async_callback(_close_folder, state, folder)
     with file_errors(folder.path):
         for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.diary):
             state.telemetry.add(sink)
-    await start_sinks(context, sinks, folder.path)
+    await start_sinks(context, folder.path)
     state.log = await asyncio.to_thread(AttemptFiles, folder.path)
     _check_num_samples(state)
     state.telemetry.event(
@@ -162,9 +171,7 @@ async def _open_model(state: EvaluationState) -> None:
 
 async def _service_answerer(state: EvaluationState) -> Answerer:
     config, context = state.config, state.context
-    renderer = await asyncio.to_thread(
-        build_renderer, config.model_name, config.renderer_name, force=config.force_renderer
-    )
+    assert state.renderer is not None
     place = sampler_place(config.weights or config.model_name, context.adapters.registry)
     patience = Patience(state.telemetry)
     with service_errors("opening a session"):
@@ -173,7 +180,7 @@ async def _service_answerer(state: EvaluationState) -> Answerer:
         client = await patience.wait(sampler_at(service, place), "the model to be loaded")
         limit = await service.context_tokens(config.model_name)
     limits = [tokens for tokens in (limit, context_tokens(config.model_name)) if tokens is not None]
-    return SamplingAnswerer(client, renderer, context_tokens=min(limits, default=None))
+    return SamplingAnswerer(client, state.renderer, context_tokens=min(limits, default=None))
 
 
 @stage(reads=("config", "loaded", "answerer", "log"), writes=())

@@ -49,7 +49,7 @@ from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes
 from cookhouse.workflows.training_run.counts import CountingLog, Counts, batch_metrics, estimated
-from cookhouse.workflows.training_run.evaluation import keep_noted, named_evaluations
+from cookhouse.workflows.training_run.evaluation import init_evaluators, keep_noted, scheduled_evaluators
 from cookhouse.workflows.training_run.preference_model import check_preference_model
 from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
 from cookhouse.workflows.training_run.run import (
@@ -219,10 +219,10 @@ async def _render(state: PreferenceState, rows: Sequence[PreferenceRow]) -> list
 
 
 @stage(
-    reads=("config", "loss", "dataset", "held_out", "answers", "notes", "renderer", "total_steps"),
+    reads=("config", "loss", "dataset", "held_out", "answers", "notes", "renderer", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "objective", "reference", "judge", "evaluations"),
     needs=("service",),
-    uses=("completer", "evaluators"),
+    uses=("completer",),
 )
 async def init_session(state: PreferenceState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off; and
@@ -239,8 +239,8 @@ async def init_session(state: PreferenceState) -> None:
         state.config, state.loss, state.session, state.folder, adapters.registry, offer
     )
     state.judge = await _open_judge(state)
-    state.evaluations += _held_out(state) + named_evaluations(
-        state.config, state.renderer, state.telemetry, state.folder.evaluations, adapters.evaluators
+    state.evaluations += _held_out(state) + scheduled_evaluators(
+        state.evaluators, state.telemetry, state.folder.evaluations
     )
 
 
@@ -318,7 +318,14 @@ def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]
         state_class=PreferenceState,
         start=lambda context: PreferenceState(context=context, config=config),
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
-        setup=(check_preference_model, load_dataset, init_tokenizer, build_preference_dataset, init_session),
+        setup=(
+            check_preference_model,
+            load_dataset,
+            init_tokenizer,
+            build_preference_dataset,
+            init_evaluators,
+            init_session,
+        ),
         body=Loop(
             get_work=SlotStage(
                 name="get_preference_batch",

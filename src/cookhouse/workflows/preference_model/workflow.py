@@ -42,7 +42,7 @@ from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes, training_result
-from cookhouse.workflows.training_run.evaluation import keep_noted, named_evaluations
+from cookhouse.workflows.training_run.evaluation import init_evaluators, keep_noted, scheduled_evaluators
 from cookhouse.workflows.training_run.rows import (
     SplitRows,
     check_preferences,
@@ -157,10 +157,9 @@ def preview(state: PreferenceModelState) -> list[list[tuple[str, bool]]]:
 
 
 @stage(
-    reads=("config", "data", "dataset", "notes", "renderer", "comparisons", "total_steps"),
+    reads=("config", "data", "dataset", "notes", "renderer", "comparisons", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
-    uses=("evaluators",),
 )
 async def init_session(state: PreferenceModelState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
@@ -171,8 +170,8 @@ async def init_session(state: PreferenceModelState) -> None:
             f"{state.config.model_name} takes {limit:,} tokens at this service, and the longest example has "
             f"{longest:,}; set max_length={limit}"
         )
-    state.evaluations += _held_out(state) + named_evaluations(
-        state.config, state.renderer, state.telemetry, state.folder.evaluations, state.context.adapters.evaluators
+    state.evaluations += _held_out(state) + scheduled_evaluators(
+        state.evaluators, state.telemetry, state.folder.evaluations
     )
 
 
@@ -206,7 +205,7 @@ def preference_model_workflow(config: PreferenceModelSettings) -> Workflow[Prefe
         state_class=PreferenceModelState,
         start=lambda context: PreferenceModelState(context=context, config=config),
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
-        setup=(load_dataset, init_tokenizer, build_comparison_dataset, init_session),
+        setup=(load_dataset, init_tokenizer, build_comparison_dataset, init_evaluators, init_session),
         body=Loop(
             get_work=SlotStage(
                 name="get_comparison_batch", make=_source, reads=("dataset", "total_steps", "steps_per_epoch", "cursor")

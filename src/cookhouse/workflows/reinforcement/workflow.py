@@ -14,6 +14,7 @@ from cookhouse.envs import OpenSampler, SecondModels, evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent
 from cookhouse.rl import (
+    ADVANTAGES,
     EnvGroupBuilder,
     GroupSampler,
     RLDataset,
@@ -50,7 +51,7 @@ from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.training_run.account import settings_notes, training_result
 from cookhouse.workflows.training_run.estimate import with_estimate
-from cookhouse.workflows.training_run.evaluation import named_evaluations
+from cookhouse.workflows.training_run.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.training_run.run import (
     TrainingState,
     checkpoint_slot,
@@ -124,6 +125,7 @@ async def init_tokenizer(state: ReinforcementState) -> None:
 async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
     state.objective = policy_objective(state.config)
+    ADVANTAGES.find(state.config.advantage)
     others = SecondModels(partial(_name_second_model, state), state.context.adapters.completer)
     train, test = await state.environments(others).build()
     if not len(train):
@@ -164,10 +166,10 @@ async def _name_second_model(state: ReinforcementState, name: str) -> SamplingCl
 
 
 @stage(
-    reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps"),
+    reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "keeper", "evaluations"),
     needs=("service",),
-    uses=("completer", "evaluators"),
+    uses=("completer",),
 )
 async def init_session(state: ReinforcementState) -> None:
     """Open the run folder and then the session, and the other models that rollouts and a KL penalty need."""
@@ -202,9 +204,7 @@ async def init_session(state: ReinforcementState) -> None:
         )
         cadence = Cadence(every=config.eval_every, at_start=True)
         state.evaluations.append(ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
-    state.evaluations += named_evaluations(
-        config, state.renderer, state.telemetry, state.folder.evaluations, state.context.adapters.evaluators
-    )
+    state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
 
 
 def rollout_of(state: ReinforcementState) -> Rollout:
@@ -303,7 +303,7 @@ def reinforcement_workflow(
         state_class=ReinforcementState,
         start=lambda context: ReinforcementState(context=context, config=config, environments=environments),
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
-        setup=(init_tokenizer, build_env_group, init_session),
+        setup=(init_tokenizer, build_env_group, init_evaluators, init_session),
         body=Loop(
             get_work=SlotStage(
                 name="do_rollout",

@@ -44,6 +44,9 @@ class Body(Protocol[S_contra]):
     def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "Body[S_contra]":
         """The body with other parts in the place of the one of that name. Raises `InputError` where they cannot be."""
 
+    async def prepare(self, state: S_contra) -> None:
+        """See to what it needs besides the stages before it; as `prepare` of a run, which calls it last."""
+
     async def run(self, state: S_contra) -> bool:
         """Do it; whether it came to its end, and was not interrupted."""
 
@@ -94,6 +97,9 @@ class Loop(Generic[L]):
         by_slot: dict[str, Any] = {slot: instead[0] for slot, old in self.slots().items() if old.name == name}
         return replace(self, **by_slot)
 
+    async def prepare(self, state: L) -> None:
+        """The stages before it have seen to all."""
+
     async def run(self, state: L) -> bool:
         slots = self.slots()
         named = {slot.name for slot in fields(SlotNames)}
@@ -140,6 +146,9 @@ class Stages(Generic[S]):
             raise InputError(f"there is no loop at {name}: a SlotStage cannot stand there")
         return replace(self, parts=spliced(self.parts, name, stages))
 
+    async def prepare(self, state: S) -> None:
+        """The stages before it have seen to all."""
+
     async def run(self, state: S) -> bool:
         assert isinstance(state, RunState)
         for stage in self.parts:
@@ -169,6 +178,8 @@ class Child(Generic[Q]):
     name: str
     run: Callable[[Q, Path], Awaitable[RunResult[Any]]]
     """Runs it in a folder, or goes on with it there, or reads what it left; of the results so far."""
+    prepare: Callable[[Q, Path], Awaitable[None]]
+    """See to what it needs, as `prepare` of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +198,11 @@ class Children(Generic[Q]):
     def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "Children[Q]":
         del instead
         raise InputError(f"{name} is no stage of this workflow, which consists of other runs")
+
+    async def prepare(self, state: Q) -> None:
+        """Of the runs, those that take nothing from others: of what these leave, nothing is there."""
+        for child in self.runs:
+            await child.prepare(state, state.context.folder.path / child.name)
 
     async def run(self, state: Q) -> bool:
         for child in self.runs:

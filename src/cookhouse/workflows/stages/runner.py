@@ -12,6 +12,7 @@ from cookhouse.errors import CookhouseError
 from cookhouse.runs import RunPlan, RunResult, put_run, run_prefix, write_result
 from cookhouse.telemetry import Telemetry, events, logs_of
 from cookhouse.workflows.stages.execution import execute, named
+from cookhouse.workflows.stages.preparing import prepare, started
 from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -31,13 +32,11 @@ async def run_workflow(workflow: Workflow[R], context: RunContext) -> RunResult[
 
 
 async def _run(workflow: Workflow[R], context: RunContext) -> RunResult[R]:
-    workflow.check(context.adapters.ports)
-    if context.adapters.blobs is not None:
-        run_prefix(context.folder.path)  # refuses a name that can be in no key
     start_seconds = time.monotonic()
-    state = workflow.start(context)
+    state = started(workflow, context)
     try:
-        for stage in workflow.setup:
+        await prepare(workflow, state)
+        for stage in workflow.setup[len(workflow.preparing) :]:
             await execute(stage, state)
         with named(workflow.body.title):
             is_whole = await workflow.body.run(state)
@@ -90,12 +89,10 @@ async def _put(folder: Path, blobs: BlobStore, telemetry: Telemetry) -> None:
 
 
 async def dry_run_workflow(workflow: Workflow[R], context: RunContext) -> RunPlan:
-    """Run the stages of the setup that need no port and leave no files: what they found. Raises as they do."""
-    workflow.check(context.adapters.ports | workflow.needs)
-    state = workflow.start(context)
-    for stage in workflow.setup:
-        if not stage.needs and not stage.leaves_files:
-            await execute(stage, state)
+    """Prepare a run, and say what it would do. Raises as `prepare`."""
+    state = started(workflow, context)
+    async with state.closing:
+        await prepare(workflow, state)
     return RunPlan(
         recipe=context.recipe,
         config=context.folder.config,

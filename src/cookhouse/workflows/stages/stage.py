@@ -21,7 +21,7 @@ class Stage(Generic[S_contra]):
     uses: tuple[str, ...] = ()
     """Ports that it does without where they are not there."""
     leaves_files: bool = False
-    """Whether it makes files; like one that needs a port, it is left out of a dry run."""
+    """Whether it makes files; a dry run ends before it, as before one that needs a port."""
     when: Callable[[S_contra], bool] | None = None
     """Runs only where this says so, and then others cannot count on what it writes; None: always."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from cookhouse.adapters import check_ports
@@ -87,6 +88,11 @@ class Workflow(Generic[S]):
                         f"adapter; there is {', '.join(sorted(ports)) or 'none'}"
                     )
                 there |= set() if each.is_optional else set(each.writes)
+
+    @property
+    def preparing(self) -> Sequence[Stage[S]]:
+        """The stages of the setup before the first that needs a port or leaves files: a dry run has them, too."""
+        return tuple(takewhile(lambda each: not each.needs and not each.leaves_files, self.setup))
 
     @property
     def needs(self) -> frozenset[str]:

@@ -48,7 +48,7 @@ from cookhouse.workflows.supervised.account import facts, figures
 from cookhouse.workflows.supervised.data import RunData, StreamedConversations, TrainingRows, read_data
 from cookhouse.workflows.training_run.account import settings_notes, training_result
 from cookhouse.workflows.training_run.counts import CountingLog, Counts, added, batch_metrics, estimated
-from cookhouse.workflows.training_run.evaluation import HeldOutEvaluation, named_evaluations
+from cookhouse.workflows.training_run.evaluation import HeldOutEvaluation, init_evaluators, scheduled_evaluators
 from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
 from cookhouse.workflows.training_run.run import (
     TrainingState,
@@ -241,23 +241,16 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
 
 
 @stage(
-    reads=("config", "dataset", "counts", "notes", "nll", "exact_match", "renderer", "total_steps"),
+    reads=("config", "dataset", "counts", "notes", "nll", "exact_match", "renderer", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
-    uses=("evaluators",),
 )
 async def init_session(state: SupervisedState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
     await open_run(state)
     state.telemetry.event(events.DATA_COUNTS, text=str(state.counts))
     _refuse_longer(state)
-    named = named_evaluations(
-        state.config,
-        state.renderer,
-        state.telemetry,
-        state.folder.evaluations,
-        state.context.adapters.evaluators,
-    )
+    named = scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
     state.evaluations += _held_out(state) + named
 
 
@@ -324,7 +317,7 @@ def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]
         state_class=SupervisedState,
         start=lambda context: SupervisedState(context=context, config=config),
         # What can be wrong with the caller's input is found before the folder is made and the session opened.
-        setup=(load_dataset, init_tokenizer, build_supervised_dataset, init_session),
+        setup=(load_dataset, init_tokenizer, build_supervised_dataset, init_evaluators, init_session),
         body=Loop(
             get_work=SlotStage(
                 name="get_batch", make=_source, reads=("dataset", "total_steps", "steps_per_epoch", "cursor")

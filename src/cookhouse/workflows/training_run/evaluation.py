@@ -1,12 +1,15 @@
 """Evaluators in a run: what is measured at points of it, and what becomes of the figures."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cookhouse.chat import Renderer, shown_text
+from cookhouse.errors import CookhouseError, InputError
 from cookhouse.evals import (
     EVALUATORS,
     Answer,
@@ -14,15 +17,17 @@ from cookhouse.evals import (
     EvaluatorBuilder,
     ExactMatchEvaluator,
     NLLEvaluator,
+    PreparedEvaluator,
     TrainingClientEvaluator,
 )
 from cookhouse.evals import Metrics as MaybeMetrics
-from cookhouse.naming import names_in
+from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry, Values, entries_to_json, events, split_values
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
 from cookhouse.training.files import file_errors, write_whole
+from cookhouse.workflows.stages.stage import stage
 
 
 class EvaluatorRun:
@@ -98,15 +103,29 @@ def record_metrics(telemetry: Telemetry, step: int, found: MaybeMetrics) -> Valu
     return values
 
 
-def named_evaluations(
-    config: TrainingSettings,
-    renderer: Renderer,
-    telemetry: Telemetry,
-    folder: Path,
-    brought: Mapping[str, EvaluatorBuilder] | None = None,
-) -> list[ScheduledEvaluation]:
-    """The evaluators that the settings name, at their two cadences, and those that adapters brought, at the first. What
-    they note is kept in `folder`.
+@dataclass(frozen=True, kw_only=True)
+class NamedEvaluator:
+    """An evaluator of a run, and when it measures."""
+
+    name: str
+    evaluator: Evaluator
+    cadence: Cadence
+
+
+@stage(reads=("config", "renderer"), writes=("evaluators",), uses=("evaluators",))
+async def init_evaluators(state: Any) -> None:
+    """Make the evaluators that settings and adapters name, and see that they can measure."""
+    brought = state.context.adapters.evaluators
+    state.evaluators = await asyncio.to_thread(make_evaluators, state.config, state.renderer, brought)
+    for each in state.evaluators:
+        if isinstance(each.evaluator, PreparedEvaluator):
+            await each.evaluator.prepare()
+
+
+def make_evaluators(
+    config: TrainingSettings, renderer: Renderer, brought: Mapping[str, EvaluatorBuilder] | None = None
+) -> list[NamedEvaluator]:
+    """The evaluators that the settings name, at their two cadences, and those that adapters brought, at the first.
 
     Raises:
         UnknownNameError: there is no such evaluator.
@@ -120,13 +139,41 @@ def named_evaluations(
         *((name, make, often) for name, make in (brought or {}).items()),
     ]
     return [
+        NamedEvaluator(name=name, evaluator=evaluator, cadence=cadence)
+        for name, make, cadence in chosen
+        if (evaluator := _made(name, make, config, renderer)) is not None
+    ]
+
+
+def _made(name: str, make: EvaluatorBuilder, config: TrainingSettings, renderer: Renderer) -> Evaluator | None:
+    check_call(name, make, ("settings", "renderer"), EVALUATORS.wants)  # of one that adapters brought
+    try:
+        made: Any = make(config, renderer)
+    except CookhouseError:
+        raise
+    except Exception as error:  # of the user's own code
+        raise InputError(f"evaluator {name} cannot be made: {type(error).__name__}: {error}") from error
+    if made is None:
+        return None
+    wants = "an evaluator is an async function of a sampling client, or an object of a class of evaluators"
+    if isinstance(made, type) or not callable(made):
+        raise InputError(f"{name} made {made!r:.100}; {wants}")
+    check_call(f"what {name} made: ", made, ("client",), wants)
+    evaluator: Evaluator = made
+    return evaluator
+
+
+def scheduled_evaluators(
+    evaluators: Sequence[NamedEvaluator], telemetry: Telemetry, folder: Path
+) -> list[ScheduledEvaluation]:
+    """The evaluators as evaluations of a run, which keeps what they note in `folder`."""
+    return [
         ScheduledEvaluation(
-            name=name,
-            evaluation=EvaluatorRun(evaluator, telemetry, partial(keep_noted, folder, str(number), name)),
-            cadence=cadence,
+            name=each.name,
+            evaluation=EvaluatorRun(each.evaluator, telemetry, partial(keep_noted, folder, str(number), each.name)),
+            cadence=each.cadence,
         )
-        for number, (name, make, cadence) in enumerate(chosen)
-        if (evaluator := make(config, renderer)) is not None
+        for number, each in enumerate(evaluators)
     ]
 
 

@@ -1,13 +1,12 @@
 """What every workflow that trains shares: its state, and the stages around the loop."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from cookhouse.errors import InputError
-from cookhouse.evals import EVALUATORS
-from cookhouse.naming import names_in
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import RunFolder, open_folder
 from cookhouse.settings import TrainingSettings
@@ -31,8 +30,9 @@ from cookhouse.training.clients.session import BROKEN_PATIENCE_SECONDS
 from cookhouse.training.files import file_errors
 from cookhouse.workflows.stages.body import LoopState
 from cookhouse.workflows.stages.registering import is_registered, register_run
-from cookhouse.workflows.stages.sinks import named_sinks, start_sinks
+from cookhouse.workflows.stages.sinks import start_sinks
 from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
+from cookhouse.workflows.training_run.evaluation import NamedEvaluator
 
 
 @dataclass(kw_only=True)
@@ -47,6 +47,8 @@ class TrainingState(LoopState):
     """What the model takes at most, prompt and answer together; None if nobody here knows."""
     notes: list[str] = field(default_factory=list)
     """What a person should know about the data before it is trained on; said once."""
+    evaluators: Sequence[NamedEvaluator] = field(init=False)
+    """Those that settings and adapters name, made."""
     evaluations: list[ScheduledEvaluation] = field(default_factory=list)
     """What is measured, and how often; all of it also of the trained weights. A stage may add to it."""
     cursor: Cursor = field(init=False)
@@ -85,10 +87,6 @@ async def open_run(state: TrainingState) -> None:
         ServiceError: the service failed.
     """
     config, context = state.config, state.context
-    # What is misspelled is told before anything is opened.
-    sinks = named_sinks(context)
-    for name in (*names_in(config.evaluators), *names_in(config.infrequent_evaluators)):
-        EVALUATORS.find(name)
     folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
     state.closing.push_async_callback(_close_folder, state, folder)
     state.folder, state.checkpoints = folder, folder.checkpoints
@@ -96,7 +94,7 @@ async def open_run(state: TrainingState) -> None:
     with file_errors(folder.path):
         for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.diary):
             state.telemetry.add(sink)
-    await start_sinks(context, sinks, folder.path)
+    await start_sinks(context, folder.path)
     state.telemetry.event(
         events.RUN_START,
         step=state.cursor.step,
