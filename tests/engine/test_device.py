@@ -1,12 +1,14 @@
 """What is chosen for a device, and what holds while a pass must be repeatable."""
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
 import cookhouse.engine.device as device_module
 from cookhouse.engine.device import choose_device, choose_dtype, deterministic
+from cookhouse.engine.kernels.cpu.functions import CpuKernels
 from cookhouse.errors import InputError
 
 CUDA = torch.device("cuda", 0)
@@ -54,6 +56,16 @@ def test_a_cpu_computes_in_bf16_where_it_gains(
     assert choose_dtype(None, cpu) == expected
     assert choose_dtype("float32", cpu) == torch.float32
     assert choose_dtype("bfloat16", cpu) == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("tiles", "dots", "gains"), [(True, True, True), (False, True, True), (True, False, True), (False, False, False)]
+)
+def test_a_processor_gains_from_bf16_by_tiles_or_dot_products(tiles: bool, dots: bool, gains: bool) -> None:
+    """Would catch a processor with dot products alone that computes in fp32, at two thirds of its speed."""
+    compiled = MagicMock()
+    compiled.has_tiles.return_value, compiled.has_bf16_dots.return_value = tiles, dots
+    assert CpuKernels(compiled).gains_from_bf16 is gains
 
 
 @pytest.mark.gpu
