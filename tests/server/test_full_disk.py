@@ -10,6 +10,7 @@ import pytest
 import tinker
 from tests.contract.calls import new_trainer, train
 from tests.server.checkpoints.test_checkpoints import NEW, fill
+from tests.server.conftest import OpenStore
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, hosted
 
@@ -70,25 +71,25 @@ def test_all_that_needs_no_disk_works_on_a_full_one(tmp_path: Path) -> None:
         assert len(rest.list_sessions().result().sessions) == 2
 
 
-def test_a_deletion_that_a_full_disk_held_up_outlives_the_server(tmp_path: Path) -> None:
+def test_a_deletion_that_a_full_disk_held_up_outlives_the_server(tmp_path: Path, open_store: OpenStore) -> None:
     """Would catch a deleted checkpoint that is back after a restart, as a name without files."""
-    store = Store(tmp_path / "server.db")
+    store = open_store(tmp_path / "server.db")
     checkpoints = Checkpoints(tmp_path / "checkpoints", store)
     row, other = (checkpoints.write(NEW, fill), checkpoints.write(replace(NEW, name="other"), fill))
     with full_disk():
         checkpoints.delete(row)
     assert store.checkpoint_ids() == {other.checkpoint_id}
     store.close()
-    again = Store(tmp_path / "server.db")
+    again = open_store(tmp_path / "server.db")
     assert again.checkpoint_ids() == {row.checkpoint_id, other.checkpoint_id}
     checkpoints = Checkpoints(tmp_path / "checkpoints", again)
     assert again.checkpoint_ids() == {other.checkpoint_id}
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [other.checkpoint_id]
 
 
-def test_a_checkpoint_without_room_for_its_row_leaves_nothing(tmp_path: Path) -> None:
+def test_a_checkpoint_without_room_for_its_row_leaves_nothing(tmp_path: Path, open_store: OpenStore) -> None:
     """Would catch files that nobody knows of, on a disk that has no room for them."""
-    store = Store(tmp_path / "server.db")
+    store = open_store(tmp_path / "server.db")
     checkpoints = Checkpoints(tmp_path / "checkpoints", store)
     with full_disk(), pytest.raises(StorageError, match="database cannot be used"):
         checkpoints.write(NEW, lambda folder: folder.mkdir())

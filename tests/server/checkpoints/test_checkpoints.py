@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.server.conftest import OpenStore
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.engine.files.checkpoint import new_folder
@@ -28,8 +29,8 @@ PATH = "tinker://s:train:0/weights/first"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "server.db")
+def store(tmp_path: Path, open_store: OpenStore) -> Store:
+    return open_store(tmp_path / "server.db")
 
 
 @pytest.fixture
@@ -126,22 +127,24 @@ def test_what_was_never_finished_is_deleted(
     assert caplog.records == []
 
 
-def test_a_lost_database_loses_no_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_database_loses_no_checkpoint(
+    tmp_path: Path, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
     """Would catch ten folders that become none, and folders that do not fit the database when it is found again."""
-    store = Store(tmp_path / "server.db")
+    store = open_store(tmp_path / "server.db")
     checkpoints = Checkpoints(tmp_path / "checkpoints", store)
     rows = [checkpoints.write(replace(NEW, name=str(index)), fill) for index in range(10)]
     store.close()
     (tmp_path / "server.db").rename(tmp_path / "found")
     for _ in range(2):  # what lies aside already is not overwritten
-        lost = Store(tmp_path / "server.db")
+        lost = open_store(tmp_path / "server.db")
         Checkpoints(tmp_path / "checkpoints", lost)
         lost.close()
         fill(tmp_path / "checkpoints" / rows[0].checkpoint_id, "another")
     (tmp_path / "server.db").unlink()
     (tmp_path / "found").rename(tmp_path / "server.db")
     caplog.clear()
-    again = Store(tmp_path / "server.db")
+    again = open_store(tmp_path / "server.db")
     checkpoints = Checkpoints(tmp_path / "checkpoints", again)
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith(f"9 checkpoints have no folder in {tmp_path / 'checkpoints'}")

@@ -1,45 +1,54 @@
 """Catches a server that changes what belongs to another, or reads what belongs to another user."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.server.checkpoints.test_checkpoints import NEW, PATH, fill
+from tests.server.conftest import OpenStore
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.elsewhere import Elsewhere
 from cookhouse.server.refusals import NotFoundError
-from cookhouse.server.store.store import Store
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Path:
+def other(tmp_path: Path, open_store: OpenStore) -> Path:
     """The state folder of another server, with one checkpoint."""
     folder = tmp_path / "other"
     folder.mkdir()
-    Checkpoints(folder / "checkpoints", Store(folder / "server.db")).write(NEW, fill)
+    Checkpoints(folder / "checkpoints", open_store(folder / "server.db")).write(NEW, fill)
     return folder
 
 
-def own_checkpoints(tmp_path: Path, *others: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints", Store(tmp_path / "server.db"), Elsewhere(others))
+@pytest.fixture
+def own_checkpoints(tmp_path: Path, open_store: OpenStore) -> Callable[..., Checkpoints]:
+    """Opens the checkpoints of a server that may load those of others, too."""
+
+    def opened(*others: Path) -> Checkpoints:
+        return Checkpoints(tmp_path / "checkpoints", open_store(tmp_path / "server.db"), Elsewhere(others))
+
+    return opened
 
 
-def test_a_checkpoint_of_another_server_can_be_loaded_and_nothing_else(tmp_path: Path, other: Path) -> None:
-    checkpoints = own_checkpoints(tmp_path, other)
+def test_a_checkpoint_of_another_server_can_be_loaded_and_nothing_else(
+    own_checkpoints: Callable[..., Checkpoints], other: Path
+) -> None:
+    checkpoints = own_checkpoints(other)
     kept = checkpoints.find_loadable(PATH, "somebody")
     assert (kept.folder / "adapter").read_text() == "weights"
     with pytest.raises(NotFoundError):  # by which it would be deleted, or given a time to live
         checkpoints.resolve(PATH, "somebody")
     with pytest.raises(NotFoundError):
-        own_checkpoints(tmp_path).find_loadable(PATH, "somebody")
+        own_checkpoints().find_loadable(PATH, "somebody")
 
 
-def test_its_own_are_found_as_ever(tmp_path: Path, other: Path) -> None:
-    checkpoints = own_checkpoints(tmp_path, other)
+def test_its_own_are_found_as_ever(own_checkpoints: Callable[..., Checkpoints], other: Path) -> None:
+    checkpoints = own_checkpoints(other)
     checkpoints.write(NEW, lambda folder: fill(folder, "mine"))
     (other / "server.db").unlink()
-    alone = own_checkpoints(tmp_path)
+    alone = own_checkpoints()
     assert (alone.find_loadable(PATH, "me").folder / "adapter").read_text() == "mine"
     with pytest.raises(NotFoundError):
         alone.find_loadable(PATH, "somebody")

@@ -5,20 +5,21 @@ from pathlib import Path
 
 import pytest
 from tests.server.checkpoints.test_checkpoints import NEW
+from tests.server.conftest import OpenStore
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints import external_weights
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.refusals import GoneError, NotFoundError
-from cookhouse.server.store.store import CheckpointRow, Store
+from cookhouse.server.store.store import CheckpointRow
 
 EXTERNAL = replace(NEW, kind="external_weights", has_optimizer=False)
 
 
 @pytest.fixture
-def checkpoints(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints", Store(tmp_path / "server.db"))
+def checkpoints(tmp_path: Path, open_store: OpenStore) -> Checkpoints:
+    return Checkpoints(tmp_path / "checkpoints", open_store(tmp_path / "server.db"))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.checkpoints.test_checkpoints import NEW
+from tests.server.conftest import OpenStore
 from tests.server.hosting import KEY, OTHER_KEY
 
 from cookhouse.engine.contract import LoraSpec
@@ -14,7 +15,7 @@ from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.offline import add_checkpoint, is_state_dir, kept_checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.store.state_dir import lock_state_dir
-from cookhouse.server.store.store import CheckpointRow, Store
+from cookhouse.server.store.store import CheckpointRow
 
 
 def add(state_dir: Path, *, name: str = "imported", key: str = KEY) -> CheckpointRow:
@@ -26,9 +27,9 @@ def add(state_dir: Path, *, name: str = "imported", key: str = KEY) -> Checkpoin
     )
 
 
-def test_what_is_added_belongs_to_the_tenant_of_the_key(tmp_path: Path) -> None:
+def test_what_is_added_belongs_to_the_tenant_of_the_key(tmp_path: Path, open_store: OpenStore) -> None:
     row = add(tmp_path)
-    store = Store(tmp_path / "server.db")
+    store = open_store(tmp_path / "server.db")
     checkpoints = Checkpoints(tmp_path / "checkpoints", store)
     owner = KeyRing([KEY]).owner_of(KEY)
     assert checkpoints.resolve(row.path, owner) == row
@@ -41,12 +42,13 @@ def test_what_is_added_belongs_to_the_tenant_of_the_key(tmp_path: Path) -> None:
         checkpoints.resolve(row.path, KeyRing([OTHER_KEY]).owner_of(OTHER_KEY))
 
 
-def test_the_owner_of_the_folder_sees_every_tenant(tmp_path: Path) -> None:
+def test_the_owner_of_the_folder_sees_every_tenant(tmp_path: Path, open_store: OpenStore) -> None:
     first, second = add(tmp_path), add(tmp_path, key=OTHER_KEY)
-    expired = Checkpoints(tmp_path / "checkpoints", Store(tmp_path / "server.db")).write(
+    store = open_store(tmp_path / "server.db")
+    expired = Checkpoints(tmp_path / "checkpoints", store).write(
         replace(NEW, ttl_seconds=3600), lambda folder: folder.mkdir()
     )
-    Store(tmp_path / "server.db").set_checkpoint_expiry(expired.checkpoint_id, 1.0)
+    store.set_checkpoint_expiry(expired.checkpoint_id, 1.0)
     kept = kept_checkpoints(tmp_path)
     assert [one.row.path for one in kept] == [first.path, second.path]
     assert [(one.folder / "adapter").read_text() for one in kept] == ["weights", "weights"]

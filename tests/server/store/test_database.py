@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from tests.server.checkpoints.test_checkpoints import NEW, fill
+from tests.server.conftest import OpenStore
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
@@ -76,11 +77,11 @@ def test_migrations_make_the_tables_that_the_store_uses(tmp_path: Path) -> None:
     assert schema_differences(old) == []
 
 
-def test_an_older_database_is_migrated_with_all_it_has(tmp_path: Path) -> None:
+def test_an_older_database_is_migrated_with_all_it_has(tmp_path: Path, open_store: OpenStore) -> None:
     """Would catch checkpoints of the previous version that are gone, or put aside, after an upgrade."""
     file = first_version(tmp_path)
     assert is_outdated(file)
-    checkpoints = Checkpoints(tmp_path / "checkpoints", Store(file))
+    checkpoints = Checkpoints(tmp_path / "checkpoints", open_store(file))
     assert not is_outdated(file)
     kept = checkpoints.find("tinker://s:train:0/weights/first", "me")
     assert kept.row.sha256 is None
@@ -151,10 +152,12 @@ def locked(file: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def test_a_locked_database_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_waited_for_and_then_named(
+    tmp_path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Would catch SQL shown to a client, rows that are lost, and an engine that waits for a lock."""
     monkeypatch.setattr(database, "_BUSY_SECONDS", 0.1)
-    store = Store(tmp_path / "server.db")
+    store = open_store(tmp_path / "server.db")
     checkpoints = Checkpoints(tmp_path / "checkpoints", store)
     row = checkpoints.write(NEW, fill)
     with locked(tmp_path / "server.db"):
@@ -177,9 +180,11 @@ def fill_up(store: Store) -> None:
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
 
-def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_named_and_nothing_is_lost(
+    tmp_path: Path, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
     """Would catch sessions and runs that cannot be made, or are forgotten, because their rows cannot be written."""
-    store = Store(tmp_path / "server.db")
+    store = open_store(tmp_path / "server.db")
     fill_up(store)
     sessions = [
         SessionRow(session_id=str(index), owner="me", created_at=-index, user_metadata={"x": "y" * 1000})
@@ -238,19 +243,19 @@ def test_a_damaged_text_is_named(tmp_path: Path, change: str) -> None:
         store.sessions("me", limit=9, offset=0)
 
 
-def test_recorded_rows_are_written_with_the_next_checkpoint(tmp_path: Path) -> None:
+def test_recorded_rows_are_written_with_the_next_checkpoint(tmp_path: Path, open_store: OpenStore) -> None:
     """Would catch a checkpoint whose run is unknown after a crash."""
     file = tmp_path / "server.db"
-    store = Store(file)
+    store = open_store(file)
     store.add_session(SESSION)
     Checkpoints(tmp_path / "checkpoints", store).write(NEW, fill)
     with closing(sqlite3.connect(file)) as other:
         assert other.execute("SELECT session_id FROM sessions").fetchall() == [("s",)]
 
 
-def test_a_row_that_may_have_been_written_can_be_written_again(tmp_path: Path) -> None:
+def test_a_row_that_may_have_been_written_can_be_written_again(tmp_path: Path, open_store: OpenStore) -> None:
     """Would catch one row that keeps all later ones from being written, for ever."""
-    store = Store(tmp_path / "server.db")
+    store = open_store(tmp_path / "server.db")
     for _ in range(2):
         store.add_session(SESSION)
         store.flush()
