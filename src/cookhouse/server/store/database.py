@@ -43,7 +43,7 @@ class Database:
                 if not is_current:
                     with self.writing() as connection:
                         schema.upgrade(connection)
-        except InputError:
+        except BaseException:
             self.close()
             raise
 
