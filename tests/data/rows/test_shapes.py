@@ -81,7 +81,7 @@ FLAT = {"prompt": "q", "completion": "a"}
         *(({"messages": [USER, ASSISTANT]}, name) for name in ("history", *shapes.REFUSED)),
         *(
             (FLAT, name)
-            for name in (*shapes.REFUSED.keys() - {"history"}, "instruction", "input", "output", "response")
+            for name in (*sorted(shapes.REFUSED.keys() - {"history"}), "instruction", "input", "output", "response")
         ),
         ({"instruction": "q", "input": "i", "output": "a"}, "context"),
         ({"instruction": "q", "output": "a"}, "prompt"),
