@@ -4,6 +4,7 @@ import tinker
 from tinker import types
 
 BASE_MODEL = "cookhouse/tiny"
+PROMPT = types.ModelInput.from_ints([3, 17, 4, 9])
 
 
 def new_trainer(client: tinker.ServiceClient, seed: int = 1) -> tinker.TrainingClient:
@@ -32,6 +33,10 @@ def train(trainer: tinker.TrainingClient, num_steps: int, data: list[types.Datum
         passes.append(trainer.forward_backward(data, "cross_entropy"))
         trainer.optim_step(ADAM)
     return [one.result().metrics["loss:sum"] for one in passes]
+
+
+def greedy(num_tokens: int, **options: object) -> types.SamplingParams:
+    return types.SamplingParams.model_validate({"max_tokens": num_tokens, "temperature": 0.0, "stop": [], **options})
 
 
 def gradient_norm(trainer: tinker.TrainingClient) -> float:

@@ -1,6 +1,7 @@
 """The published SDK against our server: in front of a fake engine, and of the real one with the embedded model."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import tinker
@@ -12,18 +13,48 @@ from tests.server.hosting import KEY, Host, hosted
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import Engine
 
+PRECISIONS = ("float32", "bfloat16")
+"""The second is the default on processors that multiply it faster; elsewhere torch computes it by way of fp32."""
+in_both_precisions = pytest.mark.parametrize("engine", PRECISIONS)
+"""For what the fake engine does not compute."""
+with_each_engine = pytest.mark.parametrize("engine", ["fake", *PRECISIONS])
 
-def make_torch_engine() -> Engine:
-    engine = TorchEngine(base_models=[BASE_MODEL], precision="float32")
+
+def make_torch_engine(precision: str = "float32") -> Engine:
+    engine = TorchEngine(base_models=[BASE_MODEL], precision=precision)
     torch.set_num_threads(1)  # several would wait for one another, spinning, where tests share the cores
     return engine
 
 
-@pytest.fixture(scope="session", params=[FakeEngine, make_torch_engine], ids=["fake", "torch"])
-def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """A server with its default settings, one per engine for all tests."""
-    with hosted(tmp_path_factory.mktemp("state"), request.param) as host:
+@pytest.fixture(scope="session")
+def fake_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), FakeEngine) as host:
         yield host
+
+
+@pytest.fixture(scope="session")
+def float32_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def bfloat16_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), partial(make_torch_engine, "bfloat16")) as host:
+        yield host
+
+
+@pytest.fixture(params=["fake", "float32"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Which one: `fake`, or the precision of the real one."""
+    return str(request.param)
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest, engine: str) -> Host:
+    """A server with its default settings, one per engine for all tests."""
+    found: Host = request.getfixturevalue(f"{engine}_host")
+    return found
 
 
 @pytest.fixture

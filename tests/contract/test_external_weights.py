@@ -5,12 +5,14 @@ from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 import httpx
+import numpy as np
 import pytest
 import tinker
 import torch
 from peft import PeftModel
 from tests.contract.calls import DATA, new_trainer, train
-from tests.contract.conftest import make_torch_engine
+from tests.contract.conftest import in_both_precisions
+from tests.engine.numerics import WAYS, assert_logprobs_near
 from tests.server.hosting import KEY, OTHER_KEY, Host
 from transformers import AutoModelForCausalLM
 
@@ -47,8 +49,10 @@ def test_saved_weights_can_be_downloaded(host: Host, trainer: tinker.TrainingCli
 
 
 @pytest.mark.filterwarnings("ignore")  # peft warns of every adapter of a shared output projection
-@pytest.mark.parametrize("host", [make_torch_engine], ids=["torch"], indirect=True)
-def test_peft_computes_what_was_trained(host: Host, trainer: tinker.TrainingClient, tmp_path: Path) -> None:
+@in_both_precisions
+def test_peft_computes_what_was_trained(
+    host: Host, trainer: tinker.TrainingClient, engine: str, tmp_path: Path
+) -> None:
     """Would catch weights of another moment: training goes on after the save, before the download."""
     train(trainer, 3)
     expected = trainer.forward(DATA, "cross_entropy").result().loss_fn_outputs
@@ -63,7 +67,7 @@ def test_peft_computes_what_was_trained(host: Host, trainer: tinker.TrainingClie
         with torch.no_grad():
             logprobs_TV = torch.log_softmax(model(tokens_T.unsqueeze(0)).logits[0].float(), -1)
         logprobs_T = logprobs_TV.gather(1, targets_T.unsqueeze(1)).squeeze(1)
-        assert logprobs_T.tolist() == pytest.approx(output["logprobs"].data, abs=1e-4)
+        assert_logprobs_near(logprobs_T.numpy(), np.array(output["logprobs"].data), WAYS[engine])
 
 
 def test_they_are_listed_and_deleted_like_others(host: Host, trainer: tinker.TrainingClient, tmp_path: Path) -> None:

@@ -1,19 +1,13 @@
 """All weights trained through the unmodified SDK: rank 0. On the real engine; the fake one has no weights."""
 
-from collections.abc import Iterator
-
 import pytest
 import tinker
 from tests.contract.calls import BASE_MODEL, new_trainer, train
-from tests.contract.conftest import make_torch_engine
-from tests.server.hosting import KEY, Host, hosted
+from tests.contract.conftest import in_both_precisions
+from tests.server.hosting import KEY, Host
 from tinker import types
 
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine) as host:
-        yield host
+pytestmark = in_both_precisions
 
 
 def _full_trainer(client: tinker.ServiceClient) -> tinker.TrainingClient:

@@ -1,33 +1,20 @@
 """Each built-in loss against a plain function of the logprobs through `forward_backward_custom`, over the wire."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import tinker
 import torch
-from tests.contract.calls import gradient_norm, new_trainer
-from tests.contract.conftest import make_torch_engine
+from tests.contract.calls import gradient_norm
+from tests.contract.conftest import in_both_precisions
 from tests.engine.numerics import MODEL, near_sum
-from tests.server.hosting import KEY, Host, hosted
 from tinker import types
 from torch import Tensor
 
 Elementwise = Callable[[Tensor, dict[str, Tensor], dict[str, float]], Tensor]
 
 _POLICY = ("logprobs", "advantages")
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine) as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
-def trainer(host: Host) -> Iterator[tinker.TrainingClient]:
-    with tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
-        yield new_trainer(client)
 
 
 def _cross_entropy(lp: Tensor, inputs: dict[str, Tensor], _: dict[str, float]) -> Tensor:
@@ -101,9 +88,13 @@ def _data(trainer: tinker.TrainingClient, names: tuple[str, ...]) -> list[types.
     return data
 
 
+@in_both_precisions
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_built_in_loss_equals_the_custom_one(trainer: tinker.TrainingClient, name: types.LossFnType) -> None:
-    """Would catch a formula, an option or an input that differs, by value and by the whole gradient."""
+    """Would catch a formula, an option or an input that differs, by value and by the whole gradient.
+
+    In bf16 by no more than in fp32: both take the same logprobs, and losses and gradients are computed in fp32.
+    """
     function, names, config = LOSSES[name]
     data = _data(trainer, names)
     sign = 1.0

@@ -1,29 +1,24 @@
 """The published SDK against our server keeps what training and sampling clients promise."""
 
-from collections.abc import Iterator
-
 import pytest
 from tests.contract.calls import BASE_MODEL
-from tests.contract.conftest import make_torch_engine
-from tests.server.hosting import KEY, Host, hosted
+from tests.contract.conftest import in_both_precisions
+from tests.engine.numerics import PORT_NATS
+from tests.server.hosting import KEY, Host
 
 from cookhouse.testing import SamplingClientContract, TrainingClientContract
 from cookhouse.training import Connect, connect_to
 
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """One server for both suites, with the embedded model."""
-    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine) as host:
-        yield host
+pytestmark = in_both_precisions
 
 
 class TestTraining(TrainingClientContract):
     base_model = BASE_MODEL
 
     @pytest.fixture(autouse=True)
-    def _service(self, service: Host) -> None:
-        self.url = service.url
+    def _service(self, host: Host, engine: str) -> None:
+        self.url = host.url
+        self.tolerance = PORT_NATS[engine]
 
     def make(self) -> Connect:
         return connect_to(self.url, KEY)
@@ -33,8 +28,9 @@ class TestSampling(SamplingClientContract):
     base_model = BASE_MODEL
 
     @pytest.fixture(autouse=True)
-    def _service(self, service: Host) -> None:
-        self.url = service.url
+    def _service(self, host: Host, engine: str) -> None:
+        self.url = host.url
+        self.tolerance = PORT_NATS[engine]
 
     def make(self) -> Connect:
         return connect_to(self.url, KEY)

@@ -21,6 +21,21 @@ MODEL = 256 * ROUNDING
 (another position, another adapter, a mask) is hundreds of times as large."""
 _SUM = 256 * ROUNDING
 """Of a sum over the tokens of a batch, in which errors go either way."""
+BF16_ROUNDING = 2.0**-8
+"""What an operation in bf16 is off by, as a part of its result: the distance of two neighboring numbers of 8 bits."""
+WAYS = {"fake": MODEL, "float32": MODEL, "bfloat16": 4 * BF16_ROUNDING}
+"""Log-probabilities of one model, computed in two ways (sampler and trainer, other packing), as a part of the largest.
+
+In bf16 each way rounds activations and logits, and the other way where its sums come out differently by a hair: of a
+logit of 15, half a step is 0.03. Some four such steps add up; an offset, another adapter or another temperature is off
+by the logprobs themselves.
+"""
+WAYS_OF_SUMS = {"fake": 1e-5, "float32": 1e-5, "bfloat16": 8 * BF16_ROUNDING}
+"""The same for losses, margins and gradient norms: sums over tokens, in which errors go either way, of differences that
+are smaller than what they are differences of."""
+
+PORT_NATS = {"float32": 0.01, "bfloat16": 16 * WAYS["bfloat16"]}
+"""What suites of ports allow, in nats per token: some of their tokens are as unlikely as exp(-16)."""
 
 
 def random(*shape: int, dtype: torch.dtype, seed: int = 0, device: str = "cpu") -> Tensor:
