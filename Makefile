@@ -19,8 +19,9 @@ demo-real: $(VENV)/installed
 	@model=$$($(BIN)/python -m scripts.get_smollm2) && \
 		$(BIN)/cookhouse run supervised model_name="$$model" $(DEMO) $(ARGS)
 
+# Two processes share the tests; `make test ARGS="-n 0"` takes one, as `pytest` alone does.
 test: $(VENV)/installed-dev
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
 
 # Whole runs on the real engine, a pretrained model, what the pages of docs/ say, and chat formats over hundreds of
 # conversations.

@@ -21,6 +21,8 @@ os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="cookhouse-datasets-")
 atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=True)
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Threads that wait for one another sleep instead of spinning: tests, and the engines that they start, share the cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # What a developer chose for runs of their own; engines in other processes would take it.
 for name in (
     "COOKHOUSE_DEVICE",
