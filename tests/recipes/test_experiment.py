@@ -61,6 +61,12 @@ def test_every_run_has_its_settings_and_each_choice_of_the_grid() -> None:
         {"seed": 1, "learning_rate": 1e-05, "lora_rank": "8"},
         {"seed": 1, "learning_rate": 1e-05, "lora_rank": "16"},
     ]
+    assert combined({"seed": 1, "batch_size": 8}, {}, [{"batch_size": 4}, {}]) == [
+        {"seed": 1, "batch_size": 4},
+        {"seed": 1, "batch_size": 8},
+    ], "what a run says goes before what all of them have"
+    with pytest.raises(InputError, match="that is 1,200 runs; a sweep has 1,000 at most"):
+        combined({}, {"seed": list(range(400))}, [{"lora_rank": rank} for rank in (8, 16, 32)])
 
 
 @pytest.mark.parametrize(

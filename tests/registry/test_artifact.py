@@ -28,6 +28,22 @@ def test_a_checksum_is_over_names_and_contents(tmp_path: Path) -> None:
     assert folder_sha256(weights(tmp_path / "a")) == hashlib.sha256(lines.encode()).hexdigest()
 
 
+def test_files_are_in_the_order_of_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a checksum that hangs on the order in which a file system lists its files.
+    folder = weights(tmp_path / "a")
+    (folder / "another.json").touch()
+    (folder / "a").mkdir()
+    (folder / "a" / "z").touch()
+    names = ["a/z", "adapter.json", "another.json", "deep/adapter.safetensors"]
+    lines = "".join(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    expected = hashlib.sha256(lines.encode()).hexdigest()
+    listed = list(os.walk(folder))
+    assert folder_sha256(folder) == expected
+    backwards = [(here, folders, sorted(names, reverse=True)) for here, folders, names in reversed(listed)]
+    monkeypatch.setattr(os, "walk", lambda _: backwards)
+    assert folder_sha256(folder) == expected
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -124,6 +124,16 @@ def test_weights_at_one_path_of_two_runs_are_two_versions() -> None:
     assert registry.register(replace(first, artifact=Artifact(path="tinker://made/2"))).id == "sums@3"
 
 
+def test_what_depends_on_where_one_stands_is_refused() -> None:
+    # Catches a run folder that nobody finds from another directory.
+    registry, good = NoopRegistry(), NewModel(name="sums", base_model="m", artifact=Artifact(path="tinker://made/1"))
+    with pytest.raises(InputError, match="run folder runs/a of a version of sums is no absolute path"):
+        registry.register(replace(good, run_folder="runs/a"))
+    with pytest.raises(InputError, match="has files without their sha256"):
+        registry.register(replace(good, artifact=replace(good.artifact, files="/runs/a/weights")))
+    assert registry.find(Query()) == []
+
+
 def test_a_stage_is_the_last_that_came_there(tmp_path: Path) -> None:
     registry = NoopRegistry()
     for folder in "ab":

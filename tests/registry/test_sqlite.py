@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,8 +135,9 @@ def test_a_registry_and_the_runs_beside_it_can_be_moved(tmp_path: Path) -> None:
     """Would catch weights that are said to be gone because a project's folder has another name."""
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
-    SqliteRegistry(before / "registry.db").register(new_model(before / "run"))
+    new = replace(new_model(before / "run"), run_folder=str(before / "run"))
+    SqliteRegistry(before / "registry.db").register(new)
     before.rename(after)
     version = SqliteRegistry(after / "registry.db").get("sums@1")
-    assert version.artifact.files == str(after / "run")
+    assert version.artifact.files == version.artifact.path == version.run_folder == str(after / "run")
     assert artifact_state(version.artifact) is ArtifactState.INTACT

@@ -13,6 +13,7 @@ from cookhouse.evals import (
     BenchmarkItem,
     Grade,
     LoadedBenchmark,
+    Outcome,
     SampledAnswer,
     benchmark_figures,
     paired_difference,
@@ -77,6 +78,25 @@ def test_what_failed_counts_as_not_right() -> None:
     figures = benchmark_figures(_loaded(4), [_attempt(0, 1), _attempt(1, None), _attempt(2, None), _attempt(3, 0)])
     assert (figures["correct"].mean, figures["correct"].n) == (0.25, 4)
     assert figures["failed"].mean == 0.5
+
+
+def test_an_answer_is_right_wrong_malformed_or_failed() -> None:
+    # Catches half of a point that counts as right, and a right answer that counts as malformed since it went on.
+    cases = [
+        (SampledAnswer(text="x"), Grade(correct=1.0), Outcome.RIGHT),
+        (SampledAnswer(text="x", is_cut=True), Grade(correct=1.0, is_well_formed=False), Outcome.RIGHT),
+        (SampledAnswer(text="x"), Grade(correct=0.5), Outcome.WRONG),
+        (SampledAnswer(text="x", is_cut=True), Grade(correct=0.5), Outcome.MALFORMED),
+        (SampledAnswer(text="x"), Grade(correct=0.0, is_well_formed=False), Outcome.MALFORMED),
+        (SampledAnswer(error="gone"), Grade(correct=0.0, is_well_formed=False), Outcome.FAILED),
+    ]
+    answers, grades, outcomes = zip(*cases, strict=True)
+    attempt = Attempt(place=0, answers=answers, grades=grades)
+    assert tuple(attempt.outcomes) == outcomes
+    assert (attempt.num_right, attempt.correct) == (2, 0.5)
+    figures = benchmark_figures(_loaded(1), [attempt])
+    assert (figures["malformed"].mean, figures["failed"].mean) == (2 / 6, 1 / 6)
+    assert figures["pass@1"].mean == pytest.approx(2 / 6)
 
 
 def test_one_item_has_no_error() -> None:

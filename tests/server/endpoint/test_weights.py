@@ -13,22 +13,26 @@ from tests.contract.conftest import make_torch_engine
 from tests.server.endpoint.conftest import MODEL, new_client
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 
+from cookhouse.engine.torch_engine import TorchEngine
 from cookhouse.registry import Artifact, ModelStage, NewModel, open_registry
 from cookhouse.tokenizers import get_tokenizer
 
 MESSAGES: Any = [{"role": "user", "content": "What is 12 plus 7?"}]
+NAMED = {"renderer_name": "qwen3_instruct"}
 SETTINGS: Any = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0.0}
 
 
-def _train(host: Host, word: str, metadata: dict[str, str] | None = None) -> str:
-    """The path of weights that say a word again and again."""
+def _train(
+    host: Host, word: str, metadata: dict[str, str] | None = None, *, of_weights: dict[str, str] | None = None
+) -> str:
+    """The path of weights that say a word again and again. `metadata` are those of the run."""
     tokens = get_tokenizer(MODEL).encode(f" {word}" * 20, add_special_tokens=False)
     with tinker.ServiceClient(base_url=host.url, api_key=KEY) as service:
         trainer = service.create_lora_training_client(MODEL, rank=8, seed=1, user_metadata=metadata).result()
         for _ in range(12):
             trainer.forward_backward([datum(list(tokens))], "cross_entropy")
             trainer.optim_step(ADAM).result()
-        return trainer.save_weights_for_sampler(word).result().path
+        return trainer.save_weights_for_sampler(word, user_metadata=of_weights).result().path
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +56,15 @@ def test_the_weights_that_were_named_answer(client: openai.OpenAI, paths: tuple[
     assert len({*said[:3]}) == 3
 
 
-def test_what_a_tenant_has_asked_is_not_reused_for_another(host: Host, client: openai.OpenAI) -> None:
+@pytest.mark.parametrize("is_published", [False, True])
+def test_what_a_tenant_has_asked_is_not_reused_for_another(
+    host: Host, client: openai.OpenAI, paths: tuple[str, str], is_published: bool
+) -> None:
     # Catches a prompt that somebody else can tell was asked before, as the answer says what was at hand.
-    asked: Any = {"model": MODEL, "prompt": "A word that only one of them knows. " * 20, "max_tokens": 2}
+    asked: Any = {"prompt": "A word that only one of them knows. " * 20, "max_tokens": 2}
+    asked["model"] = paths[0] if is_published else MODEL
+    rest = tinker.RestClient(base_url=host.url, api_key=KEY)
+    rest.publish_checkpoint_from_tinker_path(paths[0]).result()
 
     def num_reused(by: openai.OpenAI) -> int:
         details: Any = by.completions.create(**asked).usage
@@ -64,6 +74,48 @@ def test_what_a_tenant_has_asked_is_not_reused_for_another(host: Host, client: o
     with new_client(host, OTHER_KEY) as other:
         assert (first, num_reused(other)) == (0, 0)
         assert num_reused(other) == again > 0
+    rest.unpublish_checkpoint_from_tinker_path(paths[0]).result()
+
+
+def test_weights_that_could_not_be_loaded_are_loaded_again(
+    host: Host, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Catches a disk that failed once, and weights that fail with its error for ever.
+    path = _train(host, "lemons")
+    load, failures = TorchEngine.load_snapshot, [OSError("the disk is away")]
+
+    def fail_once(engine: TorchEngine, *arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        load(engine, *arguments)
+
+    monkeypatch.setattr(TorchEngine, "load_snapshot", fail_once)
+    with pytest.raises(openai.APIStatusError):
+        _say(client, path)
+    assert "lemons" in _say(client, path)
+
+
+def test_weights_that_were_asked_for_longest_ago_make_room(
+    host: Host, client: openai.OpenAI, paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Catches weights that are read anew for each request while others, which nobody asks for, stay.
+    monkeypatch.setattr("cookhouse.server.requests.answers.weights._MAX_LOADED", 2)
+    first, second, third = *paths, _train(host, "ribbons")
+    for path in (first, second, first):
+        _say(client, path)
+    load, num_loaded = TorchEngine.load_snapshot, 0
+
+    def count(engine: TorchEngine, *arguments: Any) -> None:
+        nonlocal num_loaded
+        num_loaded += 1
+        load(engine, *arguments)
+
+    monkeypatch.setattr(TorchEngine, "load_snapshot", count)
+    found = []
+    for path in (third, first, third, second):
+        _say(client, path)
+        found.append(num_loaded)
+    assert found == [1, 1, 1, 2]
 
 
 def test_two_tenants_cannot_name_each_others_weights(host: Host, client: openai.OpenAI, paths: tuple[str, str]) -> None:
@@ -91,8 +143,13 @@ def test_published_weights_are_everybodys(host: Host, paths: tuple[str, str]) ->
             _say(other, paths[1])
 
 
-def test_models_are_listed_and_looked_up(client: openai.OpenAI, paths: tuple[str, str]) -> None:
-    assert {MODEL, *paths} <= {model.id for model in client.models.list()}
+def test_models_are_listed_and_looked_up(host: Host, client: openai.OpenAI, paths: tuple[str, str]) -> None:
+    with tinker.ServiceClient(base_url=host.url, api_key=KEY) as service:
+        trainer = service.create_lora_training_client(MODEL, rank=8, seed=1).result()
+        files = trainer.save_weights_external("files").result().path
+    listed = {model.id for model in client.models.list()}
+    assert {MODEL, *paths} <= listed
+    assert files not in listed, "they are for other libraries, and not sampled from"
     assert client.models.retrieve(paths[0]).id == paths[0]
     with pytest.raises(openai.NotFoundError, match="no model 'gpt-4' here; name cookhouse/tiny"):
         client.models.retrieve("gpt-4")
@@ -111,8 +168,9 @@ def test_deleted_weights_are_gone(host: Host, client: openai.OpenAI) -> None:
 def test_the_renderer_of_the_run_renders(host: Host, client: openai.OpenAI) -> None:
     """Would catch a conversation in another format than that of the training."""
     lengths = []
-    for name in ("role_colon", "qwen3_instruct"):
-        path = _train(host, "lemons", {"renderer_name": name})
+    # What the weights say of themselves goes before what their run says.
+    for metadata in (({"renderer_name": "role_colon"}, None), ({"renderer_name": "role_colon"}, NAMED)):
+        path = _train(host, "lemons", metadata[0], of_weights=metadata[1])
         usage = client.chat.completions.create(model=path, **SETTINGS).usage
         assert usage is not None
         lengths.append(usage.prompt_tokens)

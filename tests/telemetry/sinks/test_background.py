@@ -54,6 +54,18 @@ def test_everything_happens_in_order_in_one_other_thread(kept: _Keeping) -> None
     assert threading.get_ident() not in kept.threads
 
 
+def test_what_a_sink_raised_is_raised_by_the_next_write(kept: _Keeping) -> None:
+    # Catches a tool that has failed and is told of at the end of a run of days.
+    sink = Background("kept", _made(kept))
+    sink.write(Event(name="break"))
+    sink._thread.join()
+    with pytest.raises(OSError, match="no space"):
+        sink.write(Event(name="c"))
+    with pytest.raises(OSError, match="no space"):
+        sink.close()
+    assert kept.is_closed
+
+
 @pytest.mark.parametrize("last", [[], ["c"]], ids=["at the end", "in the middle"])
 def test_a_failure_is_said_once_and_what_came_before_is_kept(
     kept: _Keeping, caplog: pytest.LogCaptureFixture, last: list[str]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cookhouse.telemetry import Event, MetricsRow, Values
-from cookhouse.telemetry.sinks.tracked import KeptRun, TrackerSink, kept_run
+from cookhouse.telemetry.sinks.tracked import KeptRun, TrackerSink, kept_run, run_name
 
 
 class _Tracker:
@@ -73,3 +73,11 @@ def test_the_tool_is_told_how_the_run_ended(tmp_path: Path, status: str) -> None
     sink.write(Event(name="run.end", text={"status": status}))
     sink.close()
     assert tracker.status == status
+
+
+def test_a_run_without_a_name_is_called_as_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches runs of no name at all, of people who stand in the folder of the run.
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert [run_name(folder, {"wandb_name": None}) for folder in (Path(), tmp_path / "mine")] == ["mine", "mine"]
+    assert run_name(Path(), {"wandb_name": "theirs"}) == "theirs"
