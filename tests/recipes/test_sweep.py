@@ -222,8 +222,8 @@ def test_what_cannot_be_is_refused_before_anything_runs(settings: dict[str, Any]
     refused("batch_size is swept, and has a value as well", {"batch_size": [2, 4]})
     refused("there is one run to sweep over", {"lora_rank": [8]})
     refused("there is nothing to sweep", {})
+    configs: list[dict[str, Any]] = [{"lora_rank": 8}, {"lora_rank": 16, "registry": "b.db"}]
     with pytest.raises(InputError, match="registry is of the sweep as a whole"):
-        configs = [{"lora_rank": 8}, {"lora_rank": 16, "registry": "b.db"}]
         cookhouse.sweep("supervised", settings, configs=configs, adapters=fake(service))
     assert service.calls == []
     assert not Path(settings["log_path"]).exists()
