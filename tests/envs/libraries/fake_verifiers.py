@@ -1,4 +1,4 @@
-"""What the adapter uses of the library `verifiers` 0.1, in memory: modules, a client class, and two environments."""
+"""What the adapter uses of `verifiers` (0.1 and 0.2), in memory: modules, a client class, and two environments."""
 
 import sys
 import types

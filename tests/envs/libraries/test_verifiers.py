@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import signal
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,4 +132,13 @@ async def test_what_cannot_be_loaded_is_named(
 async def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "verifiers", None)
     with pytest.raises(InputError, match=r"install cookhouse\[verifiers\]"):
+        await configured(VerifiersConfig, env_id="known").build()
+
+
+async def test_a_series_without_environments_by_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a newer library that says to install what is installed."""
+    newer = types.ModuleType("verifiers")
+    newer.__dict__["__version__"] = "0.4.0"
+    monkeypatch.setitem(sys.modules, "verifiers", newer)
+    with pytest.raises(InputError, match=r"verifiers 0\.4\.0 is installed, .* pip install 'verifiers>=0\.1\.12,<0\.3'"):
         await configured(VerifiersConfig, env_id="known").build()

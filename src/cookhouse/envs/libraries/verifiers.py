@@ -1,4 +1,4 @@
-"""Any environment of the library `verifiers` (0.1): its own rollout runs here, and asks the model through this adapter.
+"""Any environment of `verifiers` (0.1 and 0.2): its own rollout runs here, and asks the model through this adapter.
 
     rollout of the library (a task)                         rollout of cookhouse
     client.get_response(prompt)  ── conversation ─►  next observation
@@ -42,7 +42,10 @@ def load_verifiers_environment(env_id: str, env_args: str = "{}") -> Any:
     except ImportError as error:
         raise InputError("verifiers environments need the library verifiers; install cookhouse[verifiers]") from error
     if not hasattr(verifiers, "load_environment"):
-        raise InputError("this version of verifiers has no load_environment; install cookhouse[verifiers]")
+        raise InputError(
+            f"verifiers {getattr(verifiers, '__version__', '')} is installed, which has no load_environment; "
+            "environments are those of its series 0.1 and 0.2: pip install 'verifiers>=0.1.12,<0.3'"
+        )
     arguments = _object(env_args)
     # The library takes the handlers of these signals for itself; Ctrl-C is the run's.
     handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
