@@ -64,6 +64,8 @@ def test_the_results_are_scikit_learns(tmp_path: Path, averaging: str, labels: s
     assert found["test/accuracy_n"] == len(EXPECTED)
     assert (found["test/precision"], found["test/recall"], found["test/f1"]) == pytest.approx((precision, recall, f1))
     assert found["test/averaging"] == averaging
+    plain = {name: found[name] for name in ("accuracy", "precision", "recall", "f1")}
+    assert plain == {name: found[f"test/{name}"] for name in plain}
 
 
 def test_reasoning_before_a_label_is_no_part_of_it() -> None:

@@ -2,6 +2,7 @@
 
 import html
 import json
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import tinker
 from cookhouse.adapters import Adapters
 from cookhouse.recipes import run_async
 from cookhouse.recipes.rl_basic import Config
-from cookhouse.rl import RolloutLimits, RolloutStrategy, do_group_rollout
+from cookhouse.rl import RolloutLimits, RolloutStrategy, do_group_rollout, group_from_json
 from cookhouse.runs import read_history
 from cookhouse.settings import AdvantageSettings, UpdateSettings, part_of
 from cookhouse.telemetry import read_metrics
@@ -266,3 +267,38 @@ async def test_a_ratio_that_runs_away_is_on_every_record_of_the_run(
     assert warning in html.unescape((folder / "report.html").read_text())
     assert warning in (folder / "logs.log").read_text()
     assert f"warning: {warning}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("loss_fn", ["importance_sampling", "ppo"])
+async def test_a_result_has_its_last_step_by_plain_names(make: MakeConfig, loss_fn: str) -> None:
+    # Catches names that nothing stands behind, and a clipped share of a loss that clips nothing.
+
+    def five_or_six(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+        del theta, prompt_T
+        tokenizer = get_tokenizer("cookhouse/tiny")
+        answer: list[int] = tokenizer.encode(f" {chance.integers(5, 7)}\n", add_special_tokens=False)
+        return answer
+
+    config = make(loss_fn=loss_fn)
+    result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=five_or_six).connect))
+    folder, state = result.summary.folder, result.state
+    last = read_metrics(folder / "metrics.jsonl")[2]
+    lines = (folder / "rollouts" / "000002.jsonl").read_text().splitlines()
+    rewards = [
+        reward
+        for line in lines
+        for reward in group_from_json(json.dumps(json.loads(line)["group"])).get_total_rewards()
+    ]
+    assert state.rollout_metrics == {
+        "reward_mean": pytest.approx(statistics.fmean(rewards)),
+        "reward_std": pytest.approx(statistics.pstdev(rewards)),
+        "num_trajectories": 8,
+    }
+    assert statistics.pstdev(rewards) > 0
+    expected = {"policy_loss": last["optim/loss"], "entropy": last["optim/entropy"]}
+    if loss_fn == "ppo":
+        expected["clip_fraction"] = last["optim/clip_frac"]
+    assert state.ppo_metrics == expected
+    assert state.eval_results["accuracy"] == result.metrics["test/env/all/correct"]
+    assert "accuracy" not in result.metrics
+    assert "accuracy" not in (folder / "metrics.jsonl").read_text()

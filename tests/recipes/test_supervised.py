@@ -84,7 +84,7 @@ async def test_run_reports_before_and_after_and_leaves_a_folder(make_config: Mak
     assert (folder / "logs.log").read_text().count("training.step") == 6
     assert {"run.start", "training.step", "training.checkpoint", "eval.complete", "run.end"} <= set(events.names)
     assert {"folder", "metrics", "checkpoints", "state_path", "sampler_path"} <= set(result.artifacts)
-    assert result.state.eval_results["test/exact_match"] == 1.0
+    assert result.state.eval_results["test/exact_match"] == result.state.eval_results["accuracy"] == 1.0
 
 
 async def test_answers_shown_are_spread_over_the_skills(make_config: MakeConfig, tmp_path: Path) -> None:

@@ -125,7 +125,8 @@ def test_an_interrupt_finishes_what_is_asked(own: Path) -> None:
     assert not (own / "run/result.json").exists()
     whole = evaluate(answering(answer), behavior_if_log_dir_exists="resume")
     assert sorted(asked) == sorted(map(str, range(COUNT)))
-    assert whole.metrics["test/words/correct"] == 0.5
+    assert whole.metrics["test/words/correct"] == whole.state.eval_results["accuracy"] == 0.5
+    assert "accuracy" not in whole.metrics
 
 
 def test_what_raises_is_counted_and_said(own: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ _FIRST = (
     keys.POLICY_LOSS,
 )
 """The first one that a run has tells most of it; another one that is held out goes before what is trained on."""
-COMPANIONS = ("_stderr", "_n", "_low", "_high")
+COMPANIONS = ("_stderr", "_std", "_n", "_low", "_high")
 """Ends of the names of figures about another metric."""
 _LABELS = {
     keys.TEST_NLL: "held-out loss",

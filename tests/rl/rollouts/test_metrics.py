@@ -68,6 +68,7 @@ def test_figures_by_hand() -> None:
         "env/all/reward/total": 1.5 / 3,
         # Sums of what deviates from 0.5: 0.5 in the first group, −0.5 in the second.
         "env/all/reward/total_stderr": math.sqrt(2 * (0.25 + 0.25)) / 3,
+        "env/all/reward/total_std": pytest.approx(math.sqrt((1.0 + 0.25 + 0.25) / 3)),
         "env/all/total_groups": 2,
         "env/all/total_episodes": 3,
         "env/all/total_turns": 4,

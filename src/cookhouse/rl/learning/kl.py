@@ -20,7 +20,7 @@ from cookhouse.telemetry import keys
 def sampling_metrics(data_D: Sequence[tinker.Datum]) -> dict[str, float]:
     """`optim/entropy`: −mean q in nats, an unbiased estimate at temperature 1. Nothing if no token was sampled."""
     q_M = _sampled(data_D, [datum.loss_fn_inputs["logprobs"].to_numpy() for datum in data_D])
-    return {"optim/entropy": float(-q_M.mean())} if q_M.size else {}
+    return {keys.ENTROPY: float(-q_M.mean())} if q_M.size else {}
 
 
 def kl_metrics(
@@ -62,7 +62,7 @@ def clip_metrics(
         parts_D = np.split(d_M, np.cumsum(counts_D)[:-1])
         d_M = np.concatenate([np.full(part.size, part.mean()) for part in parts_D if part.size] or [d_M])
     ratio_M = np.exp(-d_M)
-    return {"optim/clip_frac": float(np.mean((ratio_M < low) | (ratio_M > high)))} if ratio_M.size else {}
+    return {keys.CLIP_SHARE: float(np.mean((ratio_M < low) | (ratio_M > high)))} if ratio_M.size else {}
 
 
 def kl_penalty(

@@ -20,6 +20,7 @@ def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
     """`env/all/…`, and `env/<tag>/…` for each tag that some of the groups lack. Under each:
 
     reward/total          mean total reward per trajectory, over total_episodes
+    reward/total_std      standard deviation of these rewards, denominator total_episodes
     ac_tokens_per_turn    sampled tokens per turn
     ob_tokens_per_turn    tokens of the whole observation per turn
     turns_per_episode     turns per trajectory
@@ -69,8 +70,10 @@ def _scope(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
     trajectories = [trajectory for group in groups_P for trajectory in group.trajectories_G]
     if not trajectories:
         return {}
+    rewards_P = [group.get_total_rewards() for group in groups_P]
     return {
-        **_mean("reward/total", [group.get_total_rewards() for group in groups_P]),
+        **_mean("reward/total", rewards_P),
+        "reward/total_std": float(np.std(np.concatenate(rewards_P))),
         "total_groups": float(len(groups_P)),
         **_lengths(trajectories),
         **_by_group(groups_P),

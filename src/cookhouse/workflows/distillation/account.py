@@ -10,6 +10,7 @@ from cookhouse.training import FORWARD_KL
 from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.reinforcement.account import facts as rollout_facts
 from cookhouse.workflows.reinforcement.account import figures as rollout_figures
+from cookhouse.workflows.reinforcement.account import write_last_step
 from cookhouse.workflows.training_run.account import (
     Figures,
     adapter_size,
@@ -71,6 +72,12 @@ def _beside(record: TeacherRecord, first: Row, last: Row, after: Row) -> list[Fi
             )
         )
     return figures
+
+
+def on_policy_result(state: "OnPolicyState", seconds: float) -> "RunResult[OnPolicyState]":
+    """As `distillation_result`; the state has what the last step's rollouts came to, too."""
+    write_last_step(state)
+    return distillation_result(on_policy_figures, state, seconds)
 
 
 def on_policy_figures(first: Row, last: Row, after: Row) -> Sequence[Figure]:

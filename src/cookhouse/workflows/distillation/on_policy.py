@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from cookhouse.data import DataSource, parse_weights
@@ -23,7 +22,7 @@ from cookhouse.training import (
     TeacherAdvantages,
     Teachers,
 )
-from cookhouse.workflows.distillation.account import distillation_result, on_policy_facts, on_policy_figures
+from cookhouse.workflows.distillation.account import on_policy_facts, on_policy_result
 from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
 from cookhouse.workflows.distillation.teacher import (
     Student,
@@ -253,7 +252,7 @@ def on_policy_workflow(
         ),
         final=(save_final, evaluate, register_model(Descent.DISTILLED_FROM), cleanup_teacher),
         cleanup=cleanup,
-        result=partial(distillation_result, on_policy_figures),
+        result=on_policy_result,
         facts=on_policy_facts,
         notes=lambda state: state.notes,
         data_files=data_files or {},

@@ -64,7 +64,10 @@ def evaluation_result(state: EvaluationState, seconds: float) -> RunResult[Evalu
         **pages,
         **logs,
     }
-    return RunResult(state=state, metrics=dict(state.eval_results), artifacts=artifacts, summary=summary)
+    metrics = dict(state.eval_results)
+    if len(state.figures) == 1 and (correct := f"test/{next(iter(state.figures))}/correct") in metrics:
+        state.eval_results["accuracy"] = metrics[correct]
+    return RunResult(state=state, metrics=metrics, artifacts=artifacts, summary=summary)
 
 
 def _figures(state: EvaluationState) -> list[Figure]:

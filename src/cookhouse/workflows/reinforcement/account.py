@@ -1,16 +1,28 @@
 """What a reinforcement run tells a person: what it would do, and what came of it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cookhouse.runs import Figure
-from cookhouse.telemetry import keys
-from cookhouse.workflows.training_run.account import adapter_size, context_fact, model_fact
+from cookhouse.runs import Figure, RunResult
+from cookhouse.telemetry import keys, read_metrics
+from cookhouse.workflows.training_run.account import adapter_size, context_fact, model_fact, training_result
 
 if TYPE_CHECKING:
     from cookhouse.workflows.reinforcement.workflow import ReinforcementState
 
-Row = Mapping[str, float]
+Row = Mapping[str, Any]
+
+_ROLLOUT_METRICS = {
+    "reward_mean": keys.TRAIN_REWARD,
+    "reward_std": keys.TRAIN_REWARD_STD,
+    "num_trajectories": keys.TRAIN_EPISODES,
+}
+_PPO_METRICS = {
+    "policy_loss": keys.POLICY_LOSS,
+    "value_loss": "train/value_loss",  # of a loss of one's own: the service's have none
+    "entropy": keys.ENTROPY,
+    "clip_fraction": keys.CLIP_SHARE,
+}
 
 _FIGURES = (
     ("env/all/reward/total", "mean reward", False),
@@ -47,6 +59,26 @@ def figures(first: Row, last: Row, after: Row) -> list[Figure]:
         after=last.get(keys.REFERENCE_KL),
     )
     return [*held_out, trained, divergence]
+
+
+def reinforcement_result(state: "ReinforcementState", seconds: float) -> "RunResult[ReinforcementState]":
+    """The result, whose state has what the last step came to."""
+    write_last_step(state)
+    return training_result(figures, state, seconds)
+
+
+def write_last_step(state: "ReinforcementState") -> None:
+    """Write the last step's `rollout_metrics` and `ppo_metrics`, also where this sitting took no step; what was not
+    measured has no key.
+    """
+    rows = read_metrics(state.folder.metrics)
+    last: Row = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})
+    state.rollout_metrics = _named(_ROLLOUT_METRICS, last)
+    state.ppo_metrics = _named(_PPO_METRICS, last)
+
+
+def _named(names: Mapping[str, str], row: Row) -> dict[str, float]:
+    return {name: row[metric] for name, metric in names.items() if metric in row}
 
 
 def facts(state: "ReinforcementState") -> dict[str, str]:

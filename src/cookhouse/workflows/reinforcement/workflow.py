@@ -42,14 +42,14 @@ from cookhouse.training import (
     policy_objective,
     post_step_divergence,
 )
-from cookhouse.workflows.reinforcement.account import facts, figures
+from cookhouse.workflows.reinforcement.account import facts, reinforcement_result
 from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
 from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation
 from cookhouse.workflows.reinforcement.keeper import RolloutKeeper
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.account import settings_notes, training_result
+from cookhouse.workflows.training_run.account import settings_notes
 from cookhouse.workflows.training_run.estimate import with_estimate
 from cookhouse.workflows.training_run.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.training_run.run import (
@@ -89,6 +89,11 @@ class ReinforcementState(TrainingState):
     policy: Policy = field(init=False)
     reference: ComputeLogprobs | None = field(init=False)
     keeper: RolloutKeeper = field(init=False)
+    rollout_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `reward_mean` and `reward_std` over the `num_trajectories`."""
+    ppo_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step, whichever loss that is: `policy_loss`, `entropy`; `clip_fraction` and `value_loss` of a loss
+    that has them."""
 
     @property
     def scores_sequences(self) -> bool:
@@ -326,7 +331,7 @@ def reinforcement_workflow(
         final=(save_final, evaluate, register_model(Descent.RL_TRAINED_FROM)),
         descent=Descent.RL_TRAINED_FROM,
         cleanup=cleanup,
-        result=partial(training_result, figures),
+        result=reinforcement_result,
         facts=facts,
         notes=lambda state: state.notes,
         data_files=data_files or {},

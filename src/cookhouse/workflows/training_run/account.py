@@ -50,7 +50,26 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
         registered_model=None if state.registered_model is None else state.registered_model.id,
     )
     metrics = {**state.outcome.metrics, **state.eval_results}
+    state.eval_results = with_plain_names(state.eval_results)
     return RunResult(state=state, metrics=metrics, artifacts=_artifacts(state, summary), summary=summary)
+
+
+_PLAIN_NAMES = {
+    "accuracy": (keys.TEST_ACCURACY, keys.TEST_CORRECT, keys.TEST_EXACT_MATCH),
+    "precision": (keys.TEST_PRECISION,),
+    "recall": (keys.TEST_RECALL,),
+    "f1": (keys.TEST_F1,),
+}
+"""What programs ask a result for, with the metrics that it may be: the first that was measured."""
+
+
+def with_plain_names(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics, and `accuracy`, `precision`, `recall` and `f1` beside them where one of them is that."""
+    plain = {
+        name: next((results[metric] for metric in metrics if metric in results), None)
+        for name, metrics in _PLAIN_NAMES.items()
+    }
+    return {**results, **{name: value for name, value in plain.items() if value is not None}}
 
 
 def _next_command(state: TrainingState, is_interrupted: bool) -> str:
