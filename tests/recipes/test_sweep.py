@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.recipes.events import Events
 
 import cookhouse
 from cookhouse.adapters import Adapters
@@ -78,6 +79,18 @@ def test_every_combination_is_run_and_the_best_is_told(settings: dict[str, Any],
     lines = [part.split("</ul>")[0] for part in page.split('<ul class="key">')[1:]]
     assert [[name in line for name in ("lora_rank=8", "lora_rank=32")] for line in lines] == [[True] * 2, [False] * 2]
     assert "learning_rate=0.001" in lines[1]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_as_many_run_at_a_time_as_are_asked_for(settings: dict[str, Any], jobs: int) -> None:
+    # Catches a sweep that takes as long with several jobs as with one, or runs all at once.
+    told = Events()
+    adapters = Adapters(service=FakeService().connect, sinks=[told])
+    cookhouse.sweep("supervised", settings, grid={"lora_rank": [8, 16, 32]}, jobs=jobs, adapters=adapters)
+    parts = [event.text["text"] for event in told.all if event.name == "run.part"]
+    has_begun = [text.endswith(": begins") for text in parts]
+    running = [sum(1 if begins else -1 for begins in has_begun[: end + 1]) for end in range(len(has_begun))]
+    assert (max(running), running[-1], sum(has_begun)) == (jobs, 0, 3)
 
 
 def test_one_that_fails_leaves_the_others_alone(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -141,3 +141,15 @@ def test_a_registry_and_the_runs_beside_it_can_be_moved(tmp_path: Path) -> None:
     version = SqliteRegistry(after / "registry.db").get("sums@1")
     assert version.artifact.files == version.artifact.path == version.run_folder == str(after / "run")
     assert artifact_state(version.artifact) is ArtifactState.INTACT
+
+
+def test_a_name_is_told_from_those_that_begin_with_it(tmp_path: Path) -> None:
+    # Catches the newest version of another name, and a number or a stage that is found there.
+    registry = SqliteRegistry(tmp_path / "registry.db")
+    for number, name in enumerate(("sums", "sums-long", "sums-long", "Sums", "s_ms")):
+        registry.register(new_model(tmp_path / str(number), name))
+    registry.promote("sums-long@2", ModelStage.PRODUCTION)
+    assert [registry.get(name).id for name in ("sums", "sums-long", "Sums")] == ["sums@1", "sums-long@2", "Sums@1"]
+    for name in ("sums@2", "sums@production", "sum"):
+        with pytest.raises(InputError):
+            registry.get(name)

@@ -114,3 +114,18 @@ def test_what_is_no_address(address: str) -> None:
 async def test_what_is_no_completion(body: bytes) -> None:
     with pytest.raises(ServiceError, match="did not answer with a chat completion"):
         await answerer(lambda _: httpx.Response(200, content=body))(ASKED, DRAW)
+
+
+async def test_each_pause_is_twice_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches an address that is overloaded and asked again at once, by all items together.
+    pauses: list[float] = []
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("cookhouse.evals.benchmarks.open_ai.asyncio.sleep", note)
+    transport = httpx.MockTransport(lambda _: httpx.Response(503, text="busy"))
+    ask = OpenAIAnswerer("http://model.test/v1", "some", transport=transport, first_pause_seconds=0.5)
+    with pytest.raises(ServiceError, match="failed with 503: busy"):
+        await ask(ASKED, DRAW)
+    assert pauses == [0.5, 1.0, 2.0, 4.0]
