@@ -70,10 +70,11 @@ async def test_a_name_that_is_none_opens_nothing(config: dict[str, Any], tmp_pat
 
 async def test_evaluators_run_at_their_own_cadences_and_at_the_end(config: dict[str, Any], tmp_path: Path) -> None:
     # Catches an evaluator at the other's cadence, and a figure invented where none was measured.
-    settings = {**config, "sinks": "", "eval_every": 1, "infrequent_eval_every": 3}
-    for name in ("evaluators", "infrequent_evaluators"):
+    settings = {**config, "sinks": "", "eval_every": 1}
+    cadences: dict[str, dict[str, int]] = {"evaluators": {}, "infrequent_evaluators": {"infrequent_eval_every": 3}}
+    for name, cadence in cadences.items():
         folder = tmp_path / name
-        changed = {**settings, name: f"{tmp_path}/mine.py:evaluator", "log_path": str(folder)}
+        changed = {**settings, **cadence, name: f"{tmp_path}/mine.py:evaluator", "log_path": str(folder)}
         await run_async("supervised", changed, adapters=Adapters(service=FakeService().connect, sinks=[]))
         steps = [row["step"] for row in read_metrics(folder / "metrics.jsonl") if row.get("test/mine") == 0.25]
         assert steps == ([0, 1, 2, 3, 4] if name == "evaluators" else [3, 4])
