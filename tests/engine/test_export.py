@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
 
+from cookhouse.assets import resolve_model
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.export import export_merged, export_peft, import_peft, inspect
@@ -254,8 +255,26 @@ def test_the_embedded_model_keeps_its_name(tmp_path: Path) -> None:
     trained("cookhouse/tiny", LoraSpec(rank=2, train_mlp=False, train_unembed=False), tmp_path / "checkpoint")
     export_peft(tmp_path / "checkpoint", tmp_path / "peft")
     config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
-    assert (Path(config["base_model_name_or_path"]) / "config.json").exists()
+    assert config["base_model_name_or_path"] == "cookhouse/tiny"
+    assert "from_pretrained(resolve_model('cookhouse/tiny')" in (tmp_path / "peft" / "README.md").read_text()
     assert import_peft(tmp_path / "peft", tmp_path / "again")[0] == "cookhouse/tiny"
+
+
+@pytest.mark.parametrize("name", ["kitchen/base", "cookhouse/tiny"])
+def test_an_export_says_nothing_of_the_folders_of_its_machine(qwen3_folder: str, tmp_path: Path, name: str) -> None:
+    """Would catch an export that is of use on one machine alone, and a path of it that everybody reads."""
+    source = qwen3_folder if name == "kitchen/base" else name
+    trained(source, ATTENTION_ONLY, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft", base_name=name)
+    export_merged(tmp_path / "checkpoint", tmp_path / "merged", base_name=name)
+    config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == name
+    for folder in ("peft", "merged"):
+        assert f'base_model: "{name}"' in (tmp_path / folder / "README.md").read_text()
+        for file in (tmp_path / folder).iterdir():
+            content = file.read_bytes()
+            assert resolve_model(source).encode() not in content, file.name
+            assert str(tmp_path).encode() not in content, file.name
 
 
 def change_config(folder: Path, **fields: Any) -> None:

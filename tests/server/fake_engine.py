@@ -155,11 +155,13 @@ class FakeEngine:
 
         return write
 
-    def save_peft(self, model_id: str, folder: Path) -> None:
+    def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
         self.calls.append(("save_peft", model_id))
         model = self._model(model_id)
         folder.mkdir()
-        (folder / "adapter_config.json").write_text(json.dumps({"r": model.lora.rank, "lora_alpha": 32}))
+        (folder / "adapter_config.json").write_text(
+            json.dumps({"r": model.lora.rank, "lora_alpha": 32, "base_model_name_or_path": base_name})
+        )
         (folder / "adapter_model.safetensors").write_bytes(model.bias_V.tobytes())
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:

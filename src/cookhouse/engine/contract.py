@@ -214,8 +214,10 @@ class Engine(Protocol):
         None where memory does not suffice for a copy.
         """
 
-    def save_peft(self, model_id: str, folder: Path) -> None:
-        """Write weights into a new folder, atomically, in the format of the `peft` library."""
+    def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
+        """Write weights into a new folder, atomically, in the format of the `peft` library; `base_name` is what others
+        call the base model.
+        """
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         """Create `model_id`, or overwrite it, from a folder that `save_state` or `save_snapshot` wrote.

@@ -24,6 +24,7 @@ from cookhouse.engine.model.pretrained import check_rank, read_config, read_mode
 from cookhouse.engine.train.full import read_flat
 from cookhouse.engine.train.full_checkpoint import read_full
 from cookhouse.errors import InputError
+from cookhouse.model_names import plain_name
 
 _CPU = torch.device("cpu")
 
@@ -54,10 +55,17 @@ def inspect(folder: Path) -> CheckpointInfo:
     )
 
 
-def export_peft(folder: Path, output: Path, *, origin: Mapping[str, str] = MappingProxyType({})) -> None:
+def export_peft(
+    folder: Path,
+    output: Path,
+    *,
+    base_name: str | None = None,
+    origin: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Write the adapter of a checkpoint folder as a PEFT folder that gives the same logits over its base model.
 
-    The tokenizer and a model card lie beside it; `origin` is what the card says of where it came from.
+    The tokenizer and a model card lie beside it; `origin` is what the card says of where it came from. `base_name` is
+    what others call the base model, which may lie in a folder of this machine; None: as the checkpoint has it.
 
     Raises:
         InputError: `folder` holds no checkpoint, its base model cannot be found, `output` exists, or the adapter has
@@ -71,9 +79,10 @@ def export_peft(folder: Path, output: Path, *, origin: Mapping[str, str] = Mappi
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
     tokenizer = read_tokenizer(base_model)
     with checkpoint.new_folder(output) as temporary:
-        write_peft(temporary, base_model, layout, tensors["params"])
+        name = base_name or plain_name(base_model)
+        write_peft(temporary, name, layout, tensors["params"])
         tokenizer.save_pretrained(temporary)
-        (temporary / CARD).write_text(peft_card(base_model, spec, origin), encoding="utf-8")
+        (temporary / CARD).write_text(peft_card(name, spec, origin), encoding="utf-8")
 
 
 def export_merged(
@@ -81,13 +90,15 @@ def export_merged(
     output: Path,
     *,
     precision: str = "float32",
+    base_name: str | None = None,
     origin: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write a checkpoint's base model with the adapter added to its weights, as a folder that `transformers` loads.
 
     W + scaling · B A is computed in fp32 and rounded to `precision`, `float32` or `bfloat16`. An output projection that
     shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings. A
-    checkpoint of all weights (rank 0) is written as it is, so rounded. Tokenizer and card as for `export_peft`.
+    checkpoint of all weights (rank 0) is written as it is, so rounded. Tokenizer, card and `base_name` as for
+    `export_peft`.
 
     Raises:
         InputError: `folder` holds no checkpoint, its base model cannot be found, or `output` exists.
@@ -108,7 +119,8 @@ def export_merged(
     with checkpoint.new_folder(output) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        (temporary / CARD).write_text(merged_card(base_model, precision, origin), encoding="utf-8")
+        name = base_name or plain_name(base_model)
+        (temporary / CARD).write_text(merged_card(name, precision, origin), encoding="utf-8")
 
 
 def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -> Any:

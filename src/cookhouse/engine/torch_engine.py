@@ -148,7 +148,7 @@ class TorchEngine:
             return None
         return self._writer(model, {name: tensor.to(host, copy=True) for name, tensor in tensors.items()})
 
-    def save_peft(self, model_id: str, folder: Path) -> None:
+    def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
         """See `Engine`."""
         model = self._model(model_id)
         if isinstance(model, FullModel):
@@ -157,7 +157,7 @@ class TorchEngine:
                 "export that checkpoint merged"
             )
         with checkpoint.new_folder(folder) as temporary:
-            write_peft(temporary, model.base_model, model.layout, model.params)
+            write_peft(temporary, base_name, model.layout, model.params)
 
     def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
         """See `Engine`."""

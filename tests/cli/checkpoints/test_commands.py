@@ -7,13 +7,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import tinker
 import torch
 from safetensors.torch import load_file
 from tests.cli.checkpoints.conftest import Run, connected, logprobs_of
 from tests.contract.calls import DATA
-from tests.server.hosting import KEY
+from tests.contract.conftest import make_torch_engine
+from tests.server.hosting import KEY, hosted
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cookhouse.blobs import FsspecBlobStore
@@ -70,6 +72,24 @@ def test_info_says_what_a_checkpoint_holds(run: Run, capsys: pytest.CaptureFixtu
     assert "path" not in [line[0] for line in cells(capsys.readouterr().out)]
     assert call("info", run.sampler_path, "--state-dir", run.folder / "service") == 0
     assert ["optimizer", "none"] in cells(capsys.readouterr().out)
+
+
+def test_an_export_calls_the_base_model_as_it_was_served(tmp_path: Path) -> None:
+    """Would catch the folder that the base model has on the server's machine: of no use elsewhere, and told to all."""
+    sources = {"kitchen/base": "cookhouse/tiny"}
+    with (
+        hosted(tmp_path, make_torch_engine, sources=sources) as host,
+        tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
+    ):
+        trainer = client.create_lora_training_client("kitchen/base", rank=2).result()
+        state, external = trainer.save_state("a").result(), trainer.save_weights_external("b").result()
+        links = tinker.RestClient(base_url=host.url, api_key=KEY).get_external_weights_urls(external.path).result().urls
+        downloaded = httpx.get(links["adapter_config.json"], trust_env=False).json()
+    assert call("export", state.path, tmp_path / "peft", "--state-dir", tmp_path) == 0
+    exported = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
+    for config in (downloaded, exported):
+        assert config["base_model_name_or_path"] == "kitchen/base"
+    assert 'base_model: "kitchen/base"' in (tmp_path / "peft" / "README.md").read_text()
 
 
 def test_an_imported_export_trains_on_as_if_never_gone(

@@ -20,6 +20,7 @@ from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.tables import aligned, when
 from cookhouse.errors import InputError
 from cookhouse.local import default_state_dir
+from cookhouse.model_names import plain_name
 
 checkpoints_app = typer.Typer(help="List, inspect, export, push, import and delete checkpoints.")
 
@@ -104,7 +105,9 @@ def export(
     """Write a checkpoint as a folder that peft or transformers loads, with the same outputs."""
     saved = find_saved(which, run, state_dir)
     origin = _origin(saved, _place_of(which, run))
-    write = partial(_write_export, folder_of(saved), form=format, precision=precision, origin=origin)
+    write = partial(
+        _write_export, folder_of(saved), base_name=_base_name(saved), form=format, precision=precision, origin=origin
+    )
     is_elsewhere = "://" in output
     blobs = open_blobs(output) if is_elsewhere else None  # refused before minutes are spent on a merge
     if not is_elsewhere and Path(output).exists():
@@ -124,16 +127,22 @@ def export(
 
 
 def _write_export(
-    folder: Path, output: Path, *, form: Format, precision: Precision, origin: Mapping[str, str]
+    folder: Path,
+    output: Path,
+    *,
+    base_name: str | None,
+    form: Format,
+    precision: Precision,
+    origin: Mapping[str, str],
 ) -> Sequence[str]:
-    """Write a checkpoint's folder in a form; lines of Python that load it."""
+    """Write a checkpoint's folder in a form; lines of Python that load it on this machine."""
     from cookhouse.engine.export import export_merged, export_peft, inspect
     from cookhouse.engine.files.model_card import load_merged_lines, load_peft_lines
 
     if form is Format.PEFT:
-        export_peft(folder, output, origin=origin)
+        export_peft(folder, output, base_name=base_name, origin=origin)
         return load_peft_lines(inspect(folder).base_model, str(output))
-    export_merged(folder, output, precision=precision.value, origin=origin)
+    export_merged(folder, output, precision=precision.value, base_name=base_name, origin=origin)
     return load_merged_lines(str(output), precision.value)
 
 
@@ -215,7 +224,9 @@ def push(
     _quiet_unless_watched()
     with tempfile.TemporaryDirectory(prefix="cookhouse-push-") as temporary:
         folder = Path(temporary) / "export"
-        _write_export(folder_of(saved), folder, form=format, precision=precision, origin=origin)
+        _write_export(
+            folder_of(saved), folder, base_name=_base_name(saved), form=format, precision=precision, origin=origin
+        )
         size = _size(_num_bytes(folder))
         typer.echo(f"pushing {size} to {'public' if public else 'private'} {name}", err=True)
         address = hub.upload(folder, name, private=not public)
@@ -228,6 +239,11 @@ checkpoints_app.command()(delete)
 def _place_of(which: str, run: str | None) -> Path:
     """Where the config of the run lies that saved a checkpoint, if it lies anywhere."""
     return Path(which) if run is None and which.startswith(TINKER) else run_folder(run or which)
+
+
+def _base_name(saved: Saved) -> str | None:
+    """What the base model of a checkpoint was served as; None: no server knows of the checkpoint."""
+    return None if saved.row is None else plain_name(saved.row.base_model)
 
 
 def _origin(saved: Saved, run: Path) -> dict[str, str]:

@@ -5,15 +5,19 @@ from collections.abc import Mapping
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine.contract import LoraSpec
+from cookhouse.model_names import plain_name
 
 CARD = "README.md"
 
 
 def load_peft_lines(base_model: str, folder: str) -> list[str]:
     """Python that loads an adapter over its base model, in the precision in which it equals the merged model."""
+    is_embedded = resolve_model(base_model) != plain_name(base_model)
+    source = f"resolve_model({base_model!r})" if is_embedded else repr(plain_name(base_model))
     return [
+        *(["from cookhouse.assets import resolve_model"] if is_embedded else []),
         "import peft, transformers",
-        f"base = transformers.AutoModelForCausalLM.from_pretrained({resolve_model(base_model)!r}, dtype='float32')",
+        f"base = transformers.AutoModelForCausalLM.from_pretrained({source}, dtype='float32')",
         f"model = peft.PeftModel.from_pretrained(base, {folder!r})",
     ]
 

@@ -78,7 +78,7 @@ class PeftAdapter:
 
 
 def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Tensor) -> None:
-    """Write the adapter that the flat tensor `params` holds into a folder, in fp32.
+    """Write the adapter that the flat tensor `params` holds into a folder, in fp32; its config names `base_model` so.
 
     Raises:
         InputError: the adapter has parts that the format cannot hold.
@@ -95,7 +95,7 @@ def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Ten
         tensors[f"{_PREFIX}{name}.lora_A.weight"] = a_RI.clone()
         tensors[f"{_PREFIX}{name}.lora_B.weight"] = b_OR.clone()
     config = {
-        "base_model_name_or_path": resolve_model(base_model),
+        "base_model_name_or_path": base_model,
         "bias": "none",
         "fan_in_fan_out": False,
         "inference_mode": True,

@@ -19,6 +19,7 @@ from tinker import types
 
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.model_names import plain_name
 from cookhouse.server.checkpoints.checkpoints import Checkpoints, NewCheckpoint
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.sequencer.futures import Future, Futures, Result
@@ -112,7 +113,8 @@ class SaveRequests:
         )
 
         def run(engine: Engine, _future: Future) -> Result:
-            row = self._checkpoints.write(new, lambda folder: engine.save_peft(model.model_id, folder))
+            write = partial(engine.save_peft, model.model_id, base_name=plain_name(model.base_model))
+            row = self._checkpoints.write(new, write)
             return Result.of_json({"type": "save_weights_external", "path": row.path})
 
         return self._intake.accept(model, request.seq_id, run)
