@@ -61,7 +61,7 @@ def shrink(exported: Path, output: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     output.mkdir(parents=True, exist_ok=True)
-    config = {**json.loads((exported / CONFIG).read_text()), "base_model_name_or_path": TINY_MODEL}
+    config = json.loads((exported / CONFIG).read_text())
     (output / CONFIG).write_text(json.dumps(config, indent=1) + "\n")
     tensors = {name: tensor.to(torch.float16) for name, tensor in load_file(exported / TENSORS).items()}
     save_file(tensors, output / TENSORS, metadata={"format": "pt"})
