@@ -23,6 +23,7 @@ from cookhouse.settings.distillation import (
     TeacherSamplingSettings,
     TeacherSettings,
 )
+from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings, ReferenceSettings
 from cookhouse.settings.preference_model import JudgeSettings, PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
@@ -54,12 +55,10 @@ from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.sweep import SweepSettings
 from cookhouse.settings.training import (
     FREE_ON_RESUME,
-    WEIGHTS_FIELDS,
     AdamSettings,
     AdapterSettings,
     BenchmarkDataSettings,
     EvaluationSettings,
-    FolderSettings,
     ModelSettings,
     OptimizerSettings,
     RegistrationSettings,
@@ -69,9 +68,8 @@ from cookhouse.settings.training import (
     StepSettings,
     TrainingSettings,
     rate,
-    weights_in,
-    with_weights,
 )
+from cookhouse.settings.weights import WEIGHTS_FIELDS, weights_in, with_weights
 
 __all__ = [
     "FREE_ON_RESUME",

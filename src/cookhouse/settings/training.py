@@ -1,6 +1,6 @@
 """Settings of every run that trains: of the model, the adapter, the optimizer, and the run itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import chz
@@ -9,11 +9,11 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.catalog import default_renderer
 from cookhouse.errors import InputError
 from cookhouse.hyperparams import get_lr
-from cookhouse.naming import names_in
 from cookhouse.registry import check_name
 from cookhouse.schedules import SCHEDULES
 from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
+from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import read_if
 
 
@@ -222,54 +222,6 @@ class EvaluationSettings(BenchmarkDataSettings):
     num_samples: int = chz.field(default=3, doc="Answers shown before and after.", validator=at_least(0))
 
 
-_NAMELESS_SINKS = {"terminal", "jsonl", "noop", "opentelemetry", "tensorboard"}
-
-
-def _names_runs(config: Any) -> bool:
-    """Sinks of a user's own get the settings, too, and may read them."""
-    return config.wandb_project is not None or not _NAMELESS_SINKS.issuperset(names_in(config.sinks))
-
-
-@chz.chz
-class FolderSettings:
-    """Where a run leaves its files, which service it asks, and which registry knows models by name."""
-
-    log_path: str | None = chz.field(default=None, doc="Run folder; default: a new one under runs/.")
-    behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
-        default="ask", doc="What to do when the run folder exists: ask, delete, raise or resume."
-    )
-    sinks: str = chz.field(
-        default="",
-        doc="Further sinks of telemetry, by name (wandb, trackio, mlflow, tensorboard, opentelemetry, jsonl), "
-        "module:name or file.py:name, separated by commas.",
-    )
-    wandb_project: str | None = chz.field(
-        default=None,
-        doc="Project in W&B and Trackio, experiment in MLflow; where sinks names none of them, it turns wandb on.",
-    )
-    wandb_name: str | None = chz.field(
-        default=None,
-        doc="Name of the run in W&B, Trackio and MLflow; default: that of the run folder.",
-        validator=read_if(_names_runs, "with wandb_project, or with wandb, trackio or mlflow among sinks"),
-    )
-    artifact_store: str | None = chz.field(
-        default=None,
-        doc="Where the run's files are put when it ends: a folder, s3://, gs:// or az:// with a bucket, module:NAME or "
-        "file.py:NAME.",
-    )
-    base_url: str | None = chz.field(
-        default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
-    )
-    registry: str | None = chz.field(
-        default=None,
-        doc="Registry of models: a .db file, mlflow, module:name or file.py:name; default: COOKHOUSE_REGISTRY, else "
-        "runs/registry.db.",
-    )
-    service_patience_seconds: float = chz.field(
-        default=300.0, doc="Seconds without an answer of the service after which a run ends.", validator=above(0, "300")
-    )
-
-
 @chz.chz
 class RegistrationSettings:
     """Under which name the trained model is registered."""
@@ -308,34 +260,6 @@ class TrainingSettings(
         doc="Weights to start from, with a fresh optimizer: a tinker:// path, a run folder, or a registered model such "
         "as sums@production.",
     )
-
-
-WEIGHTS_FIELDS = (
-    "weights",
-    "load_checkpoint_path",
-    "kl_reference",
-    "reference_model",
-    "answerer_model",
-    "opponent_model",
-    "preference_model",
-    "teacher_model",
-)
-"""Settings that may name weights; of `teacher_model` there may be several, separated by commas."""
-
-
-def weights_in(settings: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What settings name as weights or as another model, by setting."""
-    given = {field: settings.get(field) for field in WEIGHTS_FIELDS}
-    return {
-        field: list(names_in(value)) if field == "teacher_model" else [value]
-        for field, value in given.items()
-        if isinstance(value, str)
-    }
-
-
-def with_weights(field: str, value: str, rename: Callable[[str], str]) -> str:
-    """The value of one of `WEIGHTS_FIELDS` in which every name is another."""
-    return ",".join(rename(name) for name in weights_in({field: value})[field])
 
 
 FREE_ON_RESUME = frozenset(

@@ -1,0 +1,56 @@
+"""Settings of what stands around a run: its folder, its sinks, its service and its registry."""
+
+from typing import Any, Literal
+
+import chz
+
+from cookhouse.naming import names_in
+from cookhouse.settings.checks import above
+from cookhouse.settings.reading import read_if
+
+_NAMELESS_SINKS = {"terminal", "jsonl", "noop", "opentelemetry", "tensorboard"}
+
+
+def _names_runs(config: Any) -> bool:
+    """Sinks of a user's own get the settings, too, and may read them."""
+    return config.wandb_project is not None or not _NAMELESS_SINKS.issuperset(names_in(config.sinks))
+
+
+@chz.chz
+class FolderSettings:
+    """Where a run leaves its files, which service it asks, and which registry knows models by name."""
+
+    log_path: str | None = chz.field(default=None, doc="Run folder; default: a new one under runs/.")
+    behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
+        default="ask", doc="What to do when the run folder exists: ask, delete, raise or resume."
+    )
+    sinks: str = chz.field(
+        default="",
+        doc="Further sinks of telemetry, by name (wandb, trackio, mlflow, tensorboard, opentelemetry, jsonl), "
+        "module:name or file.py:name, separated by commas.",
+    )
+    wandb_project: str | None = chz.field(
+        default=None,
+        doc="Project in W&B and Trackio, experiment in MLflow; where sinks names none of them, it turns wandb on.",
+    )
+    wandb_name: str | None = chz.field(
+        default=None,
+        doc="Name of the run in W&B, Trackio and MLflow; default: that of the run folder.",
+        validator=read_if(_names_runs, "with wandb_project, or with wandb, trackio or mlflow among sinks"),
+    )
+    artifact_store: str | None = chz.field(
+        default=None,
+        doc="Where the run's files are put when it ends: a folder, s3://, gs:// or az:// with a bucket, module:NAME or "
+        "file.py:NAME.",
+    )
+    base_url: str | None = chz.field(
+        default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
+    )
+    registry: str | None = chz.field(
+        default=None,
+        doc="Registry of models: a .db file, mlflow, module:name or file.py:name; default: COOKHOUSE_REGISTRY, else "
+        "runs/registry.db.",
+    )
+    service_patience_seconds: float = chz.field(
+        default=300.0, doc="Seconds without an answer of the service after which a run ends.", validator=above(0, "300")
+    )
