@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench.processor import calibrate, share_of_peak
 from bench.shapes import make_random_model
 
 RESULTS = Path(__file__).parent / "results"
@@ -47,6 +48,14 @@ def model_folder(name: str, folder: Path, device: str) -> str:
         isolated(make_random_model, name.removeprefix("random:"), folder, device)
         return str(folder)
     return resolve_model(name)
+
+
+def chat_format(name: str, folder: str) -> str:
+    """The renderer of a model's conversations: its own, and for random weights that of the tokenizer they come with."""
+    from cookhouse.assets import TINY_MODEL
+    from cookhouse.catalog import default_renderer
+
+    return default_renderer(TINY_MODEL if name.startswith("random:") else name, files=folder)
 
 
 def now(device: str) -> float:
@@ -118,8 +127,16 @@ def serving(device: str, *arguments: str) -> Iterator[Server]:
                 process.communicate("")
 
 
-def save_record(name: str, options: dict[str, Any], figures: dict[str, float]) -> None:
-    """Write results/NAME.json with the figures, the settings, the machine and the commit; a GPU's name is in both."""
+def save_record(
+    name: str,
+    options: dict[str, Any],
+    figures: dict[str, float],
+    achieved: Mapping[str, tuple[str, float]] | None = None,
+) -> None:
+    """Write results/NAME.json with the figures, the settings, the machine and the commit; a GPU's name is in both.
+
+    `achieved` has what a figure comes to in a precision, in FLOP/s: its share of what the processor could do is kept.
+    """
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     if options.get("device") == "cuda":
@@ -128,7 +145,17 @@ def save_record(name: str, options: dict[str, Any], figures: dict[str, float]) -
         gpu = torch.cuda.get_device_name()
         machine += f", {gpu}"
         name += "-" + gpu.lower().replace(" ", "-")
-    record = {"figures": figures, "options": options, "machine": machine, "commit": commit.stdout.strip()}
+    processor = isolated(calibrate)
+    if options.get("device") != "cuda":
+        shares = {each: share_of_peak(processor, *of) for each, of in (achieved or {}).items()}
+        figures = figures | {f"{each}_share_of_peak": share for each, share in shares.items()}
+    record = {
+        "figures": figures,
+        "options": options,
+        "machine": machine,
+        "processor": processor,
+        "commit": commit.stdout.strip(),
+    }
     RESULTS.mkdir(exist_ok=True)
     name = name.replace("/", "-").replace(":", "-")
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

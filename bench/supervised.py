@@ -18,7 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, peak_bytes, save_record, serving
+from bench.flops import training_work
+from bench.harness import (
+    MODEL_HELP,
+    chat_format,
+    isolated,
+    model_folder,
+    now,
+    parse_options,
+    peak_bytes,
+    save_record,
+    serving,
+)
 
 LORA_ALPHA = 32
 ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -60,7 +71,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.tokenizers import get_tokenizer
 
     model = model_folder(options.model, folder, options.device)
-    renderer = get_renderer("qwen3_instruct", get_tokenizer(model))
+    renderer = get_renderer(chat_format(options.model, model), get_tokenizer(model))
     examples = []
     for conversation in read_conversations(data_file("conversations/train.jsonl")):
         model_input, weights = renderer.build_supervised_example(
@@ -192,6 +203,17 @@ def run_trl(case: Case, precision: str) -> Measurement:
     return clock.measurement(losses, peak_bytes(case.device))
 
 
+def timed_flops(case: Case) -> int:
+    """Floating-point operations of the timed steps, as `TrainingWork` counts them."""
+    from cookhouse.engine import TorchEngine
+    from cookhouse.engine.contract import LoraSpec
+
+    base = TorchEngine(base_models=[case.model], precision="float32", device="cpu")._bases[case.model]
+    work = training_work(base, base.adapter_layout(LoraSpec(rank=case.rank, train_unembed=False)))
+    timed = case.batches[case.num_warmup :]
+    return sum(work.flops([len(tokens) - 1 for tokens, _ in batch]) for batch in timed)
+
+
 class Clock:
     """Times the steps after the warm-up, up to what has been done on a device."""
 
@@ -245,7 +267,8 @@ def main() -> None:
         for _ in range(options.rounds):
             ours.append(isolated(run_cookhouse, case, options.precision))
             peers.append(isolated(run_trl, case, peer_precision))
-    report(options, peer_precision, median(ours), median(peers))
+        flops = isolated(timed_flops, case) if options.save else 0
+    report(options, peer_precision, median(ours), median(peers), flops)
 
 
 def median(measurements: list[Measurement]) -> Measurement:
@@ -253,8 +276,8 @@ def median(measurements: list[Measurement]) -> Measurement:
     return sorted(measurements, key=lambda m: m.rate)[len(measurements) // 2]
 
 
-def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, peer: Measurement) -> None:
-    """Print both rates, the ratio, and how far the losses are apart."""
+def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, peer: Measurement, flops: int) -> None:
+    """Print both rates, the ratio, and how far the losses are apart; `flops` are those of the timed steps."""
     drift = max(abs(a - b) for a, b in zip(ours.losses[:10], peer.losses[:10], strict=True))
     for name, precision, m in (("cookhouse", options.precision, ours), ("TRL + PEFT", peer_precision, peer)):
         print(
@@ -265,7 +288,13 @@ def report(options: argparse.Namespace, peer_precision: str, ours: Measurement, 
     if options.save:
         figures = {"cookhouse": ours.rate, "trl": peer.rate, "ratio": ours.rate / peer.rate}
         figures |= {"cookhouse_peak_bytes": ours.peak_bytes, "trl_peak_bytes": peer.peak_bytes}
-        save_record(f"supervised-{options.model}-{options.precision}-{peer_precision}", vars(options), figures)
+        achieved = {
+            "cookhouse": (options.precision, flops / ours.seconds),
+            "trl": (peer_precision, flops / peer.seconds),
+        }
+        save_record(
+            f"supervised-{options.model}-{options.precision}-{peer_precision}", vars(options), figures, achieved
+        )
 
 
 if __name__ == "__main__":
