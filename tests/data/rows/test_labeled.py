@@ -44,6 +44,15 @@ def test_every_shape_gives_the_same_row(row: dict[str, Any]) -> None:
     assert found.is_good
 
 
+@pytest.mark.parametrize("more", [True, False])
+def test_each_answer_is_in_a_pair_and_those_there_are_fewer_of_in_turn(more: bool) -> None:
+    # Catches one answer that stands in every pair while the others of its kind are never learned from.
+    rows = [labeled_from_row(labeled(number, more if number < 5 else not more), "f:1") for number in range(7)]
+    pairs = [(pair.chosen[0]["content"], pair.rejected[0]["content"]) for pair in matched(rows)]
+    found = pairs if more else [(rejected, chosen) for chosen, rejected in pairs]
+    assert found == [("a0", "a5"), ("a1", "a6"), ("a2", "a5"), ("a3", "a6"), ("a4", "a5")]
+
+
 def test_good_and_bad_answers_are_matched_and_what_there_is_less_of_begins_again(tmp_path: Path) -> None:
     # Catches answers that end up under another's prompt, labels that are swapped, and rows that are lost.
     rows = [labeled(1, True), labeled(2, False), labeled(3, True), labeled(4, True)]

@@ -172,6 +172,26 @@ async def test_a_project_alone_is_a_run_in_wandb(config: dict[str, Any], tmp_pat
     assert len(wandb_rows(tmp_path / "one")) == 7
 
 
+@pytest.mark.parametrize(("status", "code"), [("success", 1), ("errored", 2), (None, 2)])
+def test_opentelemetry_is_told_at_once_and_how_it_ended(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, status: str | None, code: int
+) -> None:
+    # Catches a run that a collector hears of when it is over, and one that broke and looks as if it had not.
+    from cookhouse.telemetry.sinks import opentelemetry
+
+    monkeypatch.setattr(opentelemetry, "_FLUSH_SECONDS", 0.0)
+    folder = tmp_path / f"run-{status}"
+    folder.mkdir()
+    sink = opentelemetry.make_sink(folder, {})
+    sink.write(Event(name="run.start"))
+    assert [log.event_name for log in collector.logs(folder.name)] == ["run.start"]
+    if status is not None:
+        sink.write(Event(name="run.end", text={"status": status}))
+    sink.close()
+    [root] = collector.spans(folder.name)
+    assert (root.name, root.status.code) == ("run", code)
+
+
 async def test_opentelemetry_has_a_span_of_each_stage_in_one_trace(
     config: dict[str, Any], tmp_path: Path, collector: Collector
 ) -> None:
