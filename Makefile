@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-gpu test-harness check docs bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-newest test-gpu test-harness check docs bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -27,6 +27,11 @@ test: $(VENV)/installed-dev
 # conversations.
 test-slow: $(VENV)/installed-dev
 	$(BIN)/pytest -m slow $(ARGS)
+
+# The tests that keep files and databases, under the newest Python that torch has wheels for, in an environment of their
+# own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that Python is missing.
+test-newest:
+	.ci/newest-python -q $(or $(ARGS),tests/server/store tests/server/checkpoints tests/registry/test_sqlite.py)
 
 # What computes in an engine: its own tests, and those that start one through the server or the command line.
 test-gpu: $(VENV)/installed-dev
