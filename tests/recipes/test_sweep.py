@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,9 @@ def test_one_that_fails_leaves_the_others_alone(settings: dict[str, Any], tmp_pa
     settings.pop("dataset_path")
     later = tmp_path / "later.jsonl"
     grid = {"dataset_path": [str(later), str(tmp_path / "train.jsonl")]}
-    result = cookhouse.sweep("supervised", settings, grid=grid, adapters=fake())
+    registry = open_registry(str(tmp_path / "registry.db"), {})
+    named = {**settings, "registered_model_name": "sums"}
+    result = cookhouse.sweep("supervised", named, grid=grid, adapters=replace(fake(), registry=registry))
     assert [row["state"] for row in table_of(Path(settings["log_path"]))] == ["failed", "finished"]
     (error,) = result.state.errors.values()
     assert "later.jsonl does not exist" in error
@@ -107,10 +110,12 @@ def test_one_that_fails_leaves_the_others_alone(settings: dict[str, Any], tmp_pa
     assert "1 of 2 runs failed" in str(history.error)
 
     later.write_text((tmp_path / "train.jsonl").read_text())
+    assert registry.find(cookhouse_query()) == [], "the best is that of all of them"
     service = FakeService()
     again = {"log_path": settings["log_path"], "behavior_if_log_dir_exists": "resume"}
-    result = cookhouse.run(NAME, again, adapters=fake(service))
+    result = cookhouse.run(NAME, again, adapters=replace(fake(service), registry=registry))
     assert not result.state.errors
+    assert len(registry.find(cookhouse_query())) == 1
     assert [row["state"] for row in table_of(Path(settings["log_path"]))] == ["finished", "finished"]
     steps = [call for call in service.calls if (call.kind, call.phase) == ("optim_step", "submit")]
     assert len(steps) == 3, "the one that had finished was not run again"

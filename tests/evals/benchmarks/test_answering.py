@@ -9,7 +9,9 @@ import tinker
 
 from cookhouse.chat import Message
 from cookhouse.data import build_renderer
-from cookhouse.evals import Draw, SamplingAnswerer
+from cookhouse.evals import Draw, SamplingAnswerer, benchmark_evaluator
+from cookhouse.evals.benchmarks.built_in import ARITHMETIC
+from cookhouse.settings import TrainingSettings
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
@@ -88,3 +90,16 @@ async def test_a_message_that_the_format_cannot_write_is_an_answer_that_failed()
     assert client.asked == []
     assert len(answers) == 2
     assert all(answer.error for answer in answers)
+
+
+async def test_a_run_asks_its_benchmarks_with_its_own_seed() -> None:
+    # Catches runs that differ in their seed and have the same luck at a benchmark.
+    seeds = []
+    for seed in (1, 2):
+        client = Client()
+        settings = TrainingSettings(model_name=MODEL, num_eval=3, seed=seed)
+        evaluate: Any = benchmark_evaluator(ARITHMETIC)(settings, build_renderer(MODEL, "human_ai"))
+        await evaluate(client)
+        seeds.append({params.seed for _, params in client.asked})
+    assert [len(some) for some in seeds] == [3, 3]
+    assert not seeds[0] & seeds[1]
