@@ -12,7 +12,7 @@ from cookhouse.catalog import default_renderer
 from cookhouse.chat import get_renderer
 from cookhouse.data import read_pairs
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import PairDataset, render_pairs
+from cookhouse.workflows.preference.dataset import PairDataset, render_pairs
 
 NUM_STEPS = 10
 NUM_PAIRS = 2

@@ -10,26 +10,18 @@ from tests.contract.calls import BASE_MODEL
 from tests.contract.conftest import PRECISIONS, make_torch_engine
 from tests.engine.numerics import WAYS_OF_SUMS
 from tests.server.hosting import KEY, Host, hosted
-from tests.training.preference.kit import pairs
+from tests.workflows.preference.kit import pairs
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
 
 from cookhouse.server.settings import Settings
 from cookhouse.settings import PairLossSettings
-from cookhouse.training import (
-    Cursor,
-    NoReference,
-    PairLossOffer,
-    PairPayload,
-    ServiceReference,
-    TinkerServiceClient,
-    TrainingClient,
-    Work,
-    interleaved,
-    pair_objective,
-    sums_by_forward,
-)
-from cookhouse.training.preference.calls import whole_pairs
-from cookhouse.training.preference.fused import FusedPairLoss
+from cookhouse.training import Cursor, PairLossOffer, TinkerServiceClient, TrainingClient, Work
+from cookhouse.workflows.preference.assembler import PairPayload
+from cookhouse.workflows.preference.calls import whole_pairs
+from cookhouse.workflows.preference.dataset import interleaved
+from cookhouse.workflows.preference.fused import FusedPairLoss
+from cookhouse.workflows.preference.objective import pair_objective
+from cookhouse.workflows.preference.reference import NoReference, ServiceReference, sums_by_forward
 
 pytestmark = pytest.mark.anyio
 

@@ -268,7 +268,7 @@ async def test_losses_without_a_reference_ask_for_none(make_config: MakeConfig, 
     with pytest.raises(InputError, match="reference_model=some/model would change nothing"):
         make_config(loss_fn=loss_fn, reference_model="some/model")
     # Of a loss by another name, that is known once it is imported.
-    own = f"cookhouse.training.preference.losses:{loss_fn.upper()}"
+    own = f"cookhouse.workflows.preference.losses:{loss_fn.upper()}"
     config = make_config(loss_fn=own, reference_model="some/model", behavior_if_log_dir_exists="delete")
     with pytest.raises(InputError, match=f"{own} needs no reference"):
         await run(config, service)

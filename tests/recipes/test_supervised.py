@@ -25,7 +25,7 @@ from cookhouse.telemetry import Event, read_metrics
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import CheckpointFile, FakeService
 from cookhouse.workflows import SupervisedState
-from cookhouse.workflows.supervised.data import RunData, TrainingRows
+from cookhouse.workflows.supervised.rows import RunData, TrainingRows
 from cookhouse.workflows.supervised.workflow import build_supervised_dataset
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from tests.training.rl_kit import RLKit
 
 from cookhouse.settings import OptimizerSettings, TrainingSettings
 from cookhouse.telemetry import JsonlSink, Sink, Telemetry
@@ -159,21 +158,3 @@ def evaluation() -> CountingEvaluation:
 @pytest.fixture
 def rare_evaluation() -> CountingEvaluation:
     return CountingEvaluation("rare")
-
-
-@pytest.fixture
-def new_rl_kit(tmp_path: Path) -> Iterator[Callable[[str], RLKit]]:
-    kits: list[RLKit] = []
-
-    def make(name: str) -> RLKit:
-        kits.append(RLKit(tmp_path / name))
-        return kits[-1]
-
-    yield make
-    for rl_kit in kits:
-        rl_kit.telemetry.close()
-
-
-@pytest.fixture
-def rl_kit(new_rl_kit: Callable[[str], RLKit]) -> RLKit:
-    return new_rl_kit("run")

@@ -1,6 +1,9 @@
 """Workflows: named stages over a run's state, around a training loop, stages alone, or other runs."""
 
 from cookhouse.envs import OpenSampler
+from cookhouse.workflows.base.evaluation import EvaluatorRun, HeldOutEvaluation
+from cookhouse.workflows.base.preference_model import check_preference_model
+from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.distillation.off_policy import OffPolicyState, off_policy_workflow
 from cookhouse.workflows.distillation.on_policy import OnPolicyState, on_policy_workflow
 from cookhouse.workflows.evaluation.comparison import ComparisonState, comparison_workflow
@@ -23,9 +26,6 @@ from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.workflow import SupervisedState, supervised_workflow
 from cookhouse.workflows.sweep import SweepState, best_text, sweep_workflow
-from cookhouse.workflows.training_run.evaluation import EvaluatorRun, HeldOutEvaluation
-from cookhouse.workflows.training_run.preference_model import check_preference_model
-from cookhouse.workflows.training_run.run import TrainingState
 
 __all__ = [
     "Body",

@@ -21,13 +21,13 @@ from cookhouse.settings import OptimizerSettings
 from cookhouse.telemetry import events, read_metrics
 from cookhouse.training import AdamSchedule, Checkpoint, Connect, ServiceClient, service_errors
 from cookhouse.training.clients.session import close_service
+from cookhouse.workflows.base.summary import RatedConfig, settings_notes
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.registering import is_registered, register_run
 from cookhouse.workflows.stages.sinks import start_sinks
 from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.state import RunState
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.account import RatedConfig, settings_notes
 
 Loaded = tuple[Any, Sequence[Any]]
 """A renderer, and what each step trains on."""

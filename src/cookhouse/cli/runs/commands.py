@@ -94,7 +94,7 @@ def show(run: Run, under: Under = RUNS_FOLDER) -> None:
 
     When and where it ran, which settings are not the defaults, what came of it, what it saved and where that is.
     """
-    from cookhouse.cli.runs.account import print_run
+    from cookhouse.cli.runs.summary import print_run
 
     path = find_run(run, under)
     name = _name_of(path, under)
@@ -119,7 +119,7 @@ def compare(
     paths = {_name_of(path, under): path for path in (find_run(run, under) for run in runs)}
     if len(runs) < 2 or len(paths) < len(runs):
         raise InputError(f"name two different runs at least, as in: {program()} runs compare 1 2")
-    from cookhouse.cli.runs.account import print_comparison
+    from cookhouse.cli.runs.summary import print_comparison
     from cookhouse.report import compare as compare_records
     from cookhouse.runs import read_record, write_comparison
 

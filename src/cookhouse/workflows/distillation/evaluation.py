@@ -8,9 +8,10 @@ from cookhouse.data import Conversation, PromptRow
 from cookhouse.evals import Answer, ExactMatchEvaluator, is_exact_match
 from cookhouse.report import RecordedAnswer
 from cookhouse.telemetry import Telemetry, Values
-from cookhouse.training import SamplingClient, TeacherAnswer, TrainingClient, refuse_all_failed
+from cookhouse.training import SamplingClient, TrainingClient
+from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.distillation.record import TeacherRecord
-from cookhouse.workflows.training_run.evaluation import record_metrics
+from cookhouse.workflows.distillation.samples import TeacherAnswer, refuse_all_failed
 
 
 def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer], renderer: Renderer) -> TeacherRecord:

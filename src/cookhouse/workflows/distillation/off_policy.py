@@ -20,48 +20,12 @@ from cookhouse.sampling_client import SamplingClient, TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events
 from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import (
-    AnswerAssembler,
-    AnswerReader,
-    BatchSource,
-    Cadence,
-    FinishedStep,
-    Objective,
-    Question,
-    QuestionBatch,
-    QuestionDataset,
-    ScheduledEvaluation,
-    StepLog,
-    TeacherSampler,
-    TeacherTargets,
-    taught_objective,
-)
+from cookhouse.training import BatchSource, Cadence, FinishedStep, Objective, ScheduledEvaluation, StepLog
 from cookhouse.training.files import file_errors
-from cookhouse.workflows.distillation.account import distillation_result, off_policy_facts, off_policy_figures
-from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
-from cookhouse.workflows.distillation.questions import (
-    QuestionRows,
-    TeacherPrompt,
-    questions_of,
-    read_rows,
-    read_teacher_prompt,
-)
-from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
-from cookhouse.workflows.distillation.teacher import (
-    Student,
-    TeacherService,
-    check_teacher,
-    connect_elsewhere,
-    origin_of,
-)
-from cookhouse.workflows.stages.body import Loop
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.account import settings_notes
-from cookhouse.workflows.training_run.estimate import with_estimate
-from cookhouse.workflows.training_run.evaluation import init_evaluators, scheduled_evaluators
-from cookhouse.workflows.training_run.rows import kept_tokens, sources_of
-from cookhouse.workflows.training_run.run import (
+from cookhouse.workflows.base.estimate import with_estimate
+from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
+from cookhouse.workflows.base.rows import kept_tokens, sources_of
+from cookhouse.workflows.base.run import (
     TrainingState,
     checkpoint_slot,
     cleanup,
@@ -74,6 +38,30 @@ from cookhouse.workflows.training_run.run import (
     save_final,
     set_steps,
 )
+from cookhouse.workflows.base.summary import settings_notes
+from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch, QuestionDataset, TeacherTargets
+from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
+from cookhouse.workflows.distillation.objective import taught_objective
+from cookhouse.workflows.distillation.questions import (
+    QuestionRows,
+    TeacherPrompt,
+    questions_of,
+    read_rows,
+    read_teacher_prompt,
+)
+from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
+from cookhouse.workflows.distillation.samples import AnswerReader, Question, TeacherSampler
+from cookhouse.workflows.distillation.summary import distillation_result, off_policy_facts, off_policy_figures
+from cookhouse.workflows.distillation.teacher_service import (
+    Student,
+    TeacherService,
+    check_teacher,
+    connect_elsewhere,
+    origin_of,
+)
+from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.stages.stage import SlotStage, stage
+from cookhouse.workflows.stages.workflow import Workflow
 
 
 @dataclass(kw_only=True)

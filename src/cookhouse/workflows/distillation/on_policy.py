@@ -14,17 +14,21 @@ from cookhouse.rl import GroupSampler, failure_metrics, group_metrics
 from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE
 from cookhouse.settings import OnPolicyDistillationSettings
 from cookhouse.telemetry import events
-from cookhouse.training import (
-    FinishedStep,
-    PolicySampler,
-    RolloutSource,
-    Teacher,
-    TeacherAdvantages,
-    Teachers,
+from cookhouse.training import FinishedStep
+from cookhouse.workflows.base.evaluation import init_evaluators
+from cookhouse.workflows.base.run import (
+    checkpoint_slot,
+    cleanup,
+    evaluate,
+    evaluate_slot,
+    optim_step_slot,
+    register_model,
+    save_every,
+    save_final,
 )
-from cookhouse.workflows.distillation.account import on_policy_facts, on_policy_result
 from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
-from cookhouse.workflows.distillation.teacher import (
+from cookhouse.workflows.distillation.summary import on_policy_facts, on_policy_result
+from cookhouse.workflows.distillation.teacher_service import (
     Student,
     TeacherService,
     check_logprobs,
@@ -32,7 +36,10 @@ from cookhouse.workflows.distillation.teacher import (
     connect_elsewhere,
     origin_of,
 )
+from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages, Teachers
 from cookhouse.workflows.reinforcement.evaluation import attempt_all
+from cookhouse.workflows.reinforcement.policy import PolicySampler
+from cookhouse.workflows.reinforcement.source import RolloutSource
 from cookhouse.workflows.reinforcement.workflow import (
     Environments,
     ReinforcementState,
@@ -49,17 +56,6 @@ from cookhouse.workflows.reinforcement.workflow import (
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.evaluation import init_evaluators
-from cookhouse.workflows.training_run.run import (
-    checkpoint_slot,
-    cleanup,
-    evaluate,
-    evaluate_slot,
-    optim_step_slot,
-    register_model,
-    save_every,
-    save_final,
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from cookhouse.data import BadRows, DataSource, PromptRow, read_questions
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
-from cookhouse.training import Question
-from cookhouse.workflows.training_run.rows import SplitRows, split_rows
+from cookhouse.workflows.base.rows import SplitRows, split_rows
+from cookhouse.workflows.distillation.samples import Question
 
 _TEXT = "{text}"
 _MAX_PROMPT_BYTES = 1 << 20

@@ -35,7 +35,8 @@ from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
 from cookhouse.training import Patience, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.training.files import file_errors, write_whole
-from cookhouse.workflows.evaluation.account import evaluation_facts, evaluation_result
+from cookhouse.workflows.base.evaluation import record_metrics
+from cookhouse.workflows.base.second_model import sampler_at, sampler_place
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 from cookhouse.workflows.evaluation.inspecting import (
     has_inspect_tasks,
@@ -46,12 +47,11 @@ from cookhouse.workflows.evaluation.inspecting import (
 )
 from cookhouse.workflows.evaluation.progress import Progress
 from cookhouse.workflows.evaluation.state import EvaluationState
+from cookhouse.workflows.evaluation.summary import evaluation_facts, evaluation_result
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.sinks import start_sinks
 from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.evaluation import record_metrics
-from cookhouse.workflows.training_run.second_model import sampler_at, sampler_place
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,11 @@ from cookhouse.grading import PreferenceModel
 from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry
-from cookhouse.training import Pair, Reference, SamplingClient, TrainingClient, measure_pairs
-from cookhouse.workflows.training_run.evaluation import record_metrics
+from cookhouse.training import SamplingClient, TrainingClient
+from cookhouse.workflows.base.evaluation import record_metrics
+from cookhouse.workflows.preference.dataset import Pair
+from cookhouse.workflows.preference.measure import measure_pairs
+from cookhouse.workflows.preference.reference import Reference
 
 _SOURCE = "source"
 _WIN_RATE = "answer_win_rate"

@@ -1,107 +1,157 @@
-"""The reference of a run: settled at its start, written down, and the same after a resume."""
+"""Logprobs of answers under the reference: asked of the service, at most once for each answer.
 
+Legend: T tokens of a sequence, P pairs.
+"""
+
+import asyncio
+import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Protocol, cast
 
-from cookhouse.errors import InputError
-from cookhouse.registry import ModelRegistry
-from cookhouse.runs import RunFolder
-from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
-from cookhouse.settings import PreferenceSettings
-from cookhouse.training import (
-    AnswerSums,
-    NoReference,
-    PairLoss,
-    PairLossOffer,
-    Reference,
-    ServiceReference,
-    TrainingSession,
-    names_weights,
-    service_errors,
-    sums_by_forward,
-    sums_by_sampler,
-    weights_path,
-)
-from cookhouse.training.files import file_errors, write_whole
-from cookhouse.workflows.training_run.second_model import sampler_at
+import numpy as np
+import tinker
+from numpy.typing import NDArray
 
-_STATE = "/weights/"
-"""In the path of weights that can be trained on, unlike those saved to sample from."""
+from cookhouse.data import Example
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.training.clients.client import PairLossOffer, TrainingClient
+from cookhouse.training.clients.logprobs import ComputeLogprobs
+from cookhouse.training.clients.session import service_errors
+from cookhouse.training.files import append_line, whole_lines
+from cookhouse.workflows.preference.calls import answer_sums, whole_pairs
+from cookhouse.workflows.preference.dataset import Pair, interleaved
+
+_SUMMING = "simpo"
+"""A loss over pairs that needs no reference. Of what it computes only the sums are read."""
+
+AnswerSums = Callable[[Sequence[Pair]], Awaitable[NDArray[np.float64]]]
+"""Σ w·logprob of each answer, of shape (P, 2): chosen, rejected. NaN where a logprob is missing."""
 
 
-async def open_reference(
-    config: PreferenceSettings,
-    loss: PairLoss,
-    session: TrainingSession,
-    folder: RunFolder,
-    registry: ModelRegistry | None,
-    offer: PairLossOffer | None = None,
-) -> Reference:
-    """The reference that a loss needs, at the service; `offer` where that computes the loss.
-
-    That is `reference_model`, or what the run began with: the base model or, where it began with other weights, a copy
-    of them that is the run's own, so that it does not matter what becomes of the original. A resumed run goes on with
-    what its folder names. Weights that can be trained at the service are asked by `forward`, a batch at a time; others,
-    and those of runs that train all weights, which would need memory for a second one, are asked as a sampler is.
-
-    Raises:
-        InputError: the service does not have these weights, or the folder does not say which they are.
-        ServiceError: it failed.
+def sums_by_forward(client: TrainingClient, offer: PairLossOffer | None = None) -> AnswerSums:
+    """One `forward` for all: what a training client of the same weights computes for the same pairs, to the bit. Where
+    a service computes losses over pairs, that is how they are then trained on, and it is asked for the sums alone.
     """
-    if not loss.needs_reference:
-        return NoReference()
-    cache = folder.path / REFERENCE_LOGPROBS_FILE
-    record = folder.path / REFERENCE_FILE
-    if folder.resume is None:
-        place = await _settle(config, session, registry)
-        with file_errors(cache):
-            cache.unlink(missing_ok=True)
-        write_whole(record, json.dumps(dict(place)) + "\n")
-    else:
-        place = _recorded(record)
-    ask = await _asked(config, session, place, offer)
-    return ServiceReference(ask, cache if config.cache_reference else None)
+
+    async def of_tokens(pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        output = await client.forward(interleaved(pairs), "cross_entropy")
+        logprobs_D = [fields["logprobs"].to_numpy() for fields in output.loss_fn_outputs]
+        return _sums(pairs, logprobs_D)
+
+    async def of_pairs(pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        assert offer is not None
+        name = cast("tinker.types.LossFnType", _SUMMING)
+        outputs = [await call for call in [client.forward(d, name) for d in whole_pairs(interleaved(pairs), offer)]]
+        return np.array([total for output in outputs for total in answer_sums(output)]).reshape(-1, 2)
+
+    return of_tokens if offer is None or _SUMMING not in offer.names else of_pairs
 
 
-async def _asked(
-    config: PreferenceSettings, session: TrainingSession, place: Mapping[str, str], offer: PairLossOffer | None
-) -> AnswerSums:
-    service, path = session.service, place.get("model_path", "")
-    with service_errors(f"opening the reference {' '.join(place.values())}"):
-        if place.get("base_model") == config.model_name:
-            # A fresh adapter changes nothing of the base model's output, and none is smaller than this one.
-            client = await service.create_lora_training_client(config.model_name, rank=1, seed=config.seed)
-            return sums_by_forward(client, offer)
-        if config.lora_rank and _STATE in path:
-            return sums_by_forward(await service.create_training_client_from_state(path), offer)
-    return sums_by_sampler((await sampler_at(service, place)).compute_logprobs)
+def sums_by_sampler(compute: ComputeLogprobs) -> AnswerSums:
+    """A request for each answer, for weights that can only be sampled from."""
+
+    async def one(example: Example) -> NDArray[Any]:
+        logprobs = await compute(tinker.ModelInput.from_ints(example.tokens_T.tolist()))
+        return np.array(logprobs[1:], dtype=np.float64)
+
+    async def ask(pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                asking = [tasks.create_task(one(each)) for pair in pairs for each in pair.examples]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        return _sums(pairs, [task.result() for task in asking])
+
+    return ask
 
 
-async def _settle(
-    config: PreferenceSettings, session: TrainingSession, registry: ModelRegistry | None
-) -> Mapping[str, str]:
-    if config.reference_model is not None:
-        if not names_weights(config.reference_model):
-            return {"base_model": config.reference_model}
-        purpose: Literal["training", "sampling"] = "training" if config.lora_rank else "sampling"
-        return {"model_path": weights_path(config.reference_model, purpose=purpose, registry=registry)}
-    if config.load_checkpoint_path is None:
-        return {"base_model": config.model_name}
-    with service_errors("saving the reference"):
-        if config.lora_rank:
-            return {"model_path": (await session.client.save_state("reference")).path}
-        return {"model_path": (await session.client.save_weights_for_sampler("reference")).path}
+def _sums(pairs: Sequence[Pair], logprobs_D: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    examples = [each for pair in pairs for each in pair.examples]
+    return np.array([_sum(*each) for each in zip(examples, logprobs_D, strict=True)]).reshape(-1, 2)
 
 
-def _recorded(record: Path) -> Mapping[str, str]:
-    try:
-        place = json.loads(record.read_text(encoding="utf-8"))
-        if set(place) not in ({"model_path"}, {"base_model"}) or not all(isinstance(x, str) for x in place.values()):
-            raise ValueError("it names neither a base_model nor a model_path")
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{record} does not say what the reference of this run is ({error}); start the run anew in another log_path"
-        ) from error
-    return {str(name): str(value) for name, value in place.items()}
+def _sum(example: Example, logprobs_T: NDArray[Any]) -> float:
+    """Over the targets: every token but the first, which nothing precedes."""
+    # Where no weight is, a logprob may be of anything, also minus infinity.
+    weights_T = example.weights_T[1:].astype(np.float64)
+    is_trained_T = weights_T != 0
+    if logprobs_T.shape != is_trained_T.shape:
+        return float("nan")
+    return float(np.sum(weights_T[is_trained_T] * logprobs_T[is_trained_T].astype(np.float64)))
+
+
+class Reference(Protocol):
+    """What answers are compared with."""
+
+    async def logprobs(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        """Σ w·logprob of each answer, of shape (P, 2): chosen, rejected."""
+
+
+class NoReference:
+    """For losses that need none."""
+
+    async def logprobs(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        return np.zeros((len(pairs), 2))
+
+
+class ServiceReference:
+    """The reference's weights at the service. What they said is kept, so that a later epoch or evaluation, and with a
+    file a resumed run too, has the same numbers.
+    """
+
+    def __init__(self, ask: AnswerSums, cache: Path | None = None) -> None:
+        self._ask = ask
+        self._cache = cache
+        self._known: dict[str, float] = {} if cache is None else _read(cache)
+
+    async def logprobs(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        """Asks for what is not known yet, all at once.
+
+        Raises:
+            InputError: the service refused an answer, or the file cannot be written.
+            ServiceError: it failed, or gave no logprobs.
+        """
+        missing = [pair for pair in pairs if any(_key(each) not in self._known for each in pair.examples)]
+        if missing:
+            with service_errors("computing logprobs of the reference"):
+                sums_P2 = await self._ask(missing)
+            found = {
+                _key(each): _finite(each, float(total))
+                for pair, sums in zip(missing, sums_P2, strict=True)
+                for each, total in zip(pair.examples, sums, strict=True)
+            }
+            if self._cache is not None:
+                await asyncio.to_thread(append_line, self._cache, json.dumps(found))
+            self._known |= found
+        return np.array([[self._known[_key(each)] for each in pair.examples] for pair in pairs]).reshape(-1, 2)
+
+
+def _finite(example: Example, total: float) -> float:
+    if not math.isfinite(total):
+        raise ServiceError(
+            f"the reference gave no logprob for some token of {example.source}; see that reference_model can give "
+            "logprobs of a prompt"
+        )
+    return total
+
+
+def _key(example: Example) -> str:
+    """A digest of what the sum depends on, besides the reference."""
+    content = example.tokens_T.tobytes() + b"/" + example.weights_T.tobytes()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _read(cache: Path) -> dict[str, float]:
+    known: dict[str, float] = {}
+    for number, line in enumerate(whole_lines(cache), start=1):
+        try:
+            known |= {str(key): float(value) for key, value in json.loads(line).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{cache}, line {number}, holds no logprobs of a reference ({error}); remove the file, and they are "
+                "computed again"
+            ) from error
+    return known

@@ -19,40 +19,19 @@ from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.telemetry import events
 from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
-    PAIR_LOSSES,
     Assembled,
     BatchSource,
     Cadence,
     FinishedStep,
     Objective,
-    Pair,
-    PairAssembler,
-    PairDataset,
-    PairLoss,
-    PairPayload,
-    Reference,
     ScheduledEvaluation,
-    StreamedPairBatch,
-    StreamedPairs,
-    left_out,
-    pair_objective,
-    pair_renderer,
-    render_pairs,
     service_errors,
 )
-from cookhouse.workflows.preference.account import facts, preference_result
-from cookhouse.workflows.preference.data import PreferenceData, read_data
-from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers, PairEvaluation, askable
-from cookhouse.workflows.preference.reference import open_reference
-from cookhouse.workflows.stages.body import Loop
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.account import settings_notes
-from cookhouse.workflows.training_run.counts import CountingLog, Counts, batch_metrics, estimated
-from cookhouse.workflows.training_run.evaluation import init_evaluators, keep_noted, scheduled_evaluators
-from cookhouse.workflows.training_run.preference_model import check_preference_model
-from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
-from cookhouse.workflows.training_run.run import (
+from cookhouse.workflows.base.counts import CountingLog, Counts, batch_metrics, estimated
+from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
+from cookhouse.workflows.base.preference_model import check_preference_model
+from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
+from cookhouse.workflows.base.run import (
     TrainingState,
     checkpoint_slot,
     cleanup,
@@ -65,7 +44,21 @@ from cookhouse.workflows.training_run.run import (
     save_final,
     set_steps,
 )
-from cookhouse.workflows.training_run.second_model import open_sampler
+from cookhouse.workflows.base.second_model import open_sampler
+from cookhouse.workflows.base.summary import settings_notes
+from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
+from cookhouse.workflows.preference.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
+from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers, PairEvaluation, askable
+from cookhouse.workflows.preference.losses import PAIR_LOSSES, PairLoss
+from cookhouse.workflows.preference.objective import pair_objective
+from cookhouse.workflows.preference.reference import Reference
+from cookhouse.workflows.preference.reference_weights import open_reference
+from cookhouse.workflows.preference.rows import PreferenceData, read_data
+from cookhouse.workflows.preference.stream import StreamedPairBatch, StreamedPairs
+from cookhouse.workflows.preference.summary import facts, preference_result
+from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.stages.stage import SlotStage, stage
+from cookhouse.workflows.stages.workflow import Workflow
 
 Batch: TypeAlias = Sequence[Pair] | StreamedPairBatch
 

@@ -10,7 +10,7 @@ from cookhouse.evals import comparison_metrics, judge_comparisons, note_comparis
 from cookhouse.grading import GenerativePreferenceModel
 from cookhouse.telemetry import Entry, Recording, Telemetry, Values
 from cookhouse.training import SamplingClient, TrainingClient
-from cookhouse.workflows.training_run.evaluation import record_metrics
+from cookhouse.workflows.base.evaluation import record_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,14 +36,8 @@ from cookhouse.training import (
     StepLog,
     as_datums,
 )
-from cookhouse.workflows.preference_model.account import facts, figures
-from cookhouse.workflows.preference_model.evaluation import ComparisonEvaluation
-from cookhouse.workflows.stages.body import Loop
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.account import settings_notes, training_result
-from cookhouse.workflows.training_run.evaluation import init_evaluators, keep_noted, scheduled_evaluators
-from cookhouse.workflows.training_run.rows import (
+from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
+from cookhouse.workflows.base.rows import (
     SplitRows,
     check_preferences,
     cut_notes,
@@ -51,7 +45,7 @@ from cookhouse.workflows.training_run.rows import (
     sources_of,
     split_rows,
 )
-from cookhouse.workflows.training_run.run import (
+from cookhouse.workflows.base.run import (
     TrainingState,
     checkpoint_slot,
     cleanup,
@@ -64,6 +58,12 @@ from cookhouse.workflows.training_run.run import (
     save_final,
     set_steps,
 )
+from cookhouse.workflows.base.summary import settings_notes, training_result
+from cookhouse.workflows.preference_model.evaluation import ComparisonEvaluation
+from cookhouse.workflows.preference_model.summary import facts, figures
+from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.stages.stage import SlotStage, stage
+from cookhouse.workflows.stages.workflow import Workflow
 
 
 @dataclass(kw_only=True)

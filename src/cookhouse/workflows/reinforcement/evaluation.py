@@ -14,8 +14,10 @@ from cookhouse.rl import (
 )
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import Telemetry, Values
-from cookhouse.training import PolicySampler, Rollout, SamplingClient, TrainingClient
-from cookhouse.workflows.training_run.evaluation import record_metrics
+from cookhouse.training import SamplingClient, TrainingClient
+from cookhouse.workflows.base.evaluation import record_metrics
+from cookhouse.workflows.reinforcement.policy import PolicySampler
+from cookhouse.workflows.reinforcement.pool import Rollout
 
 
 class RolloutEvaluation:

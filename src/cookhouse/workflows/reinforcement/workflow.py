@@ -29,30 +29,13 @@ from cookhouse.training import (
     ComputeLogprobs,
     FinishedStep,
     Objective,
-    Policy,
-    Rollout,
-    RolloutAssembler,
-    RolloutLog,
-    RolloutPayload,
-    RolloutPool,
-    RolloutSource,
     SamplingClient,
     ScheduledEvaluation,
     StepLog,
-    policy_objective,
-    post_step_divergence,
 )
-from cookhouse.workflows.reinforcement.account import facts, reinforcement_result
-from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
-from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation
-from cookhouse.workflows.reinforcement.keeper import RolloutKeeper
-from cookhouse.workflows.stages.body import Loop
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.training_run.account import settings_notes
-from cookhouse.workflows.training_run.estimate import with_estimate
-from cookhouse.workflows.training_run.evaluation import init_evaluators, scheduled_evaluators
-from cookhouse.workflows.training_run.run import (
+from cookhouse.workflows.base.estimate import with_estimate
+from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
+from cookhouse.workflows.base.run import (
     TrainingState,
     checkpoint_slot,
     cleanup,
@@ -65,7 +48,21 @@ from cookhouse.workflows.training_run.run import (
     save_final,
     set_steps,
 )
-from cookhouse.workflows.training_run.second_model import SecondModel, open_sampler
+from cookhouse.workflows.base.second_model import SecondModel, open_sampler
+from cookhouse.workflows.base.summary import settings_notes
+from cookhouse.workflows.reinforcement.assembler import RolloutAssembler, RolloutPayload
+from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
+from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation
+from cookhouse.workflows.reinforcement.objective import policy_objective, post_step_divergence
+from cookhouse.workflows.reinforcement.policy import Policy
+from cookhouse.workflows.reinforcement.pool import Rollout, RolloutPool
+from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
+from cookhouse.workflows.reinforcement.rollout_pages import RolloutKeeper
+from cookhouse.workflows.reinforcement.source import RolloutSource
+from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
+from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.stages.stage import SlotStage, stage
+from cookhouse.workflows.stages.workflow import Workflow
 
 logger = logging.getLogger(__name__)
 

@@ -41,16 +41,10 @@ from cookhouse.training import (
     ScheduledEvaluation,
     supervised_objective,
 )
-from cookhouse.workflows.stages.body import Loop
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.supervised.account import facts, figures
-from cookhouse.workflows.supervised.data import RunData, StreamedConversations, TrainingRows, read_data
-from cookhouse.workflows.training_run.account import settings_notes, training_result
-from cookhouse.workflows.training_run.counts import CountingLog, Counts, added, batch_metrics, estimated
-from cookhouse.workflows.training_run.evaluation import HeldOutEvaluation, init_evaluators, scheduled_evaluators
-from cookhouse.workflows.training_run.rows import cut_notes, kept_tokens, sources_of
-from cookhouse.workflows.training_run.run import (
+from cookhouse.workflows.base.counts import CountingLog, Counts, added, batch_metrics, estimated
+from cookhouse.workflows.base.evaluation import HeldOutEvaluation, init_evaluators, scheduled_evaluators
+from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
+from cookhouse.workflows.base.run import (
     TrainingState,
     checkpoint_slot,
     cleanup,
@@ -63,6 +57,12 @@ from cookhouse.workflows.training_run.run import (
     save_final,
     set_steps,
 )
+from cookhouse.workflows.base.summary import settings_notes, training_result
+from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.stages.stage import SlotStage, stage
+from cookhouse.workflows.stages.workflow import Workflow
+from cookhouse.workflows.supervised.rows import RunData, StreamedConversations, TrainingRows, read_data
+from cookhouse.workflows.supervised.summary import facts, figures
 
 _NUM_PREVIEWS = 2
 

@@ -1,1 +1,0 @@
-"""Rollouts as training work: played by the policy, kept, chosen by age, and made into datums."""

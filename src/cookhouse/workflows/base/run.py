@@ -1,0 +1,217 @@
+"""What every workflow that trains shares: its state, and the stages around the loop."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from cookhouse.errors import InputError
+from cookhouse.registry import Descent, ModelVersion
+from cookhouse.runs import RunFolder, open_folder
+from cookhouse.settings import TrainingSettings
+from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
+from cookhouse.training import (
+    AdamSchedule,
+    Checkpoint,
+    CheckpointKind,
+    Cursor,
+    Patience,
+    PendingCheckpoint,
+    ScheduledEvaluation,
+    SessionSpec,
+    TrainingClient,
+    drop_rolling,
+    open_session,
+    service_errors,
+    submit_checkpoint,
+)
+from cookhouse.training.clients.session import BROKEN_PATIENCE_SECONDS
+from cookhouse.training.files import file_errors
+from cookhouse.workflows.base.evaluation import NamedEvaluator
+from cookhouse.workflows.stages.body import LoopState
+from cookhouse.workflows.stages.registering import is_registered, register_run
+from cookhouse.workflows.stages.sinks import start_sinks
+from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
+
+
+@dataclass(kw_only=True)
+class TrainingState(LoopState):
+    """What the stages of a training run hand to one another."""
+
+    config: TrainingSettings
+    adam: AdamSchedule = field(init=False)
+    steps_per_epoch: int = field(init=False)
+    folder: RunFolder = field(init=False)
+    context_tokens: int | None = None
+    """What the model takes at most, prompt and answer together; None if nobody here knows."""
+    notes: list[str] = field(default_factory=list)
+    """What a person should know about the data before it is trained on; said once."""
+    evaluators: Sequence[NamedEvaluator] = field(init=False)
+    """Those that settings and adapters name, made."""
+    evaluations: list[ScheduledEvaluation] = field(default_factory=list)
+    """What is measured, and how often; all of it also of the trained weights. A stage may add to it."""
+    cursor: Cursor = field(init=False)
+    final_checkpoint: Checkpoint = field(init=False)
+    eval_results: dict[str, Any] = field(default_factory=dict)
+    """Metrics of the trained weights on what was held out; text where an evaluator gave some."""
+    registered_model: ModelVersion | None = None
+    """What the trained weights were registered as."""
+
+
+T = TypeVar("T", bound=TrainingState)
+
+
+def set_steps(state: TrainingState, num_batches: int) -> None:
+    """Decide how many steps there are, and with them the learning rate of each. An epoch has the `num_batches` of its
+    data, or the first `n_batches` of the settings.
+
+    Raises:
+        InputError: the schedule does not fit the steps.
+    """
+    config = state.config
+    state.steps_per_epoch = num_batches if config.n_batches is None else min(config.n_batches, num_batches)
+    state.total_steps = state.steps_per_epoch * config.num_epochs
+    if config.max_steps is not None:
+        state.total_steps = min(state.total_steps, config.max_steps)
+    state.adam = AdamSchedule(settings=config, total_steps=state.total_steps)
+    state.adam.params(0)  # refuses before anything is opened
+    state.notes += state.adam.notes
+
+
+async def open_run(state: TrainingState) -> None:
+    """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off.
+
+    Raises:
+        InputError: the folder cannot be written, or the service refuses the model, the checkpoint or the key.
+        ServiceError: the service failed.
+    """
+    config, context = state.config, state.context
+    folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
+    state.closing.push_async_callback(_close_folder, state, folder)
+    state.folder, state.checkpoints = folder, folder.checkpoints
+    state.cursor = Cursor() if folder.resume is None else folder.resume.cursor
+    with file_errors(folder.path):
+        for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.diary):
+            state.telemetry.add(sink)
+    await start_sinks(context, folder.path)
+    state.telemetry.event(
+        events.RUN_START,
+        step=state.cursor.step,
+        metrics={"total_steps": state.total_steps},
+        recipe=context.recipe,
+        model=config.model_name,
+        folder=str(folder.path),
+    )
+    for note in state.notes:
+        state.telemetry.event(events.DATA_NOTE, text=note)
+    resume_path = None if folder.resume is None else folder.resume.state_path
+    spec = SessionSpec(settings=config, resume_path=resume_path, registry=context.adapters.registry)
+    opening = open_session(context.connect, spec)
+    state.session = await Patience(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
+    state.closing.push_async_callback(_close_session, state)
+
+
+def optim_step_slot() -> SlotStage[T]:
+    """Adam with the run's schedule."""
+    return SlotStage(name="optim_step", make=lambda state: state.adam, reads=("adam",))
+
+
+def checkpoint_slot() -> SlotStage[T]:
+    """Periodic checkpoints, to continue from."""
+    return SlotStage(
+        name="checkpoint",
+        make=lambda state: partial(_save_state, state.config),
+        reads=("session", "checkpoints"),
+        is_optional=True,
+    )
+
+
+def evaluate_slot() -> SlotStage[T]:
+    """Every evaluation of the state, each when it is due."""
+    return SlotStage(
+        name="evaluate", make=lambda state: state.evaluations, reads=("evaluations", "session"), is_optional=True
+    )
+
+
+def save_every(state: TrainingState) -> int:
+    """Steps between periodic checkpoints."""
+    return state.config.save_every
+
+
+def _save_state(config: TrainingSettings, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
+    return submit_checkpoint(client, cursor, kind=CheckpointKind.STATE, ttl_seconds=config.ttl_seconds)
+
+
+@stage(reads=("session", "folder", "cursor", "checkpoints", "outcome", "total_steps"), writes=("final_checkpoint",))
+async def save_final(state: TrainingState) -> None:
+    """Save the trained weights to continue from and to sample from; a resumed run that has them keeps them."""
+    resumed = state.folder.resume
+    if resumed is not None and resumed.final:
+        state.final_checkpoint = resumed
+        return
+    cursor = state.outcome.cursor
+    pending = submit_checkpoint(state.session.client, cursor, kind=CheckpointKind.BOTH, is_final=True)
+    with state.interrupt.deferred(), service_errors("saving the final checkpoint"):
+        saving = Patience(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
+        state.final_checkpoint = await saving
+    state.checkpoints.append(state.final_checkpoint)
+    if state.interrupt.is_requested:
+        state.interrupt.request()  # what comes after it waits for nothing
+    if (last := state.outcome.checkpoint) is not None and last.rolling:
+        await drop_rolling(last, state.session.service, state.checkpoints)
+    state.telemetry.event(events.TRAINING_CHECKPOINT, step=cursor.step, checkpoint=state.final_checkpoint.name)
+
+
+@stage(reads=("session", "evaluations", "outcome"), writes=("eval_results",))
+async def evaluate(state: TrainingState) -> None:
+    """Measure the trained weights on what was held out, by every evaluation there is."""
+    step = state.outcome.cursor.step
+    for scheduled in state.evaluations:
+        doing = f"the final evaluation ({scheduled.name})"
+        with service_errors(doing):
+            answers = await scheduled.evaluation.begin(state.session.client, step)
+            state.eval_results |= await Patience(state.telemetry).wait(answers, doing, step=step)
+    if state.eval_results:
+        state.telemetry.metrics(step, state.eval_results)
+
+
+def register_model(descent: Descent) -> Stage[T]:
+    """The stage that registers the trained weights, of a run that was given a name to register under."""
+
+    async def register(state: T) -> None:
+        metrics = {**state.outcome.metrics, **state.eval_results}
+        saved, service = state.final_checkpoint, state.session.service
+        state.registered_model = await register_run(state.context, saved, metrics, descent, service=service)
+
+    return Stage(
+        name="register_model",
+        run=register,
+        reads=("final_checkpoint", "outcome", "eval_results", "session"),
+        writes=("registered_model",),
+        uses=("registry",),
+        when=lambda state: is_registered(state.context),
+    )
+
+
+@stage()
+async def cleanup(state: TrainingState) -> None:
+    """End the session and stop logging; a folder in which nothing was trained yet goes, unless its logs may help."""
+    await state.closing.aclose()
+
+
+async def _close_session(state: TrainingState) -> None:
+    if state.error is None:
+        if usage := await state.session.usage():
+            state.telemetry.event(events.RUN_USAGE, metrics=usage)
+        await state.session.close(state.status)
+    else:
+        await state.session.close(state.status, BROKEN_PATIENCE_SECONDS)
+
+
+async def _close_folder(state: TrainingState, folder: RunFolder) -> None:
+    state.telemetry.event(events.RUN_END, status=state.status)
+    await asyncio.to_thread(folder.end, state.status, state.error)
+    folder.close()
+    if isinstance(state.error, InputError) or state.interrupt.is_forced:
+        folder.discard()

@@ -1,0 +1,198 @@
+"""What every training run hands back, read from its state and its folder."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from cookhouse.catalog import FAMILIES, TEMPLATE, dims, family_of
+from cookhouse.errors import InputError
+from cookhouse.hyperparams import lora_parameter_count, rate_notes
+from cookhouse.report import RecordedAnswer, parting_remark
+from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
+from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, REPORT_FILE
+from cookhouse.settings import TrainingSettings
+from cookhouse.telemetry import keys, read_metrics
+from cookhouse.workflows.base.run import TrainingState
+
+_BYTES_PER_PARAMETER = 16
+"""Weight, gradient and two Adam moments, four bytes each."""
+
+T = TypeVar("T", bound=TrainingState)
+Row = Mapping[str, Any]
+Figures = Callable[[Row, Row, Row], Sequence[Figure]]
+"""Of the metrics of the first step, of the last step, and of the trained weights; each may be empty."""
+
+
+def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
+    """The result of a run that ended well or was interrupted; figures from before a resume come from the run folder."""
+    rows = read_metrics(state.folder.metrics)
+    first = rows[0] if rows and rows[0]["step"] == 0 else {}
+    last: Row = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})
+    saved = state.checkpoints.read()
+    is_interrupted = state.outcome.is_interrupted
+    report = state.folder.path / REPORT_FILE
+    summary = RunSummary(
+        recipe=state.context.recipe,
+        model_name=state.config.model_name,
+        folder=state.folder.path,
+        is_interrupted=is_interrupted,
+        num_steps=state.outcome.cursor.step,
+        total_steps=state.total_steps,
+        seconds=seconds,
+        figures=figures(first, last, state.eval_results),
+        samples=_samples(state, state.config.num_samples),
+        remark=parting_remark(rows),
+        report=report if report.exists() else None,
+        state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
+        sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),
+        next_command=_next_command(state, is_interrupted),
+        usage=read_history(state.folder.path).usage,
+        registered_model=None if state.registered_model is None else state.registered_model.id,
+    )
+    metrics = {**state.outcome.metrics, **state.eval_results}
+    state.eval_results = with_plain_names(state.eval_results)
+    return RunResult(state=state, metrics=metrics, artifacts=_artifacts(state, summary), summary=summary)
+
+
+_PLAIN_NAMES = {
+    "accuracy": (keys.TEST_ACCURACY, keys.TEST_CORRECT, keys.TEST_EXACT_MATCH),
+    "precision": (keys.TEST_PRECISION,),
+    "recall": (keys.TEST_RECALL,),
+    "f1": (keys.TEST_F1,),
+}
+"""What programs ask a result for, with the metrics that it may be: the first that was measured."""
+
+
+def with_plain_names(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics, and `accuracy`, `precision`, `recall` and `f1` beside them where one of them is that."""
+    plain = {
+        name: next((results[metric] for metric in metrics if metric in results), None)
+        for name, metrics in _PLAIN_NAMES.items()
+    }
+    return {**results, **{name: value for name, value in plain.items() if value is not None}}
+
+
+def _next_command(state: TrainingState, is_interrupted: bool) -> str:
+    folder = shlex.quote(str(state.folder.path))
+    if is_interrupted:
+        return f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
+    return f"cookhouse sample --run {folder}"
+
+
+def _artifacts(state: TrainingState, summary: RunSummary) -> dict[str, str]:
+    path = state.folder.path
+    paths = {
+        "folder": path,
+        "config": path / CONFIG_FILE,
+        "metrics": state.folder.metrics,
+        "checkpoints": path / CHECKPOINTS_FILE,
+        "log": path / LOG_FILE,
+        "trace": state.folder.trace,
+        "report": summary.report,
+        "state_path": summary.state_path,
+        "sampler_path": summary.sampler_path,
+        "registered_model": summary.registered_model,
+    }
+    return {name: str(place) for name, place in paths.items() if place is not None}
+
+
+def _samples(state: TrainingState, num_samples: int) -> list[AnswerSample]:
+    """Answers before and after training, evenly spaced through the held-out problems sorted by their group.
+
+    Each group has its share, whatever the answers are.
+    """
+    before = state.folder.read_answers(0)
+    after = state.folder.read_answers(state.outcome.cursor.step) if state.eval_results else []
+    asked = after or before
+    count = min(num_samples, len(asked))
+    by_group = sorted(range(len(asked)), key=lambda index: asked[index].group or "")
+    chosen = [by_group[index * len(asked) // count] for index in range(count)]
+    return [
+        AnswerSample(
+            prompt=asked[index].prompt,
+            expected=asked[index].expected,
+            before=_answer(before, index),
+            after=_answer(after, index),
+        )
+        for index in chosen
+    ]
+
+
+def _answer(answers: Sequence[RecordedAnswer], index: int) -> str | None:
+    return answers[index].answer if index < len(answers) else None
+
+
+class RatedConfig(Protocol):
+    """What `settings_notes` reads."""
+
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def renderer_name(self) -> str: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def lora_rank(self) -> int: ...
+
+
+def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]:
+    """What a person should know about settings that are not refused."""
+    return [
+        *_renderer_notes(config),
+        *rate_notes(config.model_name, config.learning_rate, is_lora=config.lora_rank > 0, by_reward=by_reward),
+    ]
+
+
+def _renderer_notes(config: RatedConfig) -> list[str]:
+    if config.renderer_name != TEMPLATE:
+        return []
+    family = _family(config.model_name)
+    has_own = family is not None and FAMILIES[family].renderers
+    reason = "" if has_own else f"; the table knows no renderer for {family or config.model_name}"
+    return [f"renderer: {TEMPLATE} (the model's own chat template{reason})"]
+
+
+def model_fact(model: str) -> str:
+    """What kind of model it is, and its sizes as far as they are known."""
+    sizes = dims(model)
+    parts = [f"family {_family(model) or 'unknown'}"]
+    if sizes is not None:
+        depth = "" if sizes.num_layers is None else f"{sizes.num_layers:,} layers, "
+        parts.append(f"{depth}width {sizes.hidden_size:,}")
+        if sizes.num_experts is not None:
+            parts.append(f"{sizes.num_experts:,} experts")
+        if sizes.vocab_size is not None:
+            parts.append(f"{sizes.vocab_size:,} words of vocabulary")
+    return ", ".join(parts)
+
+
+def _family(model: str) -> str | None:
+    try:
+        return family_of(model)
+    except InputError:  # a renderer was forced on a model whose files are elsewhere
+        return None
+
+
+def context_fact(context_tokens: int | None) -> str:
+    """How long a sequence the model takes."""
+    if context_tokens is None:
+        return "unknown here; the service will say, before anything is trained"
+    return f"{context_tokens:,} tokens, prompt and answer together"
+
+
+def adapter_size(config: TrainingSettings) -> str:
+    """Parameters of an adapter, and the memory that it takes at the service."""
+    if config.lora_rank == 0:
+        return "none: all weights of the model are trained"
+    try:
+        parameters = lora_parameter_count(
+            config.model_name,
+            config.lora_rank,
+            train_attn=config.train_attn,
+            train_mlp=config.train_mlp,
+            train_unembed=config.train_unembed,
+        )
+    except InputError as error:  # the weights are elsewhere, with the service
+        return f"size unknown: {error}"
+    num_bytes = parameters * _BYTES_PER_PARAMETER
+    return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and moments"

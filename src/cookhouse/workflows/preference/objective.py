@@ -1,0 +1,41 @@
+"""Losses over pairs as objectives of the loop."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cookhouse.settings import PairLossSettings
+from cookhouse.telemetry import keys
+from cookhouse.training.clients.client import PairLossOffer
+from cookhouse.training.loop.objective import Answered, Objective
+from cookhouse.workflows.preference.assembler import PairPayload
+from cookhouse.workflows.preference.custom import CustomPairLoss
+from cookhouse.workflows.preference.fused import FusedPairLoss
+from cookhouse.workflows.preference.losses import PAIR_LOSSES
+
+
+def pair_objective(settings: PairLossSettings, offer: PairLossOffer | None = None) -> Objective[PairPayload]:
+    """One of `PAIR_LOSSES`: computed by the service where it offers this one, else here.
+
+    Raises:
+        UnknownNameError: there is no such loss.
+        InputError: it cannot be imported.
+    """
+    found = PAIR_LOSSES.find(settings.loss_fn)
+    loss: CustomPairLoss | FusedPairLoss = CustomPairLoss(loss=found, settings=settings)
+    if offer is not None and settings.loss_fn in offer.names:
+        loss = FusedPairLoss(loss=found, settings=settings, offer=offer)
+
+    def metrics(parts: Answered[PairPayload]) -> Mapping[str, float]:
+        return {**loss.metrics(parts), **_counts(parts)}
+
+    return Objective(loss=loss, metrics=metrics)
+
+
+def _counts(parts: Answered[PairPayload]) -> Mapping[str, float]:
+    data_D = [datum for work, _ in parts for datum in work.data_D]
+    num_trained = sum(np.count_nonzero(datum.loss_fn_inputs["weights"].to_numpy()) for datum in data_D)
+    return {
+        keys.TRAIN_TOKENS: float(sum(datum.model_input.length for datum in data_D)),
+        keys.TRAIN_TRAINED_TOKENS: float(num_trained),
+    }

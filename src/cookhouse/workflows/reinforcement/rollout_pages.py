@@ -1,0 +1,83 @@
+"""What rollouts leave behind: metrics, pages to read, and one attempt now and then for whoever watches."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cookhouse.report import RecordedAnswer, rollouts_page
+from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
+from cookhouse.telemetry import Telemetry, events
+from cookhouse.training.files import write_whole
+from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
+
+
+class RolloutKeeper:
+    """Keeps the groups of each step: their JSON is in the rollout log, here they become metrics and pages."""
+
+    def __init__(self, *, folder: Path, tokenizer: Any, telemetry: Telemetry) -> None:
+        self._folder = folder
+        self._tokenizer = tokenizer
+        self._telemetry = telemetry
+        self._num_resampled = 0
+
+    def __call__(self, pool: RolloutPool, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:
+        """Metrics of a step's groups; those that failed are counted.
+
+        Raises:
+            InputError: the disk is full or may not be written.
+        """
+        groups = [each.group for each in finished if each.group is not None]
+        lost = [each.error for each in finished if each.error is not None]
+        lags = [step - group.version for group in groups]
+        metrics = {
+            **group_metrics(groups),
+            **failure_metrics(groups, lost),
+            "rollouts/groups_resampled": float(pool.num_resampled - self._num_resampled),
+        }
+        if groups:
+            metrics |= {
+                "rollouts/lag_mean": sum(lags) / len(groups),
+                "rollouts/lag_max": float(max(lags)),
+                "time/group_seconds_mean": sum(group.seconds for group in groups) / len(groups),
+                "time/group_seconds_max": max(group.seconds for group in groups),
+            }
+        self._num_resampled = pool.num_resampled
+        page = rollouts_page(
+            groups,
+            self._tokenizer,
+            title=f"Rollouts of step {step}",
+            advantages_P=[each.advantages for each in finished if each.group is not None],
+        )
+        write_whole(self._folder / f"{step:06d}.html", page)
+        sample = self.answers(groups[:1])
+        text = {"asked": sample[0].prompt, "answered": sample[0].answer} if sample else {}
+        self._telemetry.event(events.RL_ROLLOUT_COMPLETE, step=step, metrics=metrics, **text)
+        return metrics
+
+    def keep_evaluation(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
+        """Keep the attempts at held-out problems, as a page and as JSON, a group a line."""
+        page = rollouts_page(groups, self._tokenizer, title=f"Held-out rollouts after {step} steps")
+        write_whole(self._folder / f"test-{step:06d}.html", page)
+        write_whole(self._folder / f"test-{step:06d}.jsonl", "".join(group_to_json(group) + "\n" for group in groups))
+
+    def answers(self, groups: Sequence[TrajectoryGroup]) -> list[RecordedAnswer]:
+        """The first attempt of each group, in words: as its environment logged it, else decoded."""
+        return [self._answer(group) for group in groups]
+
+    def _answer(self, group: TrajectoryGroup) -> RecordedAnswer:
+        first = group.trajectories_G[0]
+        turns = first.transitions
+        logs = turns[-1].logs
+        return RecordedAnswer(
+            prompt=logs.get("question") or self._decode(turns[0].observation.to_ints()),
+            expected=logs.get("expected", ""),
+            answer=logs.get("answer") or " ⏎ ".join(self._said(turn) for turn in turns),
+            is_correct=turns[-1].metrics.get("correct", group.get_total_rewards()[0]) > 0,
+            group=", ".join(group.tags) or None,
+        )
+
+    def _said(self, turn: Transition) -> str:
+        return self._decode(turn.action.tokens)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens)))

@@ -1,0 +1,191 @@
+"""What a supervised run trains on and what it holds out: read as a whole where it is small, else streamed."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import overload
+
+from cookhouse.data import (
+    BadRows,
+    Conversation,
+    DataSource,
+    FileSource,
+    JoinedRows,
+    NamedSource,
+    Rows,
+    check_columns,
+    conversation_of,
+    conversations_of,
+    num_rows,
+    parse_each,
+    parse_weights,
+    sampled,
+)
+from cookhouse.data.batches import stream
+from cookhouse.data.sources.store import iter_blocks
+from cookhouse.errors import InputError
+from cookhouse.settings import SupervisedSettings
+from cookhouse.workflows.base.rows import joined, split_off
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRows:
+    """One set to train on, or several that are gone through as one."""
+
+    name: str
+    rows: Rows
+    conversations: Sequence[Conversation] | None
+    """All of them; None: they are streamed."""
+
+
+class StreamedConversations(Sequence[Conversation]):
+    """The conversations of sets of which some are streamed. Who iterates over them reads everything, and who puts a
+    list in their place has it trained on as a whole.
+    """
+
+    def __init__(self, parts: Sequence[TrainingRows]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(num_rows(p.rows) if p.conversations is None else len(p.conversations) for p in self._parts)
+
+    def __iter__(self) -> Iterator[Conversation]:
+        for part in self._parts:
+            if part.conversations is not None:
+                yield from part.conversations
+            else:
+                yield from (replace(conversation_of(row), dataset=part.name) for row in iter_blocks(part.rows))
+
+    @overload
+    def __getitem__(self, index: int) -> Conversation: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Conversation]: ...
+    def __getitem__(self, index: int | slice) -> Conversation | Sequence[Conversation]:
+        return [*self][index]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunData:
+    """What a run reads. Where sets are mixed, there are as many `train` as `weights`."""
+
+    train: Sequence[TrainingRows]
+    weights: Sequence[float]
+    test: Sequence[Conversation]
+    """Chosen for evaluation; empty: nothing is evaluated."""
+    test_keys: frozenset[bytes] = frozenset()
+    """Of what was split off the rows to train on: conversations with these keys are not trained on."""
+    notes: Sequence[str] = field(default_factory=list)
+
+    @property
+    def conversations(self) -> Sequence[Conversation]:
+        """All of those to train on: a list, unless some are streamed."""
+        if any(part.conversations is None for part in self.train):
+            return StreamedConversations(self.train)
+        return [conversation for part in self.train for conversation in part.conversations or ()]
+
+    def with_conversations(self, given: Sequence[Conversation]) -> "RunData":
+        """The data with those of `given`, as stages have left them, each in the set that it came from.
+
+        Raises:
+            InputError: one is of no set, or none is left of a set.
+        """
+        if isinstance(given, StreamedConversations):
+            return self
+        names = [part.name for part in self.train]
+        if stray := next((c for c in given if len(names) > 1 and c.dataset not in names), None):
+            raise InputError(f"{stray.source} is of no data set of {', '.join(names)}; keep `dataset` as it was read")
+        chosen = [[c for c in given if len(names) == 1 or c.dataset == name] for name in names]
+        if empty := next((name for name, some in zip(names, chosen, strict=True) if not some), None):
+            raise InputError(f"{empty}: no conversation is left to train on")
+        parts = zip(self.train, chosen, strict=True)
+        return replace(self, train=[replace(part, conversations=some) for part, some in parts])
+
+    def is_held_out(self, conversation: Conversation) -> bool:
+        """Whether it says what one of those says that were split off."""
+        return bool(self.test_keys) and conversation_key(conversation) in self.test_keys
+
+
+def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> RunData:
+    """Open what `sources_of` names, and read what is small.
+
+    Raises:
+        InputError: something cannot be read, or holds nothing to train on.
+        BadRowsError: rows of what was read cannot be used, and are not to be left out.
+    """
+    train = [source for name, source in sources.items() if name.startswith("train")]
+    test = [source for name, source in sources.items() if name.startswith("test")]
+    weights = parse_weights(config.dataset_weights, [str(source) for source in train], "dataset_weights")
+    for source in train:
+        _check_kind(source)
+    bad = BadRows(config.on_bad_row)
+    opened = [split_off(source.rows, config.eval_fraction, config.seed) for source in train]
+    held_out = [rows for _, rows in opened if rows is not None] + [source.rows for source in test]
+    chosen = _choose(held_out, [str(source) for source in (test or train)], config, bad)
+    keys = frozenset(map(conversation_key, chosen)) if config.eval_fraction is not None else frozenset()
+    sets = [(str(source), rows) for source, (rows, _) in zip(train, opened, strict=True)]
+    if weights is None and len(sets) > 1:
+        for name, rows in sets:
+            check_columns(rows.columns, name)
+        sets = [joined(sets)]
+    read = [_read(name, rows, bad) for name, rows in sets]
+    found = RunData(train=read, weights=weights or [1.0] * len(read), test=chosen, test_keys=keys)
+    data = replace(found, train=[_without(part, found.is_held_out) for part in read])
+    notes = [*bad.notes, *_synthetic(sources)]
+    if num_same := len(found.conversations) - len(data.conversations):
+        notes.append(f"{num_same:,} rows say what a held-out row says, and are not trained on")
+    return replace(data, notes=notes)
+
+
+def conversation_key(conversation: Conversation) -> bytes:
+    """A digest of what is said."""
+    return hashlib.sha256(json.dumps(conversation.messages, sort_keys=True).encode()).digest()[:16]
+
+
+def _check_kind(source: DataSource) -> None:
+    known = source.known if isinstance(source, NamedSource) else None
+    if known is not None and known.kind != "conversations":
+        held = {"preferences": "preferences (chosen, rejected)", "problems": "problems without written answers"}
+        raise InputError(
+            f"{source} holds {held[known.kind]}, and supervised training needs conversations; give a set such as "
+            "no_robots or tulu3"
+        )
+
+
+def _choose(
+    sets: Sequence[Rows], names: Sequence[str], config: SupervisedSettings, bad: BadRows
+) -> Sequence[Conversation]:
+    """At most `num_eval` held-out conversations, evenly spaced through all of them."""
+    if not sets or not config.num_eval:
+        return []
+    if sum(rows.num_bytes for rows in sets) <= stream.MAX_WHOLE_BYTES:
+        held_out = [c for rows, name in zip(sets, names, strict=True) for c in conversations_of(rows, name, bad=bad)]
+        count = min(config.num_eval, len(held_out))
+        return [held_out[index * len(held_out) // count] for index in range(count)]
+    return parse_each(sampled(JoinedRows(sets), config.num_eval), conversation_of, bad)
+
+
+def _read(name: str, rows: Rows, bad: BadRows) -> TrainingRows:
+    if rows.num_bytes > stream.MAX_WHOLE_BYTES:
+        check_columns(rows.columns, name)
+        return TrainingRows(name=name, rows=rows, conversations=None)
+    conversations = [replace(c, dataset=name) for c in conversations_of(rows, name, bad=bad)]
+    return TrainingRows(name=name, rows=rows, conversations=conversations)
+
+
+def _without(part: TrainingRows, is_held_out: Callable[[Conversation], bool]) -> TrainingRows:
+    if part.conversations is None:
+        return part
+    kept = [conversation for conversation in part.conversations if not is_held_out(conversation)]
+    if not kept:
+        raise InputError(f"{part.name}: every row says what a held-out row says; nothing is left to train on")
+    return TrainingRows(name=part.name, rows=part.rows, conversations=kept)
+
+
+def _synthetic(sources: Mapping[str, DataSource]) -> list[str]:
+    made_up = [
+        str(source)
+        for source in sources.values()
+        if not isinstance(source, FileSource) and source.store is not None and source.store.synthetic
+    ]
+    return [f"synthetic: the rows of {', '.join(made_up)} are made up by the store of data sets"] if made_up else []
