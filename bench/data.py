@@ -53,10 +53,11 @@ def start(path: str, folder: str, resumes: bool, whole: bool) -> Start:
     """One run, interrupted once its first batch has been submitted."""
     from cookhouse.adapters import Adapters
     from cookhouse.data.batches import stream
+    from cookhouse.models.tokenizers import get_tokenizer
     from cookhouse.recipes import run_async
-    from cookhouse.tokenizers import get_tokenizer
-    from cookhouse.training import CheckpointFile, FakeService, Interrupt
+    from cookhouse.training import FakeService, Interrupt
     from cookhouse.training.clients.fake import FakeState, FakeTrainingClient
+    from cookhouse.weights.checkpoints import CheckpointFile
 
     get_tokenizer("cookhouse/tiny")
     import_module("cookhouse.workflows")  # what is timed begins after it

@@ -43,7 +43,7 @@ class Case:
     @property
     def offered_model(self) -> str:
         """The model as the adapter's folder calls it, by which name the server is to know it."""
-        from cookhouse.peft_folders import adapted_model
+        from cookhouse.weights.peft_folders import adapted_model
 
         return (self.adapter and adapted_model(self.adapter)) or self.model
 
@@ -92,7 +92,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.assets import data_file
     from cookhouse.chat import get_renderer
     from cookhouse.data import read_pairs
-    from cookhouse.tokenizers import get_tokenizer
+    from cookhouse.models.tokenizers import get_tokenizer
     from cookhouse.workflows.preference.dataset import render_pairs
 
     model = model_folder(options.model, folder, options.device)
@@ -151,13 +151,11 @@ def _measured(case: Case, precision: str, *, is_fused: bool) -> Measurement:
 async def _train_over_the_wire(
     case: Case, url: str, key: str, *, is_fused: bool
 ) -> tuple[Clock, list[float], list[float]]:
-    from cookhouse.peft_folders import peft_path
     from cookhouse.settings import OptimizerSettings, PairLossSettings
     from cookhouse.telemetry import Telemetry, keys
     from cookhouse.training import (
         AdamSchedule,
         BatchSource,
-        CheckpointFile,
         CheckpointKind,
         FinishedStep,
         Interrupt,
@@ -166,6 +164,8 @@ async def _train_over_the_wire(
         TrainingLoop,
         submit_checkpoint,
     )
+    from cookhouse.weights.checkpoints import CheckpointFile
+    from cookhouse.weights.peft_folders import peft_path
     from cookhouse.workflows.preference.assembler import PairAssembler
     from cookhouse.workflows.preference.objective import pair_objective
     from cookhouse.workflows.preference.reference import ServiceReference, sums_by_forward

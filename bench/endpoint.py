@@ -60,7 +60,7 @@ class Load:
 
 def measure(load: Load) -> tuple[float, float]:
     """Tokens per second of all clients together, and the median time to a first token in seconds."""
-    from cookhouse.tokenizers import get_tokenizer
+    from cookhouse.models.tokenizers import get_tokenizer
 
     tokenizer = get_tokenizer(load.tokenizer)
     seconds, answers = asyncio.run(_ask_all(load))

@@ -50,9 +50,9 @@ async def _measure_ours(model: str, data: str, items: int, max_tokens: int, url:
 
 
 def _problems(model: str, data: str, items: int) -> Any:
-    from cookhouse.catalog import default_renderer
     from cookhouse.data import build_renderer
     from cookhouse.evals import benchmarks_named, load_benchmark, sources_of_benchmarks
+    from cookhouse.models.catalog import default_renderer
 
     [benchmark] = benchmarks_named("gsm8k")
     loaded = load_benchmark(benchmark, sources_of_benchmarks([benchmark], data)["gsm8k"], items)
@@ -61,7 +61,7 @@ def _problems(model: str, data: str, items: int) -> Any:
 
 def write_prompts(model: str, data: str, items: int, path: Path) -> None:
     """The prompts as both sides have them, and what is expected, a line for each."""
-    from cookhouse.tokenizers import get_tokenizer
+    from cookhouse.models.tokenizers import get_tokenizer
 
     loaded, renderer = _problems(model, data, items)
     tokenizer = get_tokenizer(model)

@@ -53,7 +53,7 @@ def model_folder(name: str, folder: Path, device: str) -> str:
 def chat_format(name: str, folder: str) -> str:
     """The renderer of a model's conversations: its own, and for random weights that of the tokenizer they come with."""
     from cookhouse.assets import TINY_MODEL
-    from cookhouse.catalog import default_renderer
+    from cookhouse.models.catalog import default_renderer
 
     return default_renderer(TINY_MODEL if name.startswith("random:") else name, files=folder)
 

@@ -23,7 +23,7 @@ from typing import Any
 from bench.harness import save_record
 
 from cookhouse.chat import Message, TrainOnWhat, get_renderer
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 

@@ -69,7 +69,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.assets import data_file
     from cookhouse.chat import get_renderer
     from cookhouse.envs.rows import read_problems, text_field
-    from cookhouse.tokenizers import get_tokenizer
+    from cookhouse.models.tokenizers import get_tokenizer
 
     model = model_folder(options.model, folder, options.device)
     renderer = get_renderer("human_ai", get_tokenizer(model))
@@ -139,7 +139,7 @@ class Prompts:
     """The data set, and its own builder."""
 
     def __init__(self, case: Case, marks: Marks) -> None:
-        from cookhouse.tokenizers import get_tokenizer
+        from cookhouse.models.tokenizers import get_tokenizer
 
         self._case = case
         self._marks = marks
@@ -202,9 +202,9 @@ def run_cookhouse(case: Case, precision: str) -> Measurement:
 
 async def _train(case: Case, precision: str) -> Measurement:
     from cookhouse.adapters import Adapters
-    from cookhouse.local import SERVER_COMMAND, local_server
     from cookhouse.recipes import run_async
     from cookhouse.recipes.reinforcement import reinforcement_recipe
+    from cookhouse.service.local import SERVER_COMMAND, local_server
     from cookhouse.settings import ReinforcementSettings
     from cookhouse.training import connect_to
 

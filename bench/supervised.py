@@ -68,7 +68,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.assets import data_file
     from cookhouse.chat import TrainOnWhat, get_renderer
     from cookhouse.data import read_conversations
-    from cookhouse.tokenizers import get_tokenizer
+    from cookhouse.models.tokenizers import get_tokenizer
 
     model = model_folder(options.model, folder, options.device)
     renderer = get_renderer(chat_format(options.model, model), get_tokenizer(model))

@@ -43,7 +43,7 @@ def arithmetic(split: str, folder: Path) -> str:
 def train(settings: Mapping[str, Any], output: Path, work: Path) -> dict[str, float]:
     """A run, and its adapter as a PEFT folder; what it measured on held-out problems."""
     from cookhouse.engine.export import export_peft
-    from cookhouse.local import kept_files, service_folder
+    from cookhouse.service.local import kept_files, service_folder
 
     run = work / "run"
     result = cookhouse.run("supervised", {**COMMON, **settings, "log_path": str(run)})

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.catalog import dims
 from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served, plain_name
+from cookhouse.models.catalog import dims
 
 
 @pytest.mark.parametrize(

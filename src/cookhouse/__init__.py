@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     )
     from cookhouse.settings import EnvironmentSettings, ReinforcementSettings, RunSettings, SupervisedSettings
     from cookhouse.telemetry import Event, MetricsRow, Record, Sink, Span, note, scope, table
-    from cookhouse.training import get_last_checkpoint, save_checkpoint, save_checkpoint_async
+    from cookhouse.training import save_checkpoint, save_checkpoint_async
+    from cookhouse.weights.checkpoints import get_last_checkpoint
     from cookhouse.workflows import (
         Loop,
         SlotStage,

@@ -8,10 +8,10 @@ import pytest
 from bench.dpo import Case, run_cookhouse, run_trl
 from bench.harness import isolated
 
-from cookhouse.catalog import default_renderer
 from cookhouse.chat import get_renderer
 from cookhouse.data import read_pairs
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.catalog import default_renderer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.workflows.preference.dataset import PairDataset, render_pairs
 
 NUM_STEPS = 10

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cookhouse.chat import Message
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 @pytest.fixture(scope="session")

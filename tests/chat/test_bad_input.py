@@ -9,7 +9,7 @@ from tests.chat.forms import PLAIN_TEXT, every_tokenizer
 
 from cookhouse.chat import Message, TrainOnWhat, get_renderer, supported_renderers
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 ALL = TrainOnWhat.ALL_ASSISTANT_MESSAGES
 CALL: Any = {"type": "function", "id": "functions.f:0", "function": {"name": "f", "arguments": {}}}

@@ -7,7 +7,7 @@ import pytest
 from cookhouse.chat import LABELS, Comparison, ComparisonRenderer, Message, get_renderer, in_other_order
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 TINY = "cookhouse/tiny"
 

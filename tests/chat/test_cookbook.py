@@ -16,7 +16,7 @@ from tests.chat.forms import features_of
 
 from cookhouse.chat import Message, Renderer, TrainOnWhat, get_renderer, split_thinking, supported_renderers, text_of
 from cookhouse.chat.dates import CURRENT_DATE
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 theirs = pytest.importorskip("tinker_cookbook.renderers", reason="needs tinker-cookbook, which `make` installs")
 

@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 from cookhouse.chat import Encoder, Special, words
 from cookhouse.chat.words import WordEncoder
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 def test_no_added_token_is_ever_made_of_text(tokenizer: Any) -> None:

@@ -9,7 +9,7 @@ from tests.chat.forms import EVERY_RENDERER, every_tokenizer, make_renderer
 from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, get_renderer
 from cookhouse.chat.families.qwen3 import Qwen3Renderer
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 ALL = TrainOnWhat.ALL_ASSISTANT_MESSAGES
 CALL: Any = {"type": "function", "function": {"name": "f", "arguments": {}}}

@@ -8,7 +8,7 @@ import pytest
 from cookhouse.chat import Message, Renderer, ToolTextRenderer, TrainOnWhat, get_renderer, with_tool_text, with_tools
 from cookhouse.chat.checks import AWKWARD, Outcome, check_renderer
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 _TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"

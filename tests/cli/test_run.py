@@ -83,7 +83,7 @@ SETTINGS = ("max_steps=8", "batch_size=4", "save_every=2", "num_eval=4", "log_pa
 
 
 class FakeConnection:
-    """Fits `cookhouse.connection.Connection`."""
+    """Fits `cookhouse.service.connection.Connection`."""
 
     def __init__(self, service: FakeService) -> None:
         self.connect = service.connect
@@ -96,7 +96,9 @@ def run_supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gate: Gate |
     """The exit code of a small run over a fake service, in a folder of its own."""
     service = FakeService() if gate is None else FakeService(gate=gate)
 
-    monkeypatch.setattr("cookhouse.connection.open_connection", lambda *_, **__: nullcontext(FakeConnection(service)))
+    monkeypatch.setattr(
+        "cookhouse.service.connection.open_connection", lambda *_, **__: nullcontext(FakeConnection(service))
+    )
     monkeypatch.chdir(tmp_path)
     for name in ("TINKER_API_KEY", "TINKER_BASE_URL"):
         monkeypatch.delenv(name, raising=False)

@@ -12,9 +12,9 @@ from cookhouse.cli import main
 from cookhouse.cli.main import app
 from cookhouse.cli.serve import serve
 from cookhouse.errors import InputError
-from cookhouse.local import default_state_dir
 from cookhouse.registry import Artifact, NewModel, open_registry
-from cookhouse.training import Checkpoint, CheckpointFile
+from cookhouse.service.local import default_state_dir
+from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_c
 
 from cookhouse.server.settings import Settings
 from cookhouse.settings import PairLossSettings
-from cookhouse.training import Cursor, PairLossOffer, TinkerServiceClient, TrainingClient, Work
+from cookhouse.training import PairLossOffer, TinkerServiceClient, TrainingClient, Work
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.calls import whole_pairs
 from cookhouse.workflows.preference.dataset import interleaved

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cookhouse.catalog import renderer_names
 from cookhouse.data import ConversationsConfig, build_renderer, parse_train_on_what
 from cookhouse.errors import BadRowsError, InputError, UnknownNameError
+from cookhouse.models.catalog import renderer_names
 
 
 def config(**settings: Any) -> ConversationsConfig:

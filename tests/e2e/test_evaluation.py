@@ -10,10 +10,10 @@ from tests.server.hosting import KEY, Host, hosted
 
 import cookhouse
 from cookhouse.adapters import Adapters
-from cookhouse.catalog import default_renderer
 from cookhouse.cli import main
 from cookhouse.engine import TorchEngine
 from cookhouse.errors import InputError
+from cookhouse.models.catalog import default_renderer
 
 
 def evaluate(weights: str, folder: str) -> list[str]:

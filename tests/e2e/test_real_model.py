@@ -15,12 +15,12 @@ from tests.e2e.conftest import Cookhouse
 from tests.server.hosting import KEY, Host, hosted
 from transformers import AutoModelForCausalLM
 
-from cookhouse.catalog import default_renderer
 from cookhouse.chat import Message, Renderer, get_renderer
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import Engine
+from cookhouse.models.catalog import default_renderer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.tokenizers import get_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 

@@ -11,7 +11,7 @@ from cookhouse.chat import Renderer, get_renderer
 from cookhouse.data import Conversation, conversations_from_rows
 from cookhouse.errors import BadRowsError, InputError, ServiceError
 from cookhouse.evals import ExactMatchEvaluator
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 pytestmark = pytest.mark.anyio
 

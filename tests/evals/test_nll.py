@@ -11,7 +11,7 @@ import tinker
 from cookhouse.data import Example
 from cookhouse.errors import InputError
 from cookhouse.evals import NLLEvaluator
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 pytestmark = pytest.mark.anyio
 

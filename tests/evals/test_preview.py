@@ -6,7 +6,7 @@ import pytest
 
 from cookhouse.chat import Message, TrainOnWhat, get_renderer
 from cookhouse.evals import preview_pieces, preview_plain, preview_rich
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 @pytest.fixture

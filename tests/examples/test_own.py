@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cookhouse.adapters import Adapters
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import run_async
 from cookhouse.telemetry import read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from cookhouse.chat import Comparison, ComparisonRenderer, Message
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading import CompleterPreferenceModel, GenerativePreferenceModel, Judgment
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ import tinker
 from cookhouse.chat import Renderer, get_renderer
 from cookhouse.errors import InputError
 from cookhouse.evals import SamplingAnswerer
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 pytest.importorskip("inspect_ai", reason="needs Inspect AI: make test-harness")
 from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, ChatMessageUser, GenerateConfig

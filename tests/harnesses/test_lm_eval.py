@@ -12,7 +12,7 @@ import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.chat import Message, Renderer, get_renderer
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 lm_eval = pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: make test-harness")
 pytest.importorskip("datasets", reason="needs datasets")

@@ -14,7 +14,8 @@ from cookhouse.adapters import Adapters
 from cookhouse.errors import ServiceError
 from cookhouse.recipes import find_recipe, make_config, run_async
 from cookhouse.telemetry import read_metrics
-from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.training import FakeService
+from cookhouse.weights.checkpoints import CheckpointFile
 
 pytestmark = pytest.mark.anyio
 

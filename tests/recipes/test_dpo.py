@@ -17,11 +17,12 @@ from tests.telemetry.test_trace import events_in
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import BadRowsError, InputError, ServiceError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, find_recipe, run_async
 from cookhouse.recipes.dpo import Config
 from cookhouse.telemetry import Event, read_metrics
-from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.training import FakeService
+from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows import preference_workflow
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cookhouse.adapters import Adapters
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import run_async
 from cookhouse.recipes.supervised import SupervisedConfig
 from cookhouse.telemetry import Event, MetricsRow, Record, Span, events
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 pytestmark = pytest.mark.anyio

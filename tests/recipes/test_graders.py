@@ -9,9 +9,9 @@ import pytest
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, run, run_async
 from cookhouse.telemetry import read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 OWN = """

@@ -15,7 +15,7 @@ from cookhouse.chat import get_renderer
 from cookhouse.data import conversations_from_rows
 from cookhouse.errors import InputError
 from cookhouse.evals import labels_of
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 LABELS = ["good", "bad", "odd"]

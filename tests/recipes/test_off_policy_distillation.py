@@ -14,10 +14,10 @@ from tests.recipes.events import Events
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, find_recipe, run_async
 from cookhouse.recipes.off_policy_distillation import Config
 from cookhouse.telemetry import Event, read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
 from cookhouse.workflows import off_policy_workflow
 

@@ -11,11 +11,11 @@ import tinker
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import ServiceError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import Recipe, dry_run, pipeline_recipe, run_async
 from cookhouse.runs import find_runs, read_history
 from cookhouse.settings import RunSettings
 from cookhouse.telemetry import read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 from cookhouse.workflows import ChildRun
 

@@ -14,11 +14,11 @@ from cookhouse.blobs import LocalBlobStore, NoopBlobStore
 from cookhouse.chat import Message
 from cookhouse.errors import InputError, ServiceError, UnknownNameError
 from cookhouse.evals import Metrics
-from cookhouse.hub import NoopHub
+from cookhouse.models.hub import NoopHub
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import every_recipe, find_recipe
 from cookhouse.runs import read_result
 from cookhouse.sampling_client import SampleClient
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 from cookhouse.workflows import stage, supervised_workflow
 

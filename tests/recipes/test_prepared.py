@@ -240,7 +240,7 @@ class Counted:
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counted:
     made = Counted()
-    monkeypatch.setattr("cookhouse.connection.local_server", made.start_engine)
+    monkeypatch.setattr("cookhouse.service.connection.local_server", made.start_engine)
     monkeypatch.chdir(tmp_path)
     for name in ("TINKER_API_KEY", "TINKER_BASE_URL", "TEACHER_API_KEY", "COOKHOUSE_REGISTRY"):
         monkeypatch.delenv(name, raising=False)

@@ -12,8 +12,8 @@ import tinker
 
 from cookhouse.adapters import Adapters
 from cookhouse.assets import data_file
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import find_recipe, make_config, run_async
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService, FakeTrainingClient
 
 pytestmark = pytest.mark.anyio

@@ -12,11 +12,11 @@ from tests.recipes.events import Events
 from cookhouse.adapters import Adapters
 from cookhouse.cli.models.registering import model_by_hand
 from cookhouse.errors import InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, run_async
 from cookhouse.registry import Artifact, Descent, ModelRegistry, ModelStage, NewModel, Query, read_artifact
 from cookhouse.registry.sqlite import SqliteRegistry
 from cookhouse.runs import read_record, read_result
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 pytestmark = pytest.mark.anyio

@@ -15,10 +15,10 @@ from tests.recipes.events import Events
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, find_recipe, run_async
 from cookhouse.recipes.rl_basic import Config
 from cookhouse.telemetry import Event, read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ import pytest
 from cookhouse.adapters import Adapters
 from cookhouse.cli.main import main
 from cookhouse.errors import InputError
-from cookhouse.local import local_server
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, rl_basic, rl_loop, run_async
+from cookhouse.service.local import local_server
 from cookhouse.telemetry import read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import Connect, FakeService, connect_to
 
 pytestmark = pytest.mark.anyio

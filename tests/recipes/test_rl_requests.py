@@ -11,13 +11,13 @@ import pytest
 import tinker
 
 from cookhouse.adapters import Adapters
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import run_async
 from cookhouse.recipes.rl_basic import Config
 from cookhouse.rl import RolloutLimits, RolloutStrategy, do_group_rollout, group_from_json
 from cookhouse.runs import read_history
 from cookhouse.settings import AdvantageSettings, UpdateSettings, part_of
 from cookhouse.telemetry import read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
 from cookhouse.workflows.reinforcement import divergence
 from cookhouse.workflows.reinforcement import workflow as reinforcement

@@ -13,11 +13,11 @@ import tinker
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, find_recipe, run_async
 from cookhouse.recipes.preference_rl import Config as RLConfig
 from cookhouse.recipes.rlhf import Config
 from cookhouse.telemetry import read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import tinker
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import RECIPES, find_recipe, run_async
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService, FakeTrainingClient
 
 pytestmark = pytest.mark.anyio

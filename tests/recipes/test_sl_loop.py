@@ -11,9 +11,9 @@ import pytest
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
-from cookhouse.local import local_server
 from cookhouse.recipes import rl_loop, run_async, sl_loop, supervised
 from cookhouse.recipes.flat import log_grid
+from cookhouse.service.local import local_server
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService, connect_to
 

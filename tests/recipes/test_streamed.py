@@ -17,12 +17,13 @@ from cookhouse.data import NoopDatasetStore
 from cookhouse.data.batches import stream
 from cookhouse.data.sources import lines
 from cookhouse.errors import BadRowsError, InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, run_async
 from cookhouse.recipes.supervised import SupervisedConfig
 from cookhouse.telemetry import Event, read_metrics
-from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeTrainingClient
+from cookhouse.weights.checkpoints import CheckpointFile
 
 pytestmark = pytest.mark.anyio
 

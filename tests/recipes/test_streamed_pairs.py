@@ -16,10 +16,10 @@ from cookhouse.adapters import Adapters
 from cookhouse.data.batches import stream
 from cookhouse.data.sources import lines
 from cookhouse.errors import BadRowsError, InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, run_async
 from cookhouse.recipes.dpo import Config
 from cookhouse.telemetry import Event, read_metrics
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeTrainingClient
 

@@ -19,11 +19,12 @@ from tests.workflows.kit import make_context
 from cookhouse.adapters import Adapters
 from cookhouse.data import ListRows, read_conversations
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, find_recipe, run_async
 from cookhouse.recipes.supervised import SupervisedConfig
 from cookhouse.telemetry import Event, read_metrics
-from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.training import FakeService
+from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows import SupervisedState
 from cookhouse.workflows.supervised.rows import RunData, TrainingRows
 from cookhouse.workflows.supervised.workflow import build_supervised_dataset

@@ -18,13 +18,14 @@ from tests.recipes.events import Events
 import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
-from cookhouse.local import service_folder
 from cookhouse.recipes import Experiment
 from cookhouse.recipes.sweeping import NAME, read_grid, sweep_settings
 from cookhouse.registry import open_registry
 from cookhouse.runs import find_runs, read_history, read_sweep
+from cookhouse.service.local import service_folder
 from cookhouse.telemetry import read_metrics
-from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.training import FakeService
+from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows import best_text
 
 GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 32]}
@@ -161,7 +162,8 @@ KILLED = """
 import json, os, signal, sys
 import cookhouse
 from cookhouse.adapters import Adapters
-from cookhouse.training import CheckpointFile, FakeService
+from cookhouse.training import FakeService
+from cookhouse.weights.checkpoints import CheckpointFile
 
 async def gate(kind, number):
     if (kind, number) == ("optim_step", int(sys.argv[2])):

@@ -7,7 +7,7 @@ import pytest
 from tests.report.reader import Page
 
 from cookhouse.report import RecordedAnswer, RunRecord, run_page
-from cookhouse.training import Checkpoint
+from cookhouse.weights.checkpoints import Checkpoint
 
 HOSTILE = "{{ 7 * 7 }}</td></svg></title></style><script>alert(1)</script>\" onload='x' & \x1b[2J\u202e\ud800"
 SHOWN = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").replace("\ud800", "\\ud800")

@@ -3,7 +3,7 @@
 import pytest
 
 from cookhouse.chat import Renderer, get_renderer
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import chz
 import pytest
 
 from cookhouse.errors import InputError
-from cookhouse.hyperparams import get_lr
+from cookhouse.models.hyperparams import get_lr
 from cookhouse.recipes import every_recipe
 from cookhouse.settings import (
     EnvironmentSettings,

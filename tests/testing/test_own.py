@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.blobs import Blob, BlobStore, LocalBlobStore
 from cookhouse.errors import InputError
-from cookhouse.hub import HubClient, HubPart, NoopHub
+from cookhouse.models.hub import HubClient, HubPart, NoopHub
 from cookhouse.testing import BlobContract, HubContract, failures_of
 
 

@@ -14,9 +14,7 @@ from cookhouse.training import (
     CROSS_ENTROPY,
     AdamSchedule,
     BatchSource,
-    CheckpointFile,
     CheckpointKind,
-    Cursor,
     FakeService,
     Interrupt,
     LoopSlots,
@@ -29,6 +27,7 @@ from cookhouse.training import (
     open_session,
     submit_checkpoint,
 )
+from cookhouse.weights.checkpoints import CheckpointFile, Cursor
 
 
 class ShuffledTokens:

@@ -6,7 +6,8 @@ import pytest
 
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import Event, Record, Telemetry
-from cookhouse.training import Cursor, FinishedStep
+from cookhouse.training import FinishedStep
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.reinforcement.divergence import DivergenceWatch
 
 

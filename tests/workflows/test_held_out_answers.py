@@ -8,7 +8,7 @@ import tinker
 
 from cookhouse.chat import get_renderer
 from cookhouse.data.rows.pairs import preference_from_row
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.workflows.preference.evaluation import HeldOutAnswers, askable
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cookhouse.blobs import BlobStore
     from cookhouse.data import DatasetStore
     from cookhouse.evals import EvaluatorBuilder
-    from cookhouse.hub import HubClient
+    from cookhouse.models.hub import HubClient
     from cookhouse.registry import ModelRegistry
     from cookhouse.rl import MessageCompleter
     from cookhouse.telemetry import Sink

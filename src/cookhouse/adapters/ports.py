@@ -60,7 +60,7 @@ PORTS: Mapping[str, Port] = {
     ),
     "hub": Port(
         doc="has models and tokenizers by name",
-        protocol="cookhouse.hub:HubClient",
+        protocol="cookhouse.models.hub:HubClient",
         suites=("HubContract",),
         wants="an object with find, download and upload",
         is_adapter=_has("find", "download", "upload"),

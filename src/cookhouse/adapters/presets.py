@@ -23,7 +23,7 @@ def noop(*, seed: int = 0, **ports: Any) -> Adapters:
     from cookhouse.blobs import NoopBlobStore
     from cookhouse.data import NoopDatasetStore
     from cookhouse.evals import noop_evaluator
-    from cookhouse.hub import NoopHub
+    from cookhouse.models.hub import NoopHub
     from cookhouse.registry import NoopRegistry
     from cookhouse.rl import noop_completer
     from cookhouse.training import NoopService

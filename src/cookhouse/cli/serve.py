@@ -15,11 +15,11 @@ import typer
 from cookhouse.assets import TINY_MODEL
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
-from cookhouse.local import default_state_dir, service_folder
 from cookhouse.model_names import parse_served
+from cookhouse.service.local import default_state_dir, service_folder
 
 if TYPE_CHECKING:
-    from cookhouse.local import EmbeddedService
+    from cookhouse.service.local import EmbeddedService
 
 
 def serve(
@@ -143,7 +143,7 @@ def _named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
     options: list[str] = []
     folders = [run_folder(run) for run in runs]
     if folders:
-        from cookhouse.training import weights_path
+        from cookhouse.weights.names import weights_path
     for folder in folders:
         options += ["--run", f"{folder}={weights_path(str(folder), purpose='sampling')}"]
     if registry is not None:
@@ -165,7 +165,7 @@ async def _serve(
     keys: tuple[str, ...],
     options: Sequence[str],
 ) -> None:
-    from cookhouse.local import SERVER_COMMAND, EmbeddedService, local_server
+    from cookhouse.service.local import SERVER_COMMAND, EmbeddedService, local_server
 
     typer.echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
     async with EmbeddedService(

@@ -5,7 +5,6 @@ import logging
 import chz
 
 from cookhouse.assets import TINY_MODEL, data_file
-from cookhouse.catalog import check_renderer, default_renderer
 from cookhouse.chat import RENDERERS, Renderer, TrainOnWhat, get_renderer, is_built_in
 from cookhouse.data.batches.datum import Reduction
 from cookhouse.data.batches.examples import Progress, render_examples
@@ -13,8 +12,9 @@ from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.rows.conversations import read_conversations
 from cookhouse.data.sources.source import data_sources
 from cookhouse.errors import UnknownNameError
+from cookhouse.models.catalog import check_renderer, default_renderer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import at_least
-from cookhouse.tokenizers import get_tokenizer
 
 _log = logging.getLogger(__name__)
 

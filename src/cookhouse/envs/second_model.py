@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from cookhouse.catalog import renderer_without_thinking
 from cookhouse.chat import Renderer
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
+from cookhouse.models.catalog import renderer_without_thinking
 from cookhouse.rl import ClientTokenCompleter, MessageCompleter, RLDataset
 from cookhouse.sampling_client import SamplingClient
 

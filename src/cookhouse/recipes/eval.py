@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import chz
 
-from cookhouse.catalog import default_renderer
 from cookhouse.errors import InputError
+from cookhouse.models.catalog import default_renderer
 from cookhouse.naming import names_in
 from cookhouse.recipes.config import settle
 from cookhouse.recipes.evaluated import evaluated

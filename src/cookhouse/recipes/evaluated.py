@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
-from cookhouse.peft_folders import adapted_model, peft_folder
 from cookhouse.registry import names_registered_model, open_registry
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
+from cookhouse.weights.peft_folders import adapted_model, peft_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,8 @@ def _of_registered(name: str, registry: str | None) -> Evaluated:
 
 
 def _of_path(path: str) -> Evaluated:
-    from cookhouse.local import kept_base_model
-    from cookhouse.training import run_that_saved
+    from cookhouse.service.local import kept_base_model
+    from cookhouse.weights.names import run_that_saved
 
     folder = run_that_saved(path, among=(RUNS_FOLDER,))
     run = None if folder is None else _of_run(folder)

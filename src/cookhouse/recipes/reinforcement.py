@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.catalog import default_renderer
+from cookhouse.models.catalog import default_renderer
 from cookhouse.naming import names_in
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.settings import (

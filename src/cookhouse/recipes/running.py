@@ -18,18 +18,18 @@ import chz
 from cookhouse.adapters import Adapters, ServiceAddress, check_adapters
 from cookhouse.blobs import open_blobs
 from cookhouse.errors import BadRowsError, InputError
-from cookhouse.hub import HuggingFaceHub, hub_in_use
-from cookhouse.local import default_state_dir, kept_files, service_folder
-from cookhouse.peft_folders import peft_folder
+from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, CHECKPOINTS_FILE, INSPECT_FOLDER, RUNS_FOLDER
+from cookhouse.service.local import default_state_dir, kept_files, service_folder
 from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, unread_defaults, weights_in, with_weights
+from cookhouse.weights.peft_folders import peft_folder
 
 if TYPE_CHECKING:
-    from cookhouse.connection import Connection
     from cookhouse.runs import RunPlan, RunResult
+    from cookhouse.service.connection import Connection
     from cookhouse.telemetry import Telemetry
     from cookhouse.training import Interrupt
     from cookhouse.workflows import RunContext, Workflow
@@ -172,7 +172,7 @@ def resolved(
     Raises:
         InputError: one of them cannot be had.
     """
-    from cookhouse.connection import chosen_service
+    from cookhouse.service.connection import chosen_service
 
     chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
     settled = make_config(chosen, config, given.service)
@@ -288,7 +288,7 @@ def _folder(config: RunSettings) -> Path:
 def _connection(
     run: Resolved, interrupt: "Interrupt", telemetry: "Telemetry"
 ) -> "AbstractAsyncContextManager[Connection]":
-    from cookhouse.connection import open_connection
+    from cookhouse.service.connection import open_connection
 
     config, adapters, address = run.config, run.context.adapters, run.address
     folder = _folder(config)
@@ -313,7 +313,7 @@ def _all_weights(config: RunSettings) -> list[str]:
 
 def _base_models(config: RunSettings, adapters: Adapters) -> list[str]:
     """The model that is trained, and the others that settings name and the run's own service is to compute."""
-    from cookhouse.training import names_weights
+    from cookhouse.weights.names import names_weights
 
     elsewhere = {"load_checkpoint_path"}
     if adapters.completer is not None:
@@ -329,7 +329,7 @@ def _base_models(config: RunSettings, adapters: Adapters) -> list[str]:
 
 def _other_state_dirs(config: RunSettings, folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:
     """Where the embedded services keep the weights that a config names, if other runs on this machine saved them."""
-    from cookhouse.training import run_that_saved
+    from cookhouse.weights.names import run_that_saved
 
     named = _all_weights(config)
     runs = [run_that_saved(name, among=(folder.parent, RUNS_FOLDER), registry=registry) for name in named]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.telemetry import Headline
-from cookhouse.training import Checkpoint
+from cookhouse.weights.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)

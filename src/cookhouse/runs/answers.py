@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError
+from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer
 from cookhouse.runs.names import SAMPLES_FOLDER
-from cookhouse.training.files import file_errors, write_whole
 
 
 def answers_path(folder: Path, step: int) -> Path:

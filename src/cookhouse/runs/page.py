@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from cookhouse.files import write_whole
 from cookhouse.report import Comparison, compare, comparison_page, run_page
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.runs.record import read_record
 from cookhouse.runs.sweeps import is_sweep, read_sweep
-from cookhouse.training.files import write_whole
 
 
 def write_report(folder: Path) -> Path:

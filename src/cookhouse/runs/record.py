@@ -25,7 +25,7 @@ from cookhouse.runs.names import (
     TEACHER_FILE,
 )
 from cookhouse.telemetry import Headline, choose_headline, read_metrics
-from cookhouse.training import Checkpoint, CheckpointFile
+from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 
 T = TypeVar("T")
 

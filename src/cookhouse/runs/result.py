@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cookhouse.errors import InputError
+from cookhouse.files import write_whole
 from cookhouse.runs.names import RESULT_FILE
-from cookhouse.training.files import write_whole
 
 S = TypeVar("S")
 

@@ -6,15 +6,15 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.catalog import default_renderer
 from cookhouse.errors import InputError
-from cookhouse.hyperparams import get_lr
+from cookhouse.models.catalog import default_renderer
+from cookhouse.models.hyperparams import get_lr
 from cookhouse.registry import check_name
-from cookhouse.schedules import SCHEDULES
 from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import read_if
+from cookhouse.settings.schedules import SCHEDULES
 
 
 def _names_a_model(config: Any, field: str) -> None:

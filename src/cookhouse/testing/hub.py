@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 
 from cookhouse.errors import InputError
-from cookhouse.hub import HubClient, HubPart, is_whole
+from cookhouse.models.hub import HubClient, HubPart, is_whole
 from cookhouse.testing.contract import Contract, require
 
 _ESCAPES = ("", "../x", "a/../b", "/etc", "a/b/c", "a b", "a/..", "https://hub/a", "x" * 500)
 
 
 class HubContract(Contract[HubClient]):
-    """The suite of `cookhouse.hub.HubClient`. `make` gives a client of a hub that has `model` and may be written to,
+    """The suite of `cookhouse.models.hub.HubClient`. `make` gives a client of a hub that has `model` and may be written to,
     with nothing of it on this machine.
     """
 

@@ -2,7 +2,6 @@
 
 from cookhouse.pair_losses import PairLogprobs
 from cookhouse.sampling_client import SamplingClient
-from cookhouse.training.checkpoints import Checkpoint, CheckpointFile, get_last_checkpoint
 from cookhouse.training.clients.client import (
     Connect,
     LossFunction,
@@ -52,8 +51,7 @@ from cookhouse.training.loop.slots import (
 )
 from cookhouse.training.loop.source import Batches, BatchSource, Source, as_datums
 from cookhouse.training.loop.step_log import StepLog
-from cookhouse.training.weights import names_weights, registered_as, run_that_saved, weights_path
-from cookhouse.training.work import Assembled, Assembler, Cursor, Work
+from cookhouse.training.work import Assembled, Assembler, Work
 
 __all__ = [
     "CROSS_ENTROPY",
@@ -65,12 +63,9 @@ __all__ = [
     "BatchSource",
     "Batches",
     "Cadence",
-    "Checkpoint",
-    "CheckpointFile",
     "CheckpointKind",
     "ComputeLogprobs",
     "Connect",
-    "Cursor",
     "CustomLoss",
     "Evaluation",
     "FakeSamplingClient",
@@ -107,12 +102,8 @@ __all__ = [
     "as_datums",
     "connect_to",
     "drop_rolling",
-    "get_last_checkpoint",
     "likelihood_metrics",
-    "names_weights",
     "open_session",
-    "registered_as",
-    "run_that_saved",
     "save_checkpoint",
     "save_checkpoint_async",
     "served_sha256",
@@ -120,5 +111,4 @@ __all__ = [
     "submit_checkpoint",
     "supervised_objective",
     "target_logprobs",
-    "weights_path",
 ]

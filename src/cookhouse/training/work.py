@@ -6,21 +6,11 @@ from typing import Generic, TypeAlias, TypeVar
 
 import tinker
 
+from cookhouse.weights.checkpoints import Cursor
+
 P = TypeVar("P")
 P_co = TypeVar("P_co", covariant=True)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cursor:
-    """A place in a run: the next step. With the run's config it decides everything that follows."""
-
-    epoch: int = 0
-    batch: int = 0
-    """Batch within the epoch."""
-    step: int = 0
-    """Steps before this one, over all epochs. A step is one batch: one optimizer step, or, where a batch of rollouts is
-    split into substeps or used several times, all of those."""
 
 
 @dataclass(frozen=True, kw_only=True)

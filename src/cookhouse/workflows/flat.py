@@ -19,8 +19,9 @@ from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.settings import OptimizerSettings
 from cookhouse.telemetry import events, read_metrics
-from cookhouse.training import AdamSchedule, Checkpoint, Connect, ServiceClient, service_errors
+from cookhouse.training import AdamSchedule, Connect, ServiceClient, service_errors
 from cookhouse.training.clients.session import close_service
+from cookhouse.weights.checkpoints import Checkpoint
 from cookhouse.workflows.base.summary import RatedConfig, settings_notes
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.registering import is_registered, register_run

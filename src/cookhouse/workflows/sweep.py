@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.files import write_whole
 from cookhouse.registry import Descent
 from cookhouse.runs import (
     RunFolder,
@@ -23,9 +24,8 @@ from cookhouse.runs import (
 from cookhouse.runs.names import EXPERIMENT_FILE
 from cookhouse.settings import SweepSettings
 from cookhouse.telemetry import Values, events, label_of, metric_text
-from cookhouse.training import CheckpointFile
 from cookhouse.training.clients.session import close_service
-from cookhouse.training.files import write_whole
+from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.registering import register_run
 from cookhouse.workflows.stages.stage import SlotStage, Stage, stage

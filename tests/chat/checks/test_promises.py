@@ -8,7 +8,7 @@ import pytest
 from cookhouse.chat import Message, MessageLayout, Piece, Renderer, Special, Termination, get_renderer
 from cookhouse.chat.checks import AWKWARD, Outcome, check_renderer
 from cookhouse.chat.families.qwen3 import Qwen3InstructRenderer
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 class _OtherHeader(Qwen3InstructRenderer):

@@ -13,7 +13,7 @@ from cookhouse.chat import Message, Renderer, Termination, ToolCall, TrainOnWhat
 from cookhouse.chat.families.gpt_oss import EFFORTS, GptOssRenderer
 from cookhouse.chat.typescript import write_namespace
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 DATE = "2025-06-28"
 LAST = TrainOnWhat.LAST_ASSISTANT_MESSAGE

@@ -278,7 +278,7 @@ def test_arguments_given_as_json_text_are_written_as_they_stand(tokenizer: Any) 
 
 
 def test_a_tokenizer_of_another_family_is_refused(shared: Path) -> None:
-    from cookhouse.tokenizers import get_tokenizer
+    from cookhouse.models.tokenizers import get_tokenizer
 
     with pytest.raises(InputError, match=r"has no token '<\|im_start\|>'"):
         get_renderer("qwen3", get_tokenizer(str(shared / "tokenizers/llama3")))

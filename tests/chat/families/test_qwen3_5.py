@@ -8,7 +8,7 @@ from tests.chat.families.conversations import make_conversations
 
 from cookhouse.chat import Message, Termination, ToolCall, TrainOnWhat, get_renderer, with_tools
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 ALL = TrainOnWhat.ALL_ASSISTANT_MESSAGES
 ASKED: Message = {"role": "user", "content": "Weather?"}

@@ -14,7 +14,7 @@ from tinker.types import ImageChunk
 
 from cookhouse.chat import Message, TrainOnWhat, get_renderer
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 PIL = pytest.importorskip("PIL.Image", reason="needs the extra 'vision'")
 NAMES = ("qwen3_vl_instruct", "qwen3_vl", "qwen3_5", "qwen3_5_disable_thinking", "qwen3_5_preserve_thinking")

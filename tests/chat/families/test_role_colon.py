@@ -31,7 +31,7 @@ def test_a_conversation_that_ends_with_the_user_has_no_extra_turn(tiny: Any) -> 
 
 
 def test_the_beginning_of_sequence_token_is_written_once_and_not_trained(shared: Any) -> None:
-    from cookhouse.tokenizers import get_tokenizer
+    from cookhouse.models.tokenizers import get_tokenizer
 
     llama = get_tokenizer(str(shared / "tokenizers/llama3"))
     tokens, weights = get_renderer("role_colon", llama).build_supervised_example(MESSAGES, TrainOnWhat.ALL_TOKENS)

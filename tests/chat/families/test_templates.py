@@ -7,7 +7,7 @@ from tests.chat.families.agreement import Comparer, Family
 from tests.chat.families.conversations import make_conversations
 from tests.chat.families.families import FAMILIES
 
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 COUNT = 1200
 

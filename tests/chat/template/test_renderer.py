@@ -12,7 +12,7 @@ from cookhouse.chat import Message, Termination, TrainOnWhat, get_renderer
 from cookhouse.chat.families.gpt_oss import EFFORTS
 from cookhouse.chat.template import TemplateRenderer
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 ALL = TrainOnWhat.ALL_ASSISTANT_MESSAGES
 MODES = (ALL, TrainOnWhat.LAST_ASSISTANT_MESSAGE, TrainOnWhat.ALL_MESSAGES, TrainOnWhat.ALL_TOKENS)

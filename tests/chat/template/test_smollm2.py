@@ -6,7 +6,7 @@ import pytest
 from tests.chat.families.agreement import Comparer, Family
 from tests.chat.families.conversations import make_conversations
 
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 

@@ -12,7 +12,7 @@ from tests.server.hosting import KEY
 
 from cookhouse.cli import main
 from cookhouse.errors import InputError
-from cookhouse.hub import HuggingFaceHub, NoopHub
+from cookhouse.models.hub import HuggingFaceHub, NoopHub
 from cookhouse.runs.lock import hold
 from cookhouse.server.checkpoints.offline import kept_checkpoints
 from cookhouse.server.store.state_dir import lock_state_dir
@@ -149,7 +149,7 @@ def test_a_push_uploads_what_an_export_writes(
             return super().upload(folder, name, private=private)
 
     hub = Hub(tmp_path / "hub")
-    monkeypatch.setattr("cookhouse.hub.current_hub", lambda: hub)
+    monkeypatch.setattr("cookhouse.models.hub.current_hub", lambda: hub)
     assert call("push", folder, "me/small") == 0
     assert call("push", "mine", "me/small", "--public") == 0
     assert asked == [True, False]

@@ -66,7 +66,7 @@ STATES = dict.fromkeys(RUNS, "finished") | {"broken": "failed", "halted": "inter
 
 
 class FakeConnection:
-    """Fits `cookhouse.connection.Connection`."""
+    """Fits `cookhouse.service.connection.Connection`."""
 
     def __init__(self, service: FakeService) -> None:
         self.connect = service.connect
@@ -93,7 +93,7 @@ class Kitchen:
         """Run a command; with `at`, that many passes in, something is raised: an interrupt like the one of Ctrl-C."""
         service = FakeService(states=self.states, gate=_gate(at))
         connection = nullcontext(FakeConnection(service))
-        self._patch.setattr("cookhouse.connection.open_connection", lambda *_, **__: connection)
+        self._patch.setattr("cookhouse.service.connection.open_connection", lambda *_, **__: connection)
         code = call(*words)
         self.states = service.states
         return code

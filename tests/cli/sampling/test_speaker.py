@@ -14,7 +14,7 @@ from cookhouse.chat import Message, Renderer, get_renderer
 from cookhouse.cli.sampling.speaker import Draw, Speaker
 from cookhouse.cli.sampling.target import Target
 from cookhouse.errors import InputError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 DRAW = Draw(max_tokens=100, temperature=0.0, top_p=1.0, seed=7)

@@ -10,7 +10,7 @@ import pytest
 from cookhouse.assets import adapter_folder
 from cookhouse.cli.sampling.target import find_target, named_target
 from cookhouse.errors import InputError
-from cookhouse.peft_folders import peft_path
+from cookhouse.weights.peft_folders import peft_path
 
 
 def run_folder(folder: Path, *sampler_paths: str | None) -> Path:

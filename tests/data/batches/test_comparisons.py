@@ -12,7 +12,7 @@ from cookhouse.data import (
     usable_comparisons,
 )
 from cookhouse.errors import BadRowsError
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 def said(text: str) -> list[Message]:

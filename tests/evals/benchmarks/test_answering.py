@@ -11,8 +11,8 @@ from cookhouse.chat import Message
 from cookhouse.data import build_renderer
 from cookhouse.evals import Draw, SamplingAnswerer, benchmark_evaluator
 from cookhouse.evals.benchmarks.built_in import ARITHMETIC
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import TrainingSettings
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 
 pytestmark = pytest.mark.anyio

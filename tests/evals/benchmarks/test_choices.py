@@ -23,7 +23,7 @@ from cookhouse.evals import (
     ask_benchmark,
     choice_item,
 )
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 

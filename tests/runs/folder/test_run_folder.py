@@ -7,7 +7,7 @@ import pytest
 from cookhouse.errors import InputError
 from cookhouse.report import RecordedAnswer
 from cookhouse.runs import FolderChoice, FolderSpec, RunFolder, choose_folder, open_folder
-from cookhouse.training import Checkpoint
+from cookhouse.weights.checkpoints import Checkpoint
 
 
 def spec(path: Path, behavior: str = "raise", **others: Any) -> FolderSpec:

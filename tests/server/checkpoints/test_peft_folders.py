@@ -8,8 +8,8 @@ import pytest
 
 from cookhouse.assets import adapter_folder
 from cookhouse.errors import InputError
-from cookhouse.peft_folders import peft_folder, peft_path
 from cookhouse.server.checkpoints.elsewhere import Elsewhere
+from cookhouse.weights.peft_folders import peft_folder, peft_path
 
 
 def arithmetic() -> Path:

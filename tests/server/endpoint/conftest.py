@@ -12,7 +12,7 @@ from tests.server.hosting import KEY, Host, hosted
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import Renderer, get_renderer
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 MODEL = TINY_MODEL
 

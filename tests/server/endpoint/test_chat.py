@@ -13,9 +13,9 @@ from tests.server.endpoint.conftest import MODEL
 from tests.server.endpoint.scripted import ScriptedEngine
 from tests.server.hosting import KEY, Host
 
-from cookhouse.catalog import default_renderer
 from cookhouse.chat import Renderer, get_renderer
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.catalog import default_renderer
+from cookhouse.models.tokenizers import get_tokenizer
 
 Scripted = Callable[..., AbstractContextManager[tuple[openai.OpenAI, ScriptedEngine]]]
 

@@ -8,7 +8,7 @@ import tinker
 from tests.server.endpoint.conftest import MODEL
 from tests.server.hosting import KEY, Host
 
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 
 PROMPTS = ["What is 2 plus 2?", "Olivia walked"]
 

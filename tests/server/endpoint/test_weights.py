@@ -14,8 +14,8 @@ from tests.server.endpoint.conftest import MODEL, new_client
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 
 from cookhouse.engine.torch_engine import TorchEngine
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import Artifact, ModelStage, NewModel, open_registry
-from cookhouse.tokenizers import get_tokenizer
 
 MESSAGES: Any = [{"role": "user", "content": "What is 12 plus 7?"}]
 NAMED = {"renderer_name": "qwen3_instruct"}

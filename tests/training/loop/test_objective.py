@@ -9,7 +9,8 @@ import tinker
 import torch
 
 from cookhouse.telemetry import read_metrics
-from cookhouse.training import CROSS_ENTROPY, Cursor, CustomLoss, FakeService, Work, supervised_objective
+from cookhouse.training import CROSS_ENTROPY, CustomLoss, FakeService, Work, supervised_objective
+from cookhouse.weights.checkpoints import Cursor
 
 
 def test_loss_is_the_weighted_mean_over_the_whole_batch(datum: Callable[[Sequence[int]], tinker.Datum]) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from cookhouse.errors import InputError
-from cookhouse.training import FakeService, FakeTrainingClient, get_last_checkpoint, save_checkpoint, weights_path
+from cookhouse.training import FakeService, FakeTrainingClient, save_checkpoint
 from cookhouse.training import save_checkpoint_async as save
+from cookhouse.weights.checkpoints import get_last_checkpoint
+from cookhouse.weights.names import weights_path
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from cookhouse.training import CheckpointKind, Cursor, FakeService, submit_checkpoint
+from cookhouse.training import CheckpointKind, FakeService, submit_checkpoint
+from cookhouse.weights.checkpoints import Cursor
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cookhouse.training import Assembled, BatchSource, Cursor, as_datums
+from cookhouse.training import Assembled, BatchSource, as_datums
+from cookhouse.weights.checkpoints import Cursor
 
 pytestmark = pytest.mark.anyio
 

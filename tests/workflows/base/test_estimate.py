@@ -3,7 +3,8 @@
 from tests.recipes.events import Events
 
 from cookhouse.telemetry import Event, Telemetry
-from cookhouse.training import Cursor, FinishedStep
+from cookhouse.training import FinishedStep
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.base.estimate import Estimate
 
 

@@ -9,7 +9,8 @@ import tinker
 from cookhouse.assets import TINY_MODEL
 from cookhouse.data import build_renderer
 from cookhouse.telemetry import Telemetry
-from cookhouse.training import Cursor, Work
+from cookhouse.training import Work
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch
 from cookhouse.workflows.distillation.objective import FORWARD_KL, taught_objective
 from cookhouse.workflows.distillation.samples import Question, TeacherAnswer

@@ -7,9 +7,9 @@ import pytest
 
 from cookhouse.chat import Message, get_renderer
 from cookhouse.data.rows.pairs import question_from_row
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.report import RecordedAnswer
 from cookhouse.telemetry import Telemetry
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
 from cookhouse.workflows.distillation.record import TeacherRecord

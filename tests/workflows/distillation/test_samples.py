@@ -9,8 +9,8 @@ import tinker
 from cookhouse.assets import TINY_MODEL
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import OffPolicyDistillationSettings
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import FakeService
 from cookhouse.workflows.distillation.off_policy import example_tokens
 from cookhouse.workflows.distillation.samples import AnswerReader, Question, TeacherSampler, refuse_all_failed

@@ -9,7 +9,8 @@ import torch
 
 from cookhouse.data import shifted_datum
 from cookhouse.errors import ServiceError
-from cookhouse.training import Cursor, Work
+from cookhouse.training import Work
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.distillation.assembler import TeacherTargets
 from cookhouse.workflows.distillation.objective import FORWARD_KL, taught_objective
 

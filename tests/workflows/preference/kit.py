@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cookhouse.chat import Renderer, get_renderer
 from cookhouse.data import PreferenceRow
-from cookhouse.tokenizers import get_tokenizer
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.workflows.preference.dataset import Pair, render_pairs
 
 

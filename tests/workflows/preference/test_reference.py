@@ -13,7 +13,8 @@ from tests.workflows.preference.kit import pairs
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Telemetry
-from cookhouse.training import BatchSource, Cursor, FakeService, Work
+from cookhouse.training import BatchSource, FakeService, Work
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset, interleaved
 from cookhouse.workflows.preference.measure import measure_pairs

@@ -35,9 +35,7 @@ from cookhouse.settings import (
 from cookhouse.telemetry import JsonlSink, Telemetry, read_metrics
 from cookhouse.training import (
     AdamSchedule,
-    CheckpointFile,
     CheckpointKind,
-    Cursor,
     FakeService,
     Interrupt,
     LoopSlots,
@@ -47,6 +45,7 @@ from cookhouse.training import (
     open_session,
     submit_checkpoint,
 )
+from cookhouse.weights.checkpoints import CheckpointFile, Cursor
 from cookhouse.workflows.reinforcement.assembler import RolloutAssembler, RolloutPayload
 from cookhouse.workflows.reinforcement.objective import policy_objective
 from cookhouse.workflows.reinforcement.policy import Policy

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tinker
 
-from cookhouse.training import Cursor, FakeService, FakeTrainingClient, Work
+from cookhouse.training import FakeService, FakeTrainingClient, Work
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.reinforcement.objective import post_step_divergence
 
 pytestmark = pytest.mark.anyio

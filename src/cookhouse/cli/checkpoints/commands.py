@@ -19,8 +19,8 @@ from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, folder_of
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.tables import aligned, when
 from cookhouse.errors import InputError
-from cookhouse.local import default_state_dir
 from cookhouse.model_names import plain_name
+from cookhouse.service.local import default_state_dir
 
 checkpoints_app = typer.Typer(help="List, inspect, export, push, import and delete checkpoints.")
 
@@ -171,8 +171,8 @@ def import_(
     _quiet_unless_watched()
     from cookhouse.engine.export import import_peft
     from cookhouse.engine.files.checkpoint import is_checkpoint, read_num_steps, read_spec
-    from cookhouse.local import folder_key
     from cookhouse.server.checkpoints.offline import add_checkpoint
+    from cookhouse.service.local import folder_key
 
     kept_in = state_dir or default_state_dir(os.environ)
     kept_in.mkdir(parents=True, exist_ok=True)
@@ -215,7 +215,7 @@ def push(
     The token is that of HF_TOKEN or of `hf auth login`, and must be allowed to write. A repository that is there keeps
     its visibility, and gets a new commit.
     """
-    from cookhouse.hub import check_name, current_hub
+    from cookhouse.models.hub import check_name, current_hub
 
     check_name(name)
     hub = current_hub()

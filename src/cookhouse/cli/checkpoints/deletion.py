@@ -14,10 +14,10 @@ import typer
 from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, is_run_folder, list_saved, saved_by
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
-from cookhouse.connection import check_reachable, configured_service
 from cookhouse.errors import InputError
-from cookhouse.local import default_state_dir, service_folder
 from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
+from cookhouse.service.connection import check_reachable, configured_service
+from cookhouse.service.local import default_state_dir, service_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def _delete(going: _Going) -> None:
     """The weights first: the other way round, nobody would know of what is left where that fails."""
     from cookhouse.runs.lock import hold
     from cookhouse.server.checkpoints.offline import delete_checkpoint
-    from cookhouse.training import CheckpointFile
+    from cookhouse.weights.checkpoints import CheckpointFile
 
     with nullcontext() if going.run is None else hold(going.run):
         if going.state_dir is None:

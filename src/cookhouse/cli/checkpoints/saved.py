@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.local import default_state_dir, service_folder
 from cookhouse.registry import check_artifact, names_registered_model, open_registry
 from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
+from cookhouse.service.local import default_state_dir, service_folder
 
 if TYPE_CHECKING:
     from cookhouse.server.store.store import CheckpointRow
@@ -72,7 +72,7 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
 
 def saved_by(path: str) -> Path | None:
     """The folder of the run here that recorded a `tinker://` path; None: nobody did."""
-    from cookhouse.training import run_that_saved
+    from cookhouse.weights.names import run_that_saved
 
     return run_that_saved(path, among=(RUNS_FOLDER,))
 
@@ -131,7 +131,7 @@ def _in_folder(folder: Path) -> Saved:
 def _of_run(folder: Path) -> list[Saved]:
     """What a run recorded, the training state after the weights for sampling: its weights are never rounded."""
     from cookhouse.server.checkpoints.offline import is_state_dir
-    from cookhouse.training import CheckpointFile
+    from cookhouse.weights.checkpoints import CheckpointFile
 
     kept = _of_state_dir(service_folder(folder)) if is_state_dir(service_folder(folder)) else []
     by_path = {saved.path: saved for saved in kept}

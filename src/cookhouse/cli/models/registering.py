@@ -9,10 +9,10 @@ from pathlib import Path
 from cookhouse.cli.checkpoints.saved import TINKER, find_saved, is_run_folder, list_saved
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.peft_folders import adapted_model
 from cookhouse.registry import Artifact, Descent, ModelRegistry, NewModel, config_sha256, read_artifact
 from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import ranked, split_values
+from cookhouse.weights.peft_folders import adapted_model
 
 
 def model_by_hand(
@@ -64,7 +64,8 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
         raise InputError(f"the run in {folder} has saved no checkpoint yet; let it finish, or resume it")
     files = {each.path: each.folder for each in saved}
     from cookhouse.runs import read_record, read_result, recorded_synthetic
-    from cookhouse.training import CheckpointFile, registered_as
+    from cookhouse.weights.checkpoints import CheckpointFile
+    from cookhouse.weights.names import registered_as
 
     last = CheckpointFile(folder / "checkpoints.jsonl").read()[-1]
     paths = [path for path in (last.state_path, last.sampler_path) if path is not None]

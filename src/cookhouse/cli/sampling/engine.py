@@ -14,10 +14,10 @@ from cookhouse.adapters import ServiceAddress
 from cookhouse.assets import TINY_MODEL, adapter_folders
 from cookhouse.cli.sampling.speaker import Draw, Speaker
 from cookhouse.cli.sampling.target import Target
-from cookhouse.connection import check_reachable, configured_service
 from cookhouse.errors import InputError
-from cookhouse.local import local_server, service_folder
 from cookhouse.runs.names import RUNS_FOLDER
+from cookhouse.service.connection import check_reachable, configured_service
+from cookhouse.service.local import local_server, service_folder
 
 if TYPE_CHECKING:
     from cookhouse.training import ServiceClient

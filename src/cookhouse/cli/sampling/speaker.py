@@ -69,9 +69,9 @@ class Speaker:
         """Open a target on a service that has it. Raises what the SDK raises, and `InputError`."""
         import asyncio
 
-        from cookhouse.catalog import default_renderer
         from cookhouse.chat import get_renderer
-        from cookhouse.tokenizers import get_tokenizer
+        from cookhouse.models.catalog import default_renderer
+        from cookhouse.models.tokenizers import get_tokenizer
 
         if target.sampler_path is not None:
             client: Any = await service.create_sampling_client(model_path=target.sampler_path)

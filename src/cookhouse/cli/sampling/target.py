@@ -11,9 +11,9 @@ import typer
 from cookhouse.assets import ADAPTER_RENDERER, TINY_MODEL, adapter_folder
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
-from cookhouse.local import service_folder
-from cookhouse.peft_folders import adapted_model, is_peft_path, peft_folder
 from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, RUNS_FOLDER
+from cookhouse.service.local import service_folder
+from cookhouse.weights.peft_folders import adapted_model, is_peft_path, peft_folder
 
 RunOption: TypeAlias = Annotated[
     str | None, typer.Option("--run", help=f"Run, by {NAMING}: its last checkpoint.", autocompletion=complete_run)
@@ -84,7 +84,7 @@ def named_target(name: str, registry: str | None = None) -> Target:
     """What one name means: weights, as they are named everywhere, or else a base model. Raises as `find_target`."""
     from cookhouse.registry import names_registered_model
     from cookhouse.runs.listing.find import weights_named
-    from cookhouse.training import names_weights
+    from cookhouse.weights.names import names_weights
 
     found = weights_named(name, may_be_model=True)
     is_weights = names_weights(found) or names_registered_model(found)
@@ -101,7 +101,7 @@ def _target_of_checkpoint(name: str, otherwise: Target, registry: str | None) ->
     """The named weights, on the service of the run that saved them if it is on this machine."""
     from cookhouse.registry import names_registered_model, open_registry
     from cookhouse.runs.listing.find import weights_named
-    from cookhouse.training import run_that_saved, weights_path
+    from cookhouse.weights.names import run_that_saved, weights_path
 
     name = weights_named(name, may_be_model=False)
     models = open_registry(registry, os.environ) if names_registered_model(name) else None
@@ -126,7 +126,7 @@ def _target_of_run(folder: Path) -> Target:
     Raises:
         InputError: the folder holds no run, or one that has saved nothing yet.
     """
-    from cookhouse.training import CheckpointFile
+    from cookhouse.weights.checkpoints import CheckpointFile
 
     config_file = folder / CONFIG_FILE
     if not config_file.exists():

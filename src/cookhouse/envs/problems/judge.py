@@ -3,12 +3,12 @@
 import asyncio
 import hashlib
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import Comparison, ComparisonRenderer
 from cookhouse.data import build_renderer
 from cookhouse.envs.second_model import OpenSampler, SecondModelSpec
 from cookhouse.errors import InputError
 from cookhouse.grading import CompleterPreferenceModel, GenerativePreferenceModel, Judgment, PreferenceModel
+from cookhouse.models.catalog import context_tokens
 from cookhouse.settings import JudgeSettings
 
 _MAX_REMEMBERED = 100_000

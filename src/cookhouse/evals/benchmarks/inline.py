@@ -1,6 +1,5 @@
 """A benchmark as an evaluator of a run."""
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.evals.benchmarks.answering import SamplingAnswerer
 from cookhouse.evals.benchmarks.asking import Asking, ask_benchmark
@@ -9,6 +8,7 @@ from cookhouse.evals.benchmarks.benchmark import Benchmark
 from cookhouse.evals.benchmarks.figures import as_metrics, benchmark_figures
 from cookhouse.evals.benchmarks.reading import LoadedBenchmark, load_benchmark, sources_of_benchmarks
 from cookhouse.evals.evaluator import EvaluatorBuilder, Metrics, SamplingClientEvaluator
+from cookhouse.models.catalog import context_tokens
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import scope, table

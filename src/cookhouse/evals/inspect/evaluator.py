@@ -7,7 +7,6 @@ from pathlib import Path
 from inspect_ai import Task, eval_async
 from inspect_ai.model import GenerateConfig
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.errors import InputError
 from cookhouse.evals.benchmarks.answering import SamplingAnswerer
@@ -17,6 +16,7 @@ from cookhouse.evals.inspect.logs import figures_of, result_name
 from cookhouse.evals.inspect.model import SampledModel
 from cookhouse.evals.inspect.opening import opened, opened_model
 from cookhouse.evals.inspect.running import inspect_turn
+from cookhouse.models.catalog import context_tokens
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import TrainingSettings
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from cookhouse.data import DataSource, Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
+from cookhouse.files import file_errors
 from cookhouse.runs.lock import busy, is_held
 from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, LOCK_FILE
-from cookhouse.training.files import file_errors
 
 logger = logging.getLogger(__name__)
 

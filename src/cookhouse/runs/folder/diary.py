@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cookhouse.errors import InputError
+from cookhouse.files import write_whole
 from cookhouse.runs.folder.choice import FolderSpec
 from cookhouse.runs.history.machine import this_machine, versions
 from cookhouse.runs.history.sittings import RunStatus, Sitting, over, read_history, read_sittings, sittings_text
@@ -15,7 +16,6 @@ from cookhouse.runs.names import REPORT_FILE, RUN_FILE
 from cookhouse.runs.page import write_report
 from cookhouse.telemetry import Event, Record, events
 from cookhouse.training import SessionStatus
-from cookhouse.training.files import write_whole
 from cookhouse.version import __version__
 
 logger = logging.getLogger(__name__)

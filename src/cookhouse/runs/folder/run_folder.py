@@ -13,6 +13,7 @@ from typing import Any
 
 from cookhouse.data import fingerprint_of
 from cookhouse.errors import InputError
+from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer
 from cookhouse.runs.answers import answers_path, read_answers, write_answers
 from cookhouse.runs.folder.choice import FolderChoice, FolderSpec
@@ -32,9 +33,9 @@ from cookhouse.runs.names import (
 )
 from cookhouse.runs.page import write_report
 from cookhouse.telemetry import cut_metrics, log_file
-from cookhouse.training import Checkpoint, CheckpointFile, SessionStatus
-from cookhouse.training.files import file_errors, write_whole
+from cookhouse.training import SessionStatus
 from cookhouse.version import __version__
+from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 
 logger = logging.getLogger(__name__)
 

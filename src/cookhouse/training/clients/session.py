@@ -19,7 +19,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.registry import ModelRegistry
 from cookhouse.settings import TrainingSettings
 from cookhouse.training.clients.client import Connect, ServiceClient, TrainingClient
-from cookhouse.training.weights import weights_path
+from cookhouse.weights.names import weights_path
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from typing import Any, Generic, TypeVar
 
 from cookhouse.errors import BadRowsError
 from cookhouse.telemetry import Telemetry, Values, events, keys
-from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.clients.patience import Patience
 from cookhouse.training.clients.session import service_errors
@@ -33,6 +32,7 @@ from cookhouse.training.loop.rolling import RollingSaves
 from cookhouse.training.loop.saving import PendingCheckpoint
 from cookhouse.training.loop.slots import FinishedStep, LoopOutcome, LoopSlots, ScheduledEvaluation, SlotNames
 from cookhouse.training.work import Work
+from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 
 _T = TypeVar("_T")
 P = TypeVar("P")

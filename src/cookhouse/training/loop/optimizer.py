@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import tinker
 
-from cookhouse.schedules import default_warmup, multiplier
 from cookhouse.settings import OptimizerSettings
+from cookhouse.settings.schedules import default_warmup, multiplier
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,11 @@ import asyncio
 import logging
 
 from cookhouse.settings import StepSettings
-from cookhouse.training.checkpoints import Checkpoint, CheckpointFile
 from cookhouse.training.clients.client import ServiceClient, TrainingClient
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.loop.cadence import Cadence
 from cookhouse.training.loop.saving import CheckpointKind, PendingCheckpoint, submit_checkpoint
-from cookhouse.training.work import Cursor
+from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile, Cursor
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,9 @@ from typing import Any
 import tinker
 
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.training.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
+from cookhouse.files import file_errors
 from cookhouse.training.clients.client import TrainingClient
-from cookhouse.training.files import file_errors
-from cookhouse.training.work import Cursor
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile, Cursor
 
 
 class CheckpointKind(StrEnum):

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from cookhouse.telemetry import Values
-from cookhouse.training.checkpoints import Checkpoint
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.loop.cadence import Cadence
 from cookhouse.training.loop.objective import Objective
 from cookhouse.training.loop.optimizer import AdamSchedule
 from cookhouse.training.loop.saving import PendingCheckpoint
 from cookhouse.training.loop.source import Source
-from cookhouse.training.work import Cursor, Work
+from cookhouse.training.work import Work
+from cookhouse.weights.checkpoints import Checkpoint, Cursor
 
 P = TypeVar("P")
 

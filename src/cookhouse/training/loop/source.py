@@ -7,7 +7,8 @@ from typing import Generic, Protocol, TypeVar
 
 import tinker
 
-from cookhouse.training.work import Assembled, Assembler, Cursor, Work
+from cookhouse.training.work import Assembled, Assembler, Work
+from cookhouse.weights.checkpoints import Cursor
 
 P = TypeVar("P")
 P_co = TypeVar("P_co", covariant=True)

@@ -21,12 +21,12 @@ from cookhouse.evals import (
     TrainingClientEvaluator,
 )
 from cookhouse.evals import Metrics as MaybeMetrics
+from cookhouse.files import file_errors, write_whole
 from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry, Values, entries_to_json, events, split_values
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
-from cookhouse.training.files import file_errors, write_whole
 from cookhouse.workflows.stages.stage import stage
 
 

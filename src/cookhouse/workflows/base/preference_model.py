@@ -6,11 +6,11 @@ from pathlib import Path
 
 from cookhouse.envs import preference_format
 from cookhouse.errors import InputError
-from cookhouse.peft_folders import adapted_model, peft_folder
 from cookhouse.registry import ModelRegistry, names_registered_model
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.settings import JudgeSettings
-from cookhouse.training import names_weights, run_that_saved
+from cookhouse.weights.names import names_weights, run_that_saved
+from cookhouse.weights.peft_folders import adapted_model, peft_folder
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.stages.stage import stage
 

@@ -7,15 +7,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from cookhouse.errors import InputError
+from cookhouse.files import file_errors
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import RunFolder, open_folder
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
 from cookhouse.training import (
     AdamSchedule,
-    Checkpoint,
     CheckpointKind,
-    Cursor,
     Patience,
     PendingCheckpoint,
     ScheduledEvaluation,
@@ -27,7 +26,7 @@ from cookhouse.training import (
     submit_checkpoint,
 )
 from cookhouse.training.clients.session import BROKEN_PATIENCE_SECONDS
-from cookhouse.training.files import file_errors
+from cookhouse.weights.checkpoints import Checkpoint, Cursor
 from cookhouse.workflows.base.evaluation import NamedEvaluator
 from cookhouse.workflows.stages.body import LoopState
 from cookhouse.workflows.stages.registering import is_registered, register_run

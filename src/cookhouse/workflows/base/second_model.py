@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import tinker
 
 from cookhouse.registry import ModelRegistry
-from cookhouse.training import SamplingClient, ServiceClient, names_weights, service_errors, weights_path
+from cookhouse.training import SamplingClient, ServiceClient, service_errors
+from cookhouse.weights.names import names_weights, weights_path
 
 
 class SecondModel:

@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from cookhouse.catalog import FAMILIES, TEMPLATE, dims, family_of
 from cookhouse.errors import InputError
-from cookhouse.hyperparams import lora_parameter_count, rate_notes
+from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of
+from cookhouse.models.hyperparams import lora_parameter_count, rate_notes
 from cookhouse.report import RecordedAnswer, parting_remark
 from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
 from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, REPORT_FILE

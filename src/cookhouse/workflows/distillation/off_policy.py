@@ -11,17 +11,17 @@ from typing import cast
 
 import chz
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import build_renderer
+from cookhouse.files import file_errors
+from cookhouse.models.catalog import context_tokens
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import Descent
 from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE, TEACHER_SAMPLES_FILE
 from cookhouse.sampling_client import SamplingClient, TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import BatchSource, Cadence, FinishedStep, Objective, ScheduledEvaluation, StepLog
-from cookhouse.training.files import file_errors
 from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.rows import kept_tokens, sources_of

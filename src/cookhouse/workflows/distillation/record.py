@@ -8,8 +8,8 @@ from typing import Any
 
 from cookhouse.chat import Message, parse_messages
 from cookhouse.errors import InputError
+from cookhouse.files import write_whole
 from cookhouse.report import RecordedAnswer
-from cookhouse.training.files import write_whole
 
 
 @dataclass(frozen=True, kw_only=True)

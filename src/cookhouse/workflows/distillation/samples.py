@@ -18,10 +18,10 @@ import tinker
 
 from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.files import append_line, whole_lines
 from cookhouse.sampling_client import SampleClient
 from cookhouse.settings import TeacherSamplingSettings
 from cookhouse.training.clients.session import service_errors
-from cookhouse.training.files import append_line, whole_lines
 
 _CONCURRENCY = 64
 Failure = Literal["request", "empty", "cut", "unmatched"]

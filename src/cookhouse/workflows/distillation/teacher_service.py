@@ -16,13 +16,14 @@ from cookhouse.assets import resolve_model
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
-from cookhouse.peft_folders import adapted_model, peft_folder
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import ModelRegistry, names_registered_model
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.sampling_client import SamplingClient
-from cookhouse.tokenizers import get_tokenizer
-from cookhouse.training import Connect, ServiceClient, connect_to, names_weights, run_that_saved, service_errors
+from cookhouse.training import Connect, ServiceClient, connect_to, service_errors
 from cookhouse.training.clients.session import close_service
+from cookhouse.weights.names import names_weights, run_that_saved
+from cookhouse.weights.peft_folders import adapted_model, peft_folder
 from cookhouse.workflows.base.second_model import sampler_at, sampler_place
 from cookhouse.workflows.distillation.teachers import no_logprobs
 

@@ -9,8 +9,8 @@ from typing import Any
 from cookhouse.errors import InputError
 from cookhouse.evals import AttemptLog, Grade, SampledAnswer
 from cookhouse.evals.benchmarks.attempts import Key
+from cookhouse.files import append_line
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, ATTEMPT_GRADES_FILE
-from cookhouse.training.files import append_line
 
 
 class AttemptFiles(AttemptLog):

@@ -17,12 +17,12 @@ from cookhouse.evals import (
     paired_difference,
     sources_of_benchmarks,
 )
+from cookhouse.files import write_whole
 from cookhouse.naming import names_in
 from cookhouse.report import PairedTable, paired_page
 from cookhouse.runs import Figure, RunResult
 from cookhouse.runs.names import COMPARISON_FILE, REPORT_FILE
 from cookhouse.settings import EvalSettings
-from cookhouse.training.files import write_whole
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 from cookhouse.workflows.evaluation.inspecting import inspect_results, inspect_tasks, logs_remark
 from cookhouse.workflows.evaluation.summary import is_shown_as_share

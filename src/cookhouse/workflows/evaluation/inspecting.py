@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cookhouse.files import write_whole
 from cookhouse.naming import names_in
 from cookhouse.report import transcripts_page
 from cookhouse.runs import RunFolder
 from cookhouse.runs.names import INSPECT_FOLDER
 from cookhouse.settings import EvalSettings, has_default
 from cookhouse.training import service_errors
-from cookhouse.training.files import write_whole
 from cookhouse.workflows.evaluation.progress import Progress
 from cookhouse.workflows.evaluation.state import EvaluationState
 from cookhouse.workflows.stages.stage import stage

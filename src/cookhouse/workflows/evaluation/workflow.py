@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from cookhouse.catalog import context_tokens
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
 from cookhouse.evals import (
@@ -26,6 +25,8 @@ from cookhouse.evals import (
     sources_of_benchmarks,
 )
 from cookhouse.evals.inspect import require_inspect
+from cookhouse.files import file_errors, write_whole
+from cookhouse.models.catalog import context_tokens
 from cookhouse.naming import names_in
 from cookhouse.report import transcripts_page
 from cookhouse.runs import RunFolder, open_folder
@@ -34,7 +35,6 @@ from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
 from cookhouse.training import Patience, service_errors
 from cookhouse.training.clients.session import close_service
-from cookhouse.training.files import file_errors, write_whole
 from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.base.second_model import sampler_at, sampler_place
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles

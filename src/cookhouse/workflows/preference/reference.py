@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from cookhouse.data import Example
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.files import append_line, whole_lines
 from cookhouse.training.clients.client import PairLossOffer, TrainingClient
 from cookhouse.training.clients.logprobs import ComputeLogprobs
 from cookhouse.training.clients.session import service_errors
-from cookhouse.training.files import append_line, whole_lines
 from cookhouse.workflows.preference.calls import answer_sums, whole_pairs
 from cookhouse.workflows.preference.dataset import Pair, interleaved
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from cookhouse.errors import InputError
+from cookhouse.files import file_errors, write_whole
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
 from cookhouse.settings import PreferenceSettings
-from cookhouse.training import PairLossOffer, TrainingSession, names_weights, service_errors, weights_path
-from cookhouse.training.files import file_errors, write_whole
+from cookhouse.training import PairLossOffer, TrainingSession, service_errors
+from cookhouse.weights.names import names_weights, weights_path
 from cookhouse.workflows.base.second_model import sampler_at
 from cookhouse.workflows.preference.losses import PairLoss
 from cookhouse.workflows.preference.reference import (

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import BadRows, ExampleStatistics, PreferenceRow, build_renderer, example_statistics
 from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
+from cookhouse.models.catalog import context_tokens
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import Descent
 from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.telemetry import events
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
     Assembled,
     BatchSource,

@@ -8,7 +8,6 @@ from functools import partial
 
 import tinker
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import ComparisonRenderer, Renderer
 from cookhouse.data import (
     BadRows,
@@ -24,10 +23,11 @@ from cookhouse.data import (
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
+from cookhouse.models.catalog import context_tokens
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import Descent
 from cookhouse.settings import PreferenceModelSettings
 from cookhouse.telemetry import events
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
     CROSS_ENTROPY,
     BatchSource,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cookhouse.errors import InputError
+from cookhouse.files import append_line, file_errors, whole_lines, write_whole
 from cookhouse.rl import GroupAdvantages, TrajectoryGroup, group_from_json, group_to_json
-from cookhouse.training.files import append_line, file_errors, whole_lines, write_whole
 
 
 class GroupId(NamedTuple):

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cookhouse.files import write_whole
 from cookhouse.report import RecordedAnswer, rollouts_page
 from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
 from cookhouse.telemetry import Telemetry, events
-from cookhouse.training.files import write_whole
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
 
 

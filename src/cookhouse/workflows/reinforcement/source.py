@@ -12,7 +12,8 @@ from cookhouse.errors import InputError
 from cookhouse.rl import TrajectoryGroup
 from cookhouse.settings import UpdateSettings
 from cookhouse.telemetry import keys
-from cookhouse.training.work import Assembler, Cursor, Work
+from cookhouse.training.work import Assembler, Work
+from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.reinforcement.assembler import RolloutPayload
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool

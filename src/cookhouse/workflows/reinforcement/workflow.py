@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import DataSource, build_renderer
 from cookhouse.envs import OpenSampler, SecondModels, evenly_spaced
 from cookhouse.errors import InputError
+from cookhouse.models.catalog import context_tokens
 from cookhouse.registry import Descent
 from cookhouse.rl import (
     ADVANTAGES,

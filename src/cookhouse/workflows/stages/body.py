@@ -8,15 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from cookhouse.errors import InputError
 from cookhouse.runs import RunResult
 from cookhouse.settings import StepSettings
-from cookhouse.training import (
-    CheckpointFile,
-    LoopOutcome,
-    LoopSlots,
-    RollingSaves,
-    SlotNames,
-    TrainingLoop,
-    TrainingSession,
-)
+from cookhouse.training import LoopOutcome, LoopSlots, RollingSaves, SlotNames, TrainingLoop, TrainingSession
+from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows.stages.execution import execute
 from cookhouse.workflows.stages.stage import S, S_contra, SlotStage, Stage
 from cookhouse.workflows.stages.state import RunState

@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cookhouse.files import cannot_write
 from cookhouse.runs import FolderChoice, run_prefix
 from cookhouse.settings import weights_in
 from cookhouse.telemetry import check_sink
-from cookhouse.training import names_weights, weights_path
-from cookhouse.training.files import cannot_write
+from cookhouse.weights.names import names_weights, weights_path
 from cookhouse.workflows.stages.execution import execute
 from cookhouse.workflows.stages.sinks import named_sinks
 from cookhouse.workflows.stages.state import RunContext, RunState

@@ -16,7 +16,9 @@ from cookhouse.registry import (
 )
 from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import Values, events, ranked, split_values
-from cookhouse.training import Checkpoint, ServiceClient, registered_as
+from cookhouse.training import ServiceClient
+from cookhouse.weights.checkpoints import Checkpoint
+from cookhouse.weights.names import registered_as
 from cookhouse.workflows.stages.state import RunContext
 
 

@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import tinker
 
-from cookhouse.catalog import context_tokens
 from cookhouse.chat import Renderer
 from cookhouse.data import (
     BadRows,
@@ -29,10 +28,11 @@ from cookhouse.data import (
 )
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
+from cookhouse.models.catalog import context_tokens
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import Descent
 from cookhouse.settings import SupervisedSettings
 from cookhouse.telemetry import events
-from cookhouse.tokenizers import get_tokenizer
 from cookhouse.training import (
     Assembled,
     BatchSource,

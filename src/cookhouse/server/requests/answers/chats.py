@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from cookhouse.catalog import TEMPLATE, default_renderer, renderers_of_family
 from cookhouse.chat import Encoder, Renderer, get_renderer, supported_renderers
 from cookhouse.chat.template import TemplateRenderer
 from cookhouse.errors import InputError
+from cookhouse.models.catalog import TEMPLATE, default_renderer, renderers_of_family
+from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.server.requests.answers.weights import NamedWeights
 from cookhouse.server.wire.openai.errors import FieldError
 from cookhouse.server.wire.openai.texts import TokenTexts
-from cookhouse.tokenizers import get_tokenizer
 
 _SETTING = "enable_thinking"
 """What chat templates call it."""

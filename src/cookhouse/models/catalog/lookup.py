@@ -1,0 +1,132 @@
+"""Models by name or folder: what the table says of them, and what their own files say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cookhouse.assets import TINY_MODEL, resolve_model
+from cookhouse.errors import InputError
+from cookhouse.model_names import plain_name
+from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name, text_values
+from cookhouse.models.catalog.families import FAMILIES, PLAIN, TEMPLATE, family_of_type, renderer_of_template
+from cookhouse.models.catalog.files import has_config, model_folder, read_chat_template, read_config, tokenizer_folder
+from cookhouse.models.catalog.names import Entry, entry_of_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    family: str | None
+    renderers: tuple[str, ...]
+    """The default first."""
+
+
+def family_of(model: str) -> str | None:
+    """The family of an embedded model, a hub id or a local folder; None: none of the table.
+
+    A name that the table does not have is known by its files, which the hub is asked for if they are not in its cache.
+
+    Raises:
+        InputError: a folder holds no config.json, or one that cannot be read; or there is no such model to be had.
+    """
+    return _lookup(model).family
+
+
+def renderer_names(model: str, *, files: str | None = None) -> tuple[str, ...]:
+    """Renderers that fit a model, its default first. `files` and errors as for `default_renderer`."""
+    names = _lookup(model, files).renderers
+    return names if TEMPLATE in names else (*names, TEMPLATE)
+
+
+def default_renderer(model: str, *, files: str | None = None) -> str:
+    """The renderer of a model when none is named: its family's, else `template`; of a base model, `role_colon`.
+
+    `files` is the folder that the model is known to lie in, whatever its name. Errors as `family_of`.
+    """
+    return _lookup(model, files).renderers[0]
+
+
+def renderer_without_thinking(model: str) -> str:
+    """As `default_renderer`, in the variant that has the model answer at once, if its family has one."""
+    name = default_renderer(model)
+    quiet = f"{name}_disable_thinking"
+    return quiet if quiet in renderer_names(model) else name
+
+
+def renderers_of_family(model: str, renderer: str, *, files: str | None = None) -> tuple[str, ...]:
+    """`renderer`, and those of the model's family that it may be exchanged for: they differ in how the model thinks.
+    Errors as `family_of`.
+    """
+    fitting = [name for name in renderer_names(model, files=files) if name not in (*PLAIN, TEMPLATE)]
+    if renderer not in fitting:
+        return (renderer,)
+    quiet = f"{renderer}_disable_thinking"
+    return tuple(dict.fromkeys([renderer, *(name for name in fitting if name == quiet), *fitting]))
+
+
+def check_renderer(model: str, renderer: str, *, force: bool = False) -> None:
+    """Refuse a renderer that does not fit a model: the answers of a mismatched pair are mostly noise.
+
+    Raises:
+        InputError: the pair is not in the table and `force` is false.
+    """
+    if force:
+        return
+    names = renderer_names(model)
+    if renderer not in names:
+        raise InputError(
+            f"renderer {renderer!r} does not fit {model!r} (family {family_of(model) or 'unknown'}); use "
+            f"{' or '.join(names)}, or force the pair (force_renderer=true)"
+        )
+
+
+def dims(model: str) -> Dims | None:
+    """Sizes of a model, from its config.json if that is on this machine, else from the table. None: neither says."""
+    config = _config_here(model)
+    found = None if config is None else dims_of_config(config)
+    return found or dims_of_name(_own_name(model))
+
+
+def context_tokens(model: str) -> int | None:
+    """Tokens that a model takes at most, prompt and answer together, from its config.json if that is on this machine,
+    else from the table. None: neither says, and only its service knows.
+    """
+    config = _config_here(model)
+    if config is not None:
+        tokens = text_values(config).get("max_position_embeddings")
+        return tokens if isinstance(tokens, int) and tokens > 1 else None
+    entry = entry_of_name(_own_name(model))
+    return None if entry is None else entry.context_tokens
+
+
+def _config_here(model: str) -> dict[str, Any] | None:
+    folder = model_folder(model)
+    return read_config(folder) if folder is not None and has_config(folder) else None
+
+
+def _own_name(model: str) -> str:
+    """The name after the organization, or of the folder."""
+    return Path(resolve_model(model)).name
+
+
+def _lookup(model: str, files: str | None = None) -> _Known:
+    if plain_name(model) == TINY_MODEL:
+        family = FAMILIES["qwen3"]
+        return _Known(family=family.name, renderers=("qwen3_instruct", *family.renderers[:2], *PLAIN))
+    named = entry_of_name(_own_name(model))
+    folder = Path(files or resolve_model(model))
+    if folder.is_dir():
+        return _of_files(folder, read_config(folder), named)
+    if named is not None:
+        return _Known(family=named.family, renderers=named.renderers)
+    folder = tokenizer_folder(model)  # downloaded now, so that a first run decides as later ones
+    return _of_files(folder, read_config(folder) if has_config(folder) else {}, named)
+
+
+def _of_files(folder: Path, config: Mapping[str, Any], named: Entry | None) -> _Known:
+    family = family_of_type(config.get("model_type"), config.get("vocab_size"))
+    if named is not None and named.family == family:
+        return _Known(family=family, renderers=named.renderers)
+    default = renderer_of_template(family, read_chat_template(folder))
+    own = FAMILIES[family].renderers if family is not None else ()
+    return _Known(family=family, renderers=tuple(dict.fromkeys((default, *own, *PLAIN))))

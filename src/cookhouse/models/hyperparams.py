@@ -1,0 +1,112 @@
+"""Rules of thumb for hyperparameters, and the size of an adapter."""
+
+import math
+import re
+
+from cookhouse.errors import InputError
+from cookhouse.models.catalog import FAMILIES, dims, family_of
+from cookhouse.models.catalog.weights import weight_shapes
+
+_BASE_RATE = 5e-5
+_LORA_FACTOR = 10.0
+_REFERENCE_HIDDEN = 2000
+_FAR = 10.0
+"""Factor between two learning rates from which on it is worth a word."""
+_ATTN = re.compile(r"\.self_attn\.\w+_proj(_with_mqa)?\.weight$")
+_MLP = re.compile(r"\.mlp\.(shared_experts?\.)?\w+_proj\.weight$")
+_EXPERT = re.compile(r"\.mlp\.experts\.\d+\.\w+_proj\.weight$")
+_STACKED_EXPERTS = re.compile(r"\.mlp\.experts\.down_proj(_blocks)?$")
+_LAYER = re.compile(r"\.layers\.(\d+)\.")
+_EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight$")
+_OUTPUT = re.compile(r"(^|\.)lm_head\.weight$")
+
+
+def get_lr(model: str, *, is_lora: bool = True) -> float:
+    """A good learning rate for supervised training: 5e-5 · 10 (LoRA) · (2000 / hidden size)^e, e by family.
+
+    Raises:
+        InputError: nobody has published e for the model's family, or its hidden size is not known.
+    """
+    family = family_of(model)
+    exponent = FAMILIES[family].lr_exponent if family is not None else None
+    if exponent is None:
+        known = ", ".join(name for name, other in FAMILIES.items() if other.lr_exponent is not None)
+        raise InputError(
+            f"nobody has published a rule for the learning rate of {model!r} (family {family or 'unknown'}; there is "
+            f"one for {known}); set learning_rate to a number, such as 2e-4"
+        )
+    sizes = dims(model)
+    if sizes is None:
+        raise InputError(
+            f"the hidden size of {model!r} is not known, on which its learning rate depends; set learning_rate to a "
+            "number, such as 2e-4, or name a local folder of the model"
+        )
+    factor = _LORA_FACTOR if is_lora else 1.0
+    return _BASE_RATE * factor * float((_REFERENCE_HIDDEN / sizes.hidden_size) ** exponent)
+
+
+def rate_notes(model: str, learning_rate: float, *, is_lora: bool = True, by_reward: bool = False) -> list[str]:
+    """A sentence if a learning rate is far from `get_lr`, where there is one; none says so of itself.
+
+    The rule is for supervised training: by reward, lower rates are usual, and only a higher one is worth a word.
+    """
+    try:
+        usual = get_lr(model, is_lora=is_lora)
+    except InputError:  # there is no rule
+        return []
+    ratio = learning_rate / usual
+    if ratio < _FAR and (by_reward or ratio > 1 / _FAR):
+        return []
+    times = f"{ratio:,.0f} times" if ratio >= 1 else f"1/{1 / ratio:,.0f} of"
+    return [
+        f"learning_rate is {learning_rate:g}, {times} the {usual:.2g} that the rule for this model gives "
+        "(learning_rate=auto)"
+    ]
+
+
+def lora_parameter_count(
+    model: str,
+    rank: int,
+    *,
+    train_attn: bool = True,
+    train_mlp: bool = True,
+    train_unembed: bool = True,
+    include_experts: bool = True,
+) -> int:
+    """Parameters of an adapter: rank · Σ(features in + features out) over the matrices it adapts.
+
+    Reads the headers of the safetensors files of an embedded model, a local folder or a hub id, never the weights.
+
+    Raises:
+        InputError: there is no such model, the hub cannot be reached, or it has no safetensors file that can be read.
+    """
+    shapes = weight_shapes(model)
+    sizes = dims(model)
+    num_layers = math.inf if sizes is None or sizes.num_layers is None else sizes.num_layers
+    unembed = _OUTPUT if any(_OUTPUT.search(name) for name in shapes) else _EMBEDDING
+    num_features = 0
+    for name, shape in shapes.items():
+        layer = _LAYER.search(name)
+        if layer and int(layer[1]) >= num_layers:  # predicts further tokens: stored with the model, and no part of it
+            continue
+        is_adapted = (
+            (train_attn and _ATTN.search(name))
+            or (train_mlp and _MLP.search(name))
+            or (train_mlp and include_experts and _EXPERT.search(name))
+            or (train_unembed and unembed.search(name))
+        )
+        if is_adapted:
+            num_features += sum(shape)
+        elif train_mlp and include_experts and _STACKED_EXPERTS.search(name):
+            num_features += _num_stacked_features(shape)
+    return rank * num_features
+
+
+def _num_stacked_features(shape: tuple[int, ...]) -> int:
+    """Features of all experts of a layer, from the shape of their down projections in one tensor.
+
+    That is (experts, inner, hidden) or (experts, hidden, inner) or, as 4-bit floats, (experts, hidden, blocks, bytes of
+    a block). Gate and up projections have the same two dimensions.
+    """
+    num_experts, out, *rest = shape
+    return num_experts * 3 * (out + (2 * math.prod(rest) if len(rest) == 2 else rest[0]))

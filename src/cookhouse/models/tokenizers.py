@@ -1,0 +1,51 @@
+"""Tokenizers by model name."""
+
+import threading
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cookhouse.assets import resolve_model
+from cookhouse.errors import InputError
+from cookhouse.models.hub import HubPart, current_hub
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_LLAMA3 = "meta-llama/Llama-3"
+_LLAMA3_TOKENIZER = "thinkingmachineslabinc/meta-llama-3-tokenizer"
+"""The same vocabulary from a repository that is not gated."""
+_loading = threading.Lock()
+"""Two threads that import transformers at a time may see half of it."""
+
+
+def get_tokenizer(name: str) -> "PreTrainedTokenizerBase":
+    """The tokenizer of an embedded model, a local folder or a hub id; loaded once in a process.
+
+    A hub id is looked up in `cookhouse.models.hub.current_hub()`.
+
+    Raises:
+        InputError: there is no such model, the hub cannot be reached, or what is there is no tokenizer.
+    """
+    folder = _folder(_LLAMA3_TOKENIZER if name.startswith(_LLAMA3) else resolve_model(name))
+    with _loading:
+        return _load(folder, name)
+
+
+def _folder(source: str) -> Path:
+    if Path(source).is_dir():
+        return Path(source)
+    if Path(source).is_absolute() or source.startswith((".", "~")):
+        raise InputError(f"there is no folder {source}; name a folder that holds a tokenizer, or a hub id")
+    return current_hub().download(source, HubPart.TOKENIZER)
+
+
+@cache
+def _load(folder: Path, name: str) -> Any:
+    from transformers import AutoTokenizer  # three seconds, and torch
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"no tokenizer can be loaded for {name!r} from {folder}: {reason}") from error

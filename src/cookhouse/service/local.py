@@ -1,0 +1,360 @@
+"""The embedded server: a process of its own on loopback, started for one run and stopped with it.
+
+    client                                    server, in a session of its own: Ctrl-C in the terminal does not reach it
+    stdin pipe, held open    ─────────────►   reads to EOF, then stops: a client that dies leaves no process behind
+    stdout pipe              ◄─────────────   one JSON line {"url": ..., "engine": ...} when it answers requests
+    <state_dir>/server.log   ◄─────────────   stderr
+    <state_dir>/lock         ══ locked ══►    inherited, so it stays locked until the server is gone
+    <state_dir>/api-key      ─────────────►   one key per folder: a later server knows the same owner of its checkpoints
+
+It starts the other half and imports none of it.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import secrets
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from cookhouse.assets import resolve_model
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.model_names import plain_name
+from cookhouse.models.hub import HubPart, current_hub
+from cookhouse.runs.names import CONFIG_FILE
+
+__all__ = ["EmbeddedService", "LocalServer", "folder_key", "guarded", "local_server", "service_folder"]
+
+LOOPBACK = "127.0.0.1"
+SERVER_COMMAND = (sys.executable, "-m", "cookhouse.server")
+_LOCK_PATIENCE_SECONDS = 20.0
+_EOF_PATIENCE_SECONDS = 10.0
+_TERMINATE_PATIENCE_SECONDS = 5.0
+_INPUT_ERROR_EXIT = 2
+
+_WARNING = re.compile(r"\S+ \S+ WARNING [\w.]+: (.*)")
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """What one server wrote to a log file: all from byte `start` on."""
+
+    file: Path
+    start: int
+
+    def last_lines(self, count: int = 8) -> list[str]:
+        return [line for line in self._lines() if line.strip()][-count:]
+
+    def warnings(self) -> list[str]:
+        """What it warned of, without time and place."""
+        found = (_WARNING.match(line) for line in self._lines())
+        return [match[1] for match in found if match]
+
+    def _lines(self) -> list[str]:
+        with self.file.open("rb") as text:
+            text.seek(self.start)
+            return text.read().decode("utf-8", errors="replace").splitlines()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalServer:
+    """A server that this process started and that answers requests."""
+
+    url: str
+    api_key: str
+    engine: str | None
+    """What it computes on, in words; None if it does not say."""
+    process: Process
+    log: _Log
+
+    async def wait_for_death(self) -> InputError | ServiceError:
+        """Wait until the process ends by itself, and say how; the last lines of its log are in the message."""
+        await self.process.wait()
+        return _death(self.process, self.log, "died")
+
+
+class EmbeddedService:
+    """The server of one run, started when it is first needed and stopped on leaving the `async with`.
+
+    A run asks for it after its data has been read and found good, so that bad data starts nothing. While it serves,
+    `guard` ends work whose server has died: the SDK would retry for minutes.
+
+        run     start() ────── _wanted ─────►  task: opens the server, sets `_server`, waits for its death;
+                start() ◄───── _server ──────        cancelled on leaving, it stops the server
+                guard(work) ◄─ raises ───────
+    """
+
+    def __init__(self, open_server: Callable[[], AbstractAsyncContextManager[LocalServer]]) -> None:
+        self._open_server = open_server
+        self._wanted = asyncio.Event()
+
+    async def __aenter__(self) -> "EmbeddedService":
+        loop = asyncio.get_running_loop()
+        self._server: asyncio.Future[LocalServer] = loop.create_future()
+        self._task = loop.create_task(self._serve())
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, self._server, return_exceptions=True)
+
+    async def start(self) -> LocalServer:
+        """Start the server unless it runs, and wait until it answers.
+
+        Raises:
+            InputError: the server refused what it was given.
+            ServiceError: it died before it was ready.
+        """
+        self._wanted.set()
+        return await asyncio.shield(self._server)
+
+    async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Await `work`, and cancel it if the server dies meanwhile.
+
+        Raises:
+            ServiceError: the server died; the last lines of its log are in the message.
+        """
+        return await guarded(work, self._task)
+
+    async def _serve(self) -> None:
+        try:
+            await self._wanted.wait()
+            async with self._open_server() as server:
+                self._server.set_result(server)
+                raise await server.wait_for_death()
+        except Exception as error:
+            if not self._server.done():
+                self._server.set_exception(error)
+            raise
+        finally:
+            self._server.cancel()  # whoever still waits in `start` must not wait for ever
+
+
+async def guarded(work: Coroutine[Any, Any, _T], watching: asyncio.Future[None]) -> _T:
+    """Await `work`; if `watching` ends first, which it does by raising, cancel the work and raise that."""
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if watching.done() and not working.done():
+            await watching
+        return await working
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+def service_folder(run_folder: Path) -> Path:
+    """Where the embedded service of a run keeps its state; a run that is a part of another has that one's."""
+    own, whole = run_folder / "service", run_folder.parent / "service"
+    is_part = (run_folder.parent / CONFIG_FILE).is_file() and whole.is_dir()
+    return whole if is_part and not own.is_dir() else own
+
+
+def kept_files(state_dir: Path, path: str) -> Path | None:
+    """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not."""
+    from cookhouse.server.checkpoints.offline import is_state_dir, kept_checkpoints
+
+    if not is_state_dir(state_dir):
+        return None
+    return next((kept.folder for kept in kept_checkpoints(state_dir) if kept.row.path == path), None)
+
+
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Where a service keeps its state when no folder is named.
+
+    Raises:
+        InputError: the user has no home.
+    """
+    root = environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(root) if root else Path.home() / ".local" / "state") / "cookhouse" / "serve"
+    except RuntimeError as error:  # neither HOME nor an entry among the users
+        raise InputError("this user has no home to keep the server's state in; pass --state-dir") from error
+
+
+def kept_base_model(path: str) -> str | None:
+    """The base model of the weights at a `tinker://` path that lie there; None: they do not."""
+    from cookhouse.server.checkpoints.offline import is_state_dir, kept_checkpoints
+
+    folder = default_state_dir(os.environ)
+    kept = kept_checkpoints(folder) if is_state_dir(folder) else ()
+    return next((each.row.base_model for each in kept if each.row.path == path), None)
+
+
+@contextlib.asynccontextmanager
+async def local_server(
+    state_dir: Path,
+    *,
+    base_models: Sequence[str],
+    host: str = LOOPBACK,
+    port: int = 0,
+    api_keys: Sequence[str] = (),
+    read_state_dirs: Sequence[Path] = (),
+    peft_folders: Sequence[Path] = (),
+    command: Sequence[str] = SERVER_COMMAND,
+) -> AsyncIterator[LocalServer]:
+    """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
+
+    Each of `base_models` is an embedded name, a hub id or a folder, or NAME=FOLDER to offer one by that name. A hub id
+    is looked up in `cookhouse.models.hub.current_hub()`, which says what it downloads.
+    It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`, and
+    the adapters in `peft_folders`.
+    `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
+    from any HTTP proxy.
+
+    Raises:
+        InputError: the server refused what it was given, or another one holds `state_dir`.
+        ServiceError: it died before it was ready.
+    """
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(_open_lock(state_dir))
+        await _acquire(lock, state_dir)
+        keys = tuple(api_keys) or (folder_key(state_dir),)
+        log_file = state_dir / "server.log"
+        stderr = stack.enter_context(log_file.open("ab"))
+        log = _Log(file=log_file, start=stderr.tell())
+        stack.enter_context(_loopback_without_proxy(os.environ))
+        models = [await asyncio.to_thread(_with_folder, base_model) for base_model in base_models]
+        arguments = ["--host", host, "--port", str(port), "--state-dir", str(state_dir)]
+        for base_model in models:
+            arguments += ["--base-model", base_model]
+        others = [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
+        others += [word for folder in peft_folders for word in ("--peft-folder", str(folder))]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            *arguments,
+            *others,
+            "--watch-stdin",
+            "--json",
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=stderr,
+            env=_server_environment(os.environ, keys),
+            start_new_session=True,
+            pass_fds=(lock.fileno(),),
+        )
+        lock.close()  # from here on the server alone holds it
+        try:
+            try:
+                url, engine = await _wait_until_ready(process, log)
+            except asyncio.CancelledError:
+                process.terminate()  # it is loading a model, and does not look at its stdin
+                raise
+            for warning in log.warnings():  # why it will be slow, for one: nobody reads its log before it fails
+                _log.warning("%s", warning)
+            yield LocalServer(url=url, api_key=keys[0], engine=engine, process=process, log=log)
+        finally:
+            await asyncio.shield(_stop(process))
+
+
+def _with_folder(base_model: str) -> str:
+    """A base model of a hub with the folder that it has been downloaded to; any other as it is."""
+    source = resolve_model(base_model)
+    is_here = Path(source).is_dir() or Path(source).is_absolute() or source.startswith((".", "~"))
+    if "=" in base_model or is_here:
+        return base_model
+    return f"{plain_name(base_model)}={current_hub().download(source, HubPart.MODEL)}"
+
+
+async def _wait_until_ready(process: Process, log: _Log) -> tuple[str, str | None]:
+    """The URL in the server's ready line, and its engine; other lines on its stdout are skipped."""
+    assert process.stdout is not None
+    while line := await process.stdout.readline():
+        with contextlib.suppress(ValueError):
+            ready = json.loads(line)
+            if isinstance(ready, dict) and isinstance(ready.get("url"), str):
+                engine = ready.get("engine")
+                return ready["url"], engine if isinstance(engine, str) else None
+    await process.wait()
+    raise _death(process, log, "did not start")
+
+
+def _death(process: Process, log: _Log, what: str) -> InputError | ServiceError:
+    """What a server's exit means: its own refusal is the caller's error, anything else is the service's."""
+    lines = log.last_lines()
+    code = process.returncode
+    if code == _INPUT_ERROR_EXIT:
+        return InputError(lines[-1].removeprefix("error: ") if lines else "the server refused its arguments")
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return ServiceError("\n  ".join([f"the embedded server {what} ({how})", *lines, f"its log: {log.file}"]))
+
+
+async def _stop(process: Process) -> None:
+    """Ask by EOF, then by SIGTERM, then kill; returns when the process is gone."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for patience_seconds, harder in ((_EOF_PATIENCE_SECONDS, "terminate"), (_TERMINATE_PATIENCE_SECONDS, "kill")):
+        try:
+            # communicate, not wait: it goes on reading stdout, so that a last message cannot block the server
+            await asyncio.wait_for(process.communicate(), patience_seconds)
+            return
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                getattr(process, harder)()
+    await process.wait()
+
+
+def _open_lock(state_dir: Path) -> IO[bytes]:
+    state_dir.mkdir(parents=True, exist_ok=True)
+    return (state_dir / "lock").open("wb")
+
+
+async def _acquire(lock: IO[bytes], state_dir: Path) -> None:
+    """Lock a state folder; waits a little, since the server of a client that was killed needs a moment to stop."""
+    deadline = asyncio.get_running_loop().time() + _LOCK_PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise InputError(
+                    f"{state_dir} is in use by another server; wait for its run to end, or choose another folder"
+                ) from error
+        await asyncio.sleep(0.1)  # flock cannot be awaited, and nobody else tells when it is free
+
+
+def folder_key(state_dir: Path) -> str:
+    """The key of a state folder, drawn at random the first time and readable by its owner only."""
+    file = state_dir / "api-key"
+    if file.exists() and (key := file.read_text().strip()):
+        return key
+    key = f"tml-{secrets.token_urlsafe(24)}"
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(key + "\n")
+    return key
+
+
+def _server_environment(environ: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    """The keys travel in the environment: a command line can be read by every user of the machine."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("TINKER_")}
+    return {**kept, "COOKHOUSE_API_KEYS": ",".join(keys)}
+
+
+@contextlib.contextmanager
+def _loopback_without_proxy(environ: MutableMapping[str, str]) -> Iterator[None]:
+    """HTTP_PROXY would otherwise capture requests to 127.0.0.1, which then hang in retries."""
+    names = ("NO_PROXY", "no_proxy")
+    before = {name: environ.get(name) for name in names}
+    for name in names:
+        hosts = [host for host in (before[name] or "").split(",") if host]
+        environ[name] = ",".join([*hosts, *(host for host in (LOOPBACK, "localhost") if host not in hosts)])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                environ.pop(name, None)
+            else:
+                environ[name] = value

@@ -1,0 +1,1 @@
+"""Weights as users name them, and the checkpoints of runs."""

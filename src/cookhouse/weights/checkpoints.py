@@ -1,0 +1,119 @@
+"""checkpoints.jsonl: what was saved, where, and at which place of the run."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cookhouse.errors import InputError
+from cookhouse.files import append_line, whole_lines, write_whole
+
+CHECKPOINTS_FILE = "checkpoints.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cursor:
+    """A place in a run: the next step. With the run's config it decides everything that follows."""
+
+    epoch: int = 0
+    batch: int = 0
+    """Batch within the epoch."""
+    step: int = 0
+    """Steps before this one, over all epochs. A step is one batch: one optimizer step, or, where a batch of rollouts is
+    split into substeps or used several times, all of those."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A line of checkpoints.jsonl. `epoch`, `batch` and `step` are the cursor: the next work not yet submitted."""
+
+    name: str
+    epoch: int
+    batch: int
+    step: int
+    final: bool
+    state_path: str | None
+    sampler_path: str | None
+    rolling: bool = False
+    """Whether a later one takes its place."""
+    loop_state: Mapping[str, Any] = field(default_factory=dict)
+    """What a loop of one's own wants to find again; it has JSON's types."""
+
+    @property
+    def line(self) -> str:
+        """Itself as JSON."""
+        row = asdict(self)
+        return json.dumps(row if self.loop_state else {name: row[name] for name in row if name != "loop_state"})
+
+    @property
+    def cursor(self) -> Cursor:
+        return Cursor(epoch=self.epoch, batch=self.batch, step=self.step)
+
+
+class CheckpointFile:
+    """Appends checkpoints as lines that are on disk once `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def append(self, checkpoint: Checkpoint) -> None:
+        """Add a line.
+
+        Raises:
+            InputError: the disk is full or may not be written.
+        """
+        append_line(self._path, checkpoint.line)
+
+    def forget(self, path: str) -> None:
+        """Name a `tinker://` path no more, since there is nothing at it; a checkpoint without any goes.
+
+        Raises:
+            InputError: the disk is full or may not be written.
+        """
+        kept = [
+            replace(
+                point,
+                state_path=None if point.state_path == path else point.state_path,
+                sampler_path=None if point.sampler_path == path else point.sampler_path,
+            )
+            for point in self.read()
+        ]
+        lines = [point.line + "\n" for point in kept if point.state_path or point.sampler_path]
+        write_whole(self._path, "".join(lines))
+
+    def read(self) -> list[Checkpoint]:
+        """All checkpoints, oldest first; a torn last line is left out, unknown keys are ignored.
+
+        Raises:
+            InputError: some other line is not a checkpoint.
+        """
+        return [self._parse(number, line) for number, line in enumerate(whole_lines(self._path), start=1)]
+
+    def last_state(self) -> Checkpoint | None:
+        """The newest checkpoint that training can continue from."""
+        return next((checkpoint for checkpoint in reversed(self.read()) if checkpoint.state_path), None)
+
+    def _parse(self, number: int, line: str) -> Checkpoint:
+        try:
+            row = json.loads(line)
+            return Checkpoint(**{name: row[name] for name in Checkpoint.__dataclass_fields__ if name in row})
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{self._path}, line {number}, is not a checkpoint ({error}); remove it, or choose another log_path"
+            ) from error
+
+
+def get_last_checkpoint(
+    log_path: str | Path, required_key: Literal["state_path", "sampler_path"] = "state_path"
+) -> Checkpoint | None:
+    """The newest checkpoint in the folder of a run, or of a loop of one's own, that has such a path; None: there is
+    none.
+
+    Raises:
+        InputError: a line of checkpoints.jsonl is no checkpoint.
+    """
+    if required_key not in ("state_path", "sampler_path"):
+        raise InputError(f"required_key is {required_key!r}; it must be state_path or sampler_path")
+    saved = CheckpointFile(Path(log_path) / CHECKPOINTS_FILE).read()
+    return next((checkpoint for checkpoint in reversed(saved) if getattr(checkpoint, required_key)), None)

@@ -1,0 +1,210 @@
+"""The embedded server's life, with a stand-in for the server process."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.models.hub import NoopHub, hub_in_use
+from cookhouse.service.local import EmbeddedService, local_server
+
+pytestmark = pytest.mark.anyio
+
+# Says it is ready, writes what it was given beside the state, and stops at the end of its stdin.
+SERVER = """
+import json, os, pathlib, sys
+state = pathlib.Path(sys.argv[sys.argv.index("--state-dir") + 1])
+(state / "seen.json").write_text(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ)}))
+print("a library says hello", flush=True)
+print(json.dumps({"url": "http://127.0.0.1:1"}), flush=True)
+sys.stdin.buffer.read()
+(state / "stopped").touch()
+"""
+
+
+def command(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+def seen(state: Path) -> dict[str, dict[str, str]]:
+    content: dict[str, dict[str, str]] = json.loads((state / "seen.json").read_text())
+    return content
+
+
+async def test_it_is_ready_inside_and_gone_after(tmp_path: Path) -> None:
+    state = tmp_path / "service"
+    async with local_server(state, base_models=["cookhouse/tiny"], command=command(SERVER)) as server:
+        assert server.url == "http://127.0.0.1:1"
+        assert server.process.returncode is None
+    assert server.process.returncode == 0
+    assert (state / "stopped").exists(), "it was killed instead of asked"
+
+
+async def test_a_model_of_a_hub_comes_with_its_folder(tmp_path: Path) -> None:
+    """Catches a server that downloads by itself, in silence."""
+    hub = NoopHub(tmp_path / "hub")
+    names = ["someone/model:peft:2048", "cookhouse/tiny", f"mine={tmp_path}"]
+    with hub_in_use(hub):
+        async with local_server(tmp_path / "state", base_models=names, command=command(SERVER)):
+            argv = list(seen(tmp_path / "state")["argv"])
+    told = [argv[index + 1] for index, word in enumerate(argv) if word == "--base-model"]
+    assert told == [f"someone/model={tmp_path}/hub/someone--model", "cookhouse/tiny", f"mine={tmp_path}"]
+
+
+async def test_a_folder_keeps_its_key_and_the_command_line_does_not_show_it(tmp_path: Path) -> None:
+    keys = []
+    for _ in range(2):
+        async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(SERVER)) as server:
+            keys.append(server.api_key)
+    assert keys[0].startswith("tml-")
+    assert keys[0] == keys[1], "checkpoints of the first server would belong to somebody else"
+    assert (tmp_path / "api-key").stat().st_mode & 0o077 == 0
+    assert keys[0] not in seen(tmp_path)["argv"]
+    assert seen(tmp_path)["env"]["COOKHOUSE_API_KEYS"] == keys[0]
+
+
+async def test_loopback_is_exempt_from_a_proxy_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(SERVER)):
+        assert os.environ["NO_PROXY"] == "intranet,127.0.0.1,localhost"
+        assert os.environ["no_proxy"] == "127.0.0.1,localhost"
+    assert os.environ["NO_PROXY"] == "intranet"
+    assert "no_proxy" not in os.environ
+
+
+async def test_what_the_server_warns_of_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a run that is slow for a reason that stands only in a file, and what an earlier server wrote."""
+    (tmp_path / "server.log").write_text("2026-01-02 03:04:05,678 WARNING engine: long ago\n")
+    said = "2026-01-02 03:04:05,678 WARNING cookhouse.engine.kernels: no C++ compiler\n  and more\nWARNING: a library\n"
+    code = f"import sys; sys.stderr.write({said!r}); sys.stderr.flush()\n{SERVER}"
+    async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(code)):
+        assert [record.getMessage() for record in caplog.records] == ["no C++ compiler"]
+
+
+async def test_a_server_that_refuses_is_the_callers_error(tmp_path: Path) -> None:
+    code = "import sys; print('warming up\\nerror: no model called x', file=sys.stderr); sys.exit(2)"
+    with pytest.raises(InputError, match=r"^no model called x$"):
+        async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(code)):
+            pass
+
+
+async def test_a_server_that_breaks_shows_the_end_of_its_own_log(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("from an earlier server\n")
+    code = "import sys; print('out of luck', file=sys.stderr); sys.exit(3)"
+    with pytest.raises(ServiceError, match=r"did not start \(exit code 3\)\n  out of luck") as caught:
+        async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(code)):
+            pass
+    assert "earlier" not in str(caught.value)
+    assert str(log) in str(caught.value)
+
+
+def embedded(state: Path, code: str = SERVER) -> EmbeddedService:
+    return EmbeddedService(lambda: local_server(state, base_models=["cookhouse/tiny"], command=command(code)))
+
+
+async def test_a_service_that_nobody_needs_is_not_started(tmp_path: Path) -> None:
+    async with embedded(tmp_path / "service") as service:
+        assert await service.guard(asyncio.sleep(0, "done")) == "done"
+    assert not (tmp_path / "service").exists()
+
+
+async def test_a_service_runs_from_its_first_use_to_the_end(tmp_path: Path) -> None:
+    async with embedded(tmp_path) as service:
+        server = await service.start()
+        assert await service.start() is server
+        assert server.process.returncode is None
+    assert (tmp_path / "stopped").exists()
+
+
+async def test_guarded_work_keeps_its_own_error(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise LookupError("mine")
+
+    async with embedded(tmp_path) as service:
+        with pytest.raises(LookupError, match="mine"):
+            await service.guard(fail())
+
+
+async def test_a_server_that_dies_ends_the_work_it_serves(tmp_path: Path) -> None:
+    async with embedded(tmp_path) as service:
+        server = await service.start()
+        asyncio.get_running_loop().call_later(0.1, server.process.kill)
+        with pytest.raises(ServiceError, match=r"died \(signal 9\)"):
+            await service.guard(asyncio.sleep(60))
+
+
+async def test_a_server_that_does_not_start_fails_whoever_waits_for_it(tmp_path: Path) -> None:
+    async with embedded(tmp_path, "import sys; sys.exit(3)") as service:
+        with pytest.raises(ServiceError, match="did not start"):
+            await service.guard(service.start())
+
+
+async def test_leaving_while_it_starts_stops_it_and_whoever_waits_for_it(tmp_path: Path) -> None:
+    slow = SERVER.replace('print("a library', 'import time; time.sleep(60); print("a library')
+    async with embedded(tmp_path, slow) as service:
+        waiting = asyncio.ensure_future(service.start())
+        while not (tmp_path / "seen.json").exists():  # noqa: ASYNC110  a file has no event
+            await asyncio.sleep(0.02)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_deaf_server_is_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cookhouse.service.local._EOF_PATIENCE_SECONDS", 0.2)
+    code = SERVER.replace("sys.stdin.buffer.read()", "import time; time.sleep(60)")
+    async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(code)) as server:
+        pass
+    assert server.process.returncode == -signal.SIGTERM
+
+
+async def test_two_servers_never_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cookhouse.service.local._LOCK_PATIENCE_SECONDS", 0.2)
+    async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(SERVER)):
+        with pytest.raises(InputError, match="in use by another server"):
+            async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(SERVER)):
+                pass
+
+
+CLIENT = """
+import asyncio, sys
+from pathlib import Path
+from cookhouse.service.local import local_server
+
+async def main():
+    async with local_server(Path(sys.argv[1]), base_models=["cookhouse/tiny"], command=sys.argv[2:]) as server:
+        print(server.process.pid, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_client_takes_its_server_along(tmp_path: Path) -> None:
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, str(tmp_path), *command(SERVER)], stdout=subprocess.PIPE, text=True
+    )
+    assert client.stdout is not None
+    pid = int(client.stdout.readline())
+    client.kill()
+    client.communicate()
+    deadline = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
