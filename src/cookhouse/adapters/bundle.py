@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cookhouse.adapters.ports import PORTS, is_synthetic
-from cookhouse.adapters.service import Service
+from cookhouse.adapters.ports import PORTS, check_adapter, check_ports, is_synthetic
+from cookhouse.adapters.service import EmbeddedEngine, Service, ServiceAddress
 
 if TYPE_CHECKING:
     from cookhouse.blobs import BlobStore
@@ -61,9 +61,7 @@ class Adapters:
         Raises:
             UnknownNameError: there is no such port.
         """
-        from cookhouse.adapters.presets import local
-
-        return local(**ports)
+        return _with(cls(service=EmbeddedEngine()), ports)
 
     @classmethod
     def hosted(cls, *, api_key: str | None = None, base_url: str | None = None, **ports: Any) -> "Adapters":
@@ -73,9 +71,7 @@ class Adapters:
         Raises:
             UnknownNameError: there is no such port.
         """
-        from cookhouse.adapters.presets import hosted
-
-        return hosted(api_key=api_key, base_url=base_url, **ports)
+        return _with(cls(service=ServiceAddress(base_url=base_url, api_key=api_key)), ports)
 
     @classmethod
     def noop(cls, *, seed: int = 0, **ports: Any) -> "Adapters":
@@ -84,9 +80,26 @@ class Adapters:
         Raises:
             UnknownNameError: there is no such port.
         """
-        from cookhouse.adapters.presets import noop
+        from cookhouse.blobs import NoopBlobStore
+        from cookhouse.data import NoopDatasetStore
+        from cookhouse.evals import noop_evaluator
+        from cookhouse.models.hub import NoopHub
+        from cookhouse.registry import NoopRegistry
+        from cookhouse.rl import noop_completer
+        from cookhouse.training import NoopService
 
-        return noop(seed=seed, **ports)
+        service = NoopService(seed)
+        made_up = cls(
+            service=service,
+            teacher=service,
+            completer=noop_completer(seed),
+            hub=NoopHub(),
+            blobs=NoopBlobStore(),
+            registry=NoopRegistry(),
+            datasets=NoopDatasetStore(),
+            evaluators={"noop": noop_evaluator(seed)},
+        )
+        return _with(made_up, ports)
 
     @property
     def ports(self) -> frozenset[str]:
@@ -105,3 +118,11 @@ class Adapters:
     @property
     def _filled(self) -> frozenset[str]:
         return frozenset(each.name for each in fields(self) if getattr(self, each.name) is not None)
+
+
+def _with(preset: Adapters, ports: Mapping[str, Any]) -> Adapters:
+    own = {name: adapter for name, adapter in ports.items() if name not in ("ask", "program", "name")}
+    check_ports(own)
+    for port, adapter in own.items():
+        check_adapter(port, adapter, "the preset")
+    return preset.overridden_by(Adapters(**ports))

@@ -22,7 +22,7 @@ def _check(thing: Any) -> AdaptersBuilder | None:
 ADAPTERS: OpenSet[AdaptersBuilder] = OpenSet(
     kind="bundle of adapters",
     group="cookhouse.adapters",
-    builtin={preset: f"cookhouse.adapters.presets:{preset}" for preset in ("local", "hosted", "noop")},
+    builtin={preset: f"cookhouse.adapters.bundle:Adapters.{preset}" for preset in ("local", "hosted", "noop")},
     check=_check,
     wants="adapters are an object of cookhouse.Adapters, or a function of no arguments that makes one",
 )

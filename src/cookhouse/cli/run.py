@@ -92,7 +92,7 @@ def ports_of(given: Adapters | None) -> Adapters:
 def finish(name: str, config: Any, ports: Adapters) -> None:
     """Run a recipe with a config, and say what came of it. Raises as `run_recipe`."""
     from cookhouse.cli import summary
-    from cookhouse.cli.sweep import print_sweep
+    from cookhouse.cli.summary import print_sweep
     from cookhouse.telemetry import make_console, tell
     from cookhouse.workflows import SweepState
 

@@ -2,15 +2,22 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from cookhouse.cli.tables import side_by_side
 from cookhouse.evals import preview_plain, preview_rich
 from cookhouse.printable import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
 from cookhouse.telemetry import Event, Record, events, say, say_command, wrapped
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cookhouse.runs import SweepRecord
 
 _ANSWER_CHARACTERS = 100
 _PREVIEW_PIECES = 8
@@ -133,3 +140,29 @@ def _amount(value: float | None, *, is_share: bool) -> str:
     if value is None:
         return "-"
     return f"{value:.1%}" if is_share else f"{value:.4f}"
+
+
+def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
+    """The runs of a sweep, the best of them, and why others failed."""
+    from cookhouse.report import setting_text, value_text
+    from cookhouse.telemetry import say
+    from cookhouse.workflows import best_text
+
+    table, width = sweep.table, console.width if console.is_terminal else None
+    metric = table.metric
+    header = ["run", *table.swept, "state", *([] if metric is None else [f"{metric} (* best)"])]
+    rows = [
+        [
+            row.name,
+            *(setting_text(value) for value in row.settings.values()),
+            row.state,
+            *([] if metric is None else [value_text(metric, row.value) + " *" * row.is_best]),
+        ]
+        for row in table.rows
+    ]
+    say(console, "")
+    for line in side_by_side(header, rows, width):
+        say(console, line)
+    say(console, f"\nbest         {printable(best_text(sweep))}")
+    for name, error in sweep.errors.items():
+        say(console, printable(f"failed       {name}: {error}"), style="red")

@@ -9,16 +9,13 @@ import typer
 from cookhouse.adapters import make_adapters
 from cookhouse.cli.options import layers_of
 from cookhouse.cli.run import finish, ports_of
-from cookhouse.cli.tables import side_by_side
 from cookhouse.printable import printable
 from cookhouse.recipes import read_config_file
 from cookhouse.recipes.experiment import is_experiment_file, read_experiment, write_experiment
 from cookhouse.recipes.sweeping import NAME, extended, plan_sweep, read_grid, sweep_settings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from cookhouse.runs import SweepRecord
+    pass
 
 
 def sweep(
@@ -87,29 +84,3 @@ def sweep(
             say(console, f"{printable(name)}\n    {printable(told)}")
         return
     finish(NAME, sweep_settings(experiment, given), ports_of(given))
-
-
-def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
-    """The runs of a sweep, the best of them, and why others failed."""
-    from cookhouse.report import setting_text, value_text
-    from cookhouse.telemetry import say
-    from cookhouse.workflows import best_text
-
-    table, width = sweep.table, console.width if console.is_terminal else None
-    metric = table.metric
-    header = ["run", *table.swept, "state", *([] if metric is None else [f"{metric} (* best)"])]
-    rows = [
-        [
-            row.name,
-            *(setting_text(value) for value in row.settings.values()),
-            row.state,
-            *([] if metric is None else [value_text(metric, row.value) + " *" * row.is_best]),
-        ]
-        for row in table.rows
-    ]
-    say(console, "")
-    for line in side_by_side(header, rows, width):
-        say(console, line)
-    say(console, f"\nbest         {printable(best_text(sweep))}")
-    for name, error in sweep.errors.items():
-        say(console, printable(f"failed       {name}: {error}"), style="red")

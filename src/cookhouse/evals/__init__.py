@@ -21,7 +21,6 @@ from cookhouse.evals.benchmarks.reading import (
     sources_of_benchmarks,
 )
 from cookhouse.evals.evaluator import (
-    EVALUATORS,
     Evaluator,
     EvaluatorBuilder,
     ForwardClient,
@@ -30,6 +29,7 @@ from cookhouse.evals.evaluator import (
     SamplingClientEvaluator,
     TrainingClientEvaluator,
 )
+from cookhouse.evals.evaluators import EVALUATORS
 from cookhouse.evals.exact_match import Answer, ExactMatchEvaluator
 from cookhouse.evals.labels import labels_of
 from cookhouse.evals.nll import NLLEvaluator

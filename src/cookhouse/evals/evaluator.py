@@ -2,14 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import tinker
 
 from cookhouse.chat import Renderer
-from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark
-from cookhouse.evals.inspect import is_inspect_task
-from cookhouse.naming import OpenSet
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import TrainingSettings
 
@@ -53,26 +50,3 @@ Evaluator: TypeAlias = (
 EvaluatorBuilder: TypeAlias = Callable[[TrainingSettings, Renderer], Evaluator | None]
 """Makes an evaluator for a run, from its settings and the renderer of its model; None: they leave nothing to measure.
 """
-
-
-def _check(thing: Any) -> EvaluatorBuilder | None:
-    if isinstance(thing, Benchmark):
-        from cookhouse.evals.benchmarks.inline import benchmark_evaluator
-
-        return benchmark_evaluator(thing)
-    if is_inspect_task(thing):
-        from cookhouse.evals.inspect.evaluator import inspect_evaluator
-
-        return inspect_evaluator(thing)
-    return thing if callable(thing) else None
-
-
-EVALUATORS: OpenSet[EvaluatorBuilder] = OpenSet(
-    kind="evaluator",
-    group="cookhouse.evaluators",
-    builtin=BENCHMARKS.builtin,
-    check=_check,
-    wants="an evaluator is named by a benchmark, by a task of Inspect AI, or by a function of the settings and the "
-    "renderer that makes one",
-    takes=("settings", "renderer"),
-)

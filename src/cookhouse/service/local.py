@@ -164,7 +164,7 @@ def service_folder(run_folder: Path) -> Path:
 
 def kept_files(state_dir: Path, path: str) -> Path | None:
     """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not."""
-    from cookhouse.server.checkpoints.offline import is_state_dir, kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
 
     if not is_state_dir(state_dir):
         return None
@@ -186,7 +186,7 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 
 def kept_base_model(path: str) -> str | None:
     """The base model of the weights at a `tinker://` path that lie there; None: they do not."""
-    from cookhouse.server.checkpoints.offline import is_state_dir, kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
 
     folder = default_state_dir(os.environ)
     kept = kept_checkpoints(folder) if is_state_dir(folder) else ()

@@ -4,27 +4,28 @@ from cookhouse.envs import OpenSampler
 from cookhouse.workflows.base.evaluation import EvaluatorRun, HeldOutEvaluation
 from cookhouse.workflows.base.preference_model import check_preference_model
 from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.distillation.off_policy import OffPolicyState, off_policy_workflow
-from cookhouse.workflows.distillation.on_policy import OnPolicyState, on_policy_workflow
+from cookhouse.workflows.distillation.off_policy import off_policy_workflow
+from cookhouse.workflows.distillation.on_policy import on_policy_workflow
+from cookhouse.workflows.distillation.state import OffPolicyState, OnPolicyState
 from cookhouse.workflows.evaluation.comparison import ComparisonState, comparison_workflow
 from cookhouse.workflows.evaluation.state import EvaluationState
 from cookhouse.workflows.evaluation.workflow import evaluation_workflow
 from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
-from cookhouse.workflows.preference.workflow import PreferenceState, preference_workflow
-from cookhouse.workflows.preference_model.workflow import PreferenceModelState, preference_model_workflow
-from cookhouse.workflows.reinforcement.workflow import (
-    Environments,
-    ReinforcementState,
-    reinforcement_workflow,
-)
+from cookhouse.workflows.preference.state import PreferenceState
+from cookhouse.workflows.preference.workflow import preference_workflow
+from cookhouse.workflows.preference_model.state import PreferenceModelState
+from cookhouse.workflows.preference_model.workflow import preference_model_workflow
+from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
+from cookhouse.workflows.reinforcement.workflow import reinforcement_workflow
 from cookhouse.workflows.stages.body import Body, Child, Children, Loop, PipelineState, Stages
 from cookhouse.workflows.stages.execution import StageError
 from cookhouse.workflows.stages.runner import dry_run_workflow, run_workflow
 from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
 from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.supervised.workflow import SupervisedState, supervised_workflow
+from cookhouse.workflows.supervised.state import SupervisedState
+from cookhouse.workflows.supervised.workflow import supervised_workflow
 from cookhouse.workflows.sweep import SweepState, best_text, sweep_workflow
 
 __all__ = [

@@ -14,7 +14,7 @@ from cookhouse.cli import main
 from cookhouse.errors import InputError
 from cookhouse.models.hub import HuggingFaceHub, NoopHub
 from cookhouse.runs.lock import hold
-from cookhouse.server.checkpoints.offline import kept_checkpoints
+from cookhouse.server.checkpoints.state_folder import kept_checkpoints
 from cookhouse.server.store.state_dir import lock_state_dir
 
 

@@ -9,7 +9,8 @@ from tests.server.conftest import OpenStore
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.engine.files.checkpoint import new_folder
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, KeptCheckpoint, NewCheckpoint
+from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint, NewCheckpoint
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import NotFoundError, StorageError
 from cookhouse.server.store.store import CheckpointRow, Store
 

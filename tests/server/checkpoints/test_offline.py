@@ -12,7 +12,8 @@ from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.offline import add_checkpoint, is_state_dir, kept_checkpoints
+from cookhouse.server.checkpoints.offline import add_checkpoint
+from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import CheckpointRow

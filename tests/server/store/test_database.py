@@ -16,7 +16,7 @@ from tests.server.conftest import OpenStore
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.offline import kept_checkpoints
+from cookhouse.server.checkpoints.state_folder import kept_checkpoints
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store import database, schema
 from cookhouse.server.store.database import is_outdated

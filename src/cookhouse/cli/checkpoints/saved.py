@@ -39,7 +39,7 @@ def list_saved(where: Path) -> list[Saved]:
     """
     if is_run_folder(where):
         return _of_run(where)
-    from cookhouse.server.checkpoints.offline import is_state_dir
+    from cookhouse.server.checkpoints.state_folder import is_state_dir
 
     if not is_state_dir(where):
         raise InputError(f"{where} is neither the folder of a run nor the state folder of a server")
@@ -130,7 +130,7 @@ def _in_folder(folder: Path) -> Saved:
 
 def _of_run(folder: Path) -> list[Saved]:
     """What a run recorded, the training state after the weights for sampling: its weights are never rounded."""
-    from cookhouse.server.checkpoints.offline import is_state_dir
+    from cookhouse.server.checkpoints.state_folder import is_state_dir
     from cookhouse.weights.checkpoints import CheckpointFile
 
     kept = _of_state_dir(service_folder(folder)) if is_state_dir(service_folder(folder)) else []
@@ -144,6 +144,6 @@ def _of_run(folder: Path) -> list[Saved]:
 
 
 def _of_state_dir(state_dir: Path) -> list[Saved]:
-    from cookhouse.server.checkpoints.offline import kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import kept_checkpoints
 
     return [Saved(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in kept_checkpoints(state_dir)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from cookhouse.cli.sweep import print_sweep
+from cookhouse.cli.summary import print_sweep
 from cookhouse.cli.tables import side_by_side
 from cookhouse.errors import InputError
 from cookhouse.printable import printable

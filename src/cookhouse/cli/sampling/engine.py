@@ -112,7 +112,7 @@ def _has(running: _Running, target: Target) -> bool:
 def _state_dirs(target: Target) -> Iterator[Path]:
     """Of the service that has the target, and of the other runs here: the next target may be one of theirs."""
     from cookhouse.runs.listing.find import find_runs
-    from cookhouse.server.checkpoints.offline import is_state_dir, kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
 
     own = None if target.sampler_path is None or target.state_dir is None else target.state_dir.resolve()
     if own is not None:

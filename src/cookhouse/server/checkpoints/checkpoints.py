@@ -15,19 +15,17 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from cookhouse.engine.contract import DamagedError, LoraSpec
+from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint, NewCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums, verify
+from cookhouse.server.checkpoints.elsewhere import Elsewhere
 from cookhouse.server.refusals import NotFoundError, StorageError
-from cookhouse.server.store.store import CheckpointKind, CheckpointRow, Store
-
-if TYPE_CHECKING:
-    from cookhouse.server.checkpoints.elsewhere import Elsewhere
+from cookhouse.server.store.store import CheckpointRow, Store
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
@@ -40,32 +38,6 @@ _NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCheckpoint:
-    """What a state folder knows of a checkpoint, and where its files are."""
-
-    row: CheckpointRow
-    folder: Path
-    run_metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What its run's client said of the run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewCheckpoint:
-    """A checkpoint to be written, checked by `check`."""
-
-    model_id: str
-    kind: CheckpointKind
-    name: str | None
-    owner: str
-    base_model: str
-    lora: LoraSpec
-    has_optimizer: bool
-    ttl_seconds: int | None
-    overwrite: bool
-    user_metadata: Mapping[str, str]
-
-
 def check_ttl(ttl_seconds: int | None) -> None:
     """Refuse a time to live outside an hour to ten years; None is for ever."""
     if ttl_seconds is not None and not _MIN_TTL_SECONDS <= ttl_seconds <= _MAX_TTL_SECONDS:
@@ -75,7 +47,7 @@ def check_ttl(ttl_seconds: int | None) -> None:
 class Checkpoints:
     """The checkpoints of a state folder. Blocking; may be called from any thread."""
 
-    def __init__(self, folder: Path, store: Store, elsewhere: "Elsewhere | None" = None) -> None:
+    def __init__(self, folder: Path, store: Store, elsewhere: Elsewhere | None = None) -> None:
         """Folders that the store does not know are put aside, in a folder beside this one."""
         self._folder = folder
         self._store = store

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from cookhouse.assets import adapter_folders
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoints import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums
-from cookhouse.server.checkpoints.offline import kept_checkpoints
+from cookhouse.server.checkpoints.state_folder import kept_checkpoints
 from cookhouse.server.store.store import CheckpointRow
 from cookhouse.weights.peft_folders import is_peft_path, peft_path
 

@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -10,42 +9,11 @@ from pathlib import Path
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.server.access.auth import KeyRing
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, KeptCheckpoint, NewCheckpoint
-from cookhouse.server.store.database import is_outdated
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.checkpoints.state_folder import CHECKPOINTS, DATABASE
 from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import CheckpointRow, RunRow, Store
-
-_DATABASE = "server.db"
-_CHECKPOINTS = "checkpoints"
-
-
-def is_state_dir(folder: Path) -> bool:
-    """Whether a server has kept its state here."""
-    return (folder / _DATABASE).is_file()
-
-
-def kept_checkpoints(state_dir: Path) -> Sequence[KeptCheckpoint]:
-    """The checkpoints of every tenant, oldest first. A server of this version may be running.
-
-    Raises:
-        InputError: no server has kept its state here, or one of another version does.
-    """
-    if not is_state_dir(state_dir):
-        raise InputError(f"{state_dir} is not the state folder of a server: it has no {_DATABASE}")
-    if is_outdated(state_dir / _DATABASE):
-        with lock_state_dir(state_dir):
-            Store(state_dir / _DATABASE).close()
-    with closing(Store(state_dir / _DATABASE)) as store:
-        rows = store.every_checkpoint(now=time.time())
-        runs = {(row.model_id, row.owner): store.run(row.model_id, row.owner) for row in rows}
-    return [
-        KeptCheckpoint(
-            row=row,
-            folder=state_dir / _CHECKPOINTS / row.checkpoint_id,
-            run_metadata=run.user_metadata if (run := runs[row.model_id, row.owner]) is not None else {},
-        )
-        for row in rows
-    ]
 
 
 def add_checkpoint(
@@ -92,8 +60,8 @@ def add_checkpoint(
         overwrite=False,
         user_metadata=run.user_metadata,
     )
-    with lock_state_dir(state_dir), closing(Store(state_dir / _DATABASE)) as store:
-        row = Checkpoints(state_dir / _CHECKPOINTS, store).write(new, lambda folder: _move(files, folder))
+    with lock_state_dir(state_dir), closing(Store(state_dir / DATABASE)) as store:
+        row = Checkpoints(state_dir / CHECKPOINTS, store).write(new, lambda folder: _move(files, folder))
         store.add_run(run)
         store.flush()
     return row
@@ -106,11 +74,11 @@ def delete_checkpoint(state_dir: Path, path: str) -> None:
         InputError: a server is running there, or keeps no such checkpoint.
         StorageError: the disk fails.
     """
-    with lock_state_dir(state_dir), closing(Store(state_dir / _DATABASE)) as store:
+    with lock_state_dir(state_dir), closing(Store(state_dir / DATABASE)) as store:
         row = next((row for row in store.every_checkpoint(now=time.time()) if row.path == path), None)
         if row is None:
             raise InputError(f"{state_dir} keeps no checkpoint {path}; list what it has with `cookhouse checkpoints`")
-        Checkpoints(state_dir / _CHECKPOINTS, store).delete(row)
+        Checkpoints(state_dir / CHECKPOINTS, store).delete(row)
         store.flush()
 
 

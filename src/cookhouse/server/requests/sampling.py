@@ -14,7 +14,8 @@ from tinker import types
 
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.sequencer.futures import Future, Futures, Result

@@ -20,7 +20,8 @@ from tinker import types
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.model_names import plain_name
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, NewCheckpoint
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.intake import Intake

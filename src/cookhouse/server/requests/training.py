@@ -17,7 +17,8 @@ from tinker.types.optimizer import OptimizerConfigBase
 
 from cookhouse.engine.contract import Engine, ForwardBackward, LoraSpec
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.sequencer.intake import Intake

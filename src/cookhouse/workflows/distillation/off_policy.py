@@ -5,28 +5,26 @@ where the teacher is told something that the student is not.
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import chz
 
-from cookhouse.chat import Renderer
 from cookhouse.data import build_renderer
 from cookhouse.files import file_errors
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import Descent
 from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE, TEACHER_SAMPLES_FILE
-from cookhouse.sampling_client import SamplingClient, TopKClient
+from cookhouse.sampling_client import TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events
-from cookhouse.training import BatchSource, Cadence, FinishedStep, Objective, ScheduledEvaluation, StepLog
+from cookhouse.training import BatchSource, Cadence, FinishedStep, ScheduledEvaluation, StepLog
 from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.rows import kept_tokens, sources_of
 from cookhouse.workflows.base.run import (
-    TrainingState,
     checkpoint_slot,
     cleanup,
     evaluate,
@@ -43,14 +41,13 @@ from cookhouse.workflows.distillation.assembler import AnswerAssembler, Question
 from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
 from cookhouse.workflows.distillation.objective import taught_objective
 from cookhouse.workflows.distillation.questions import (
-    QuestionRows,
-    TeacherPrompt,
     questions_of,
     read_rows,
     read_teacher_prompt,
 )
 from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
 from cookhouse.workflows.distillation.samples import AnswerReader, Question, TeacherSampler
+from cookhouse.workflows.distillation.state import OffPolicyState
 from cookhouse.workflows.distillation.summary import distillation_result, off_policy_facts, off_policy_figures
 from cookhouse.workflows.distillation.teacher_service import (
     Student,
@@ -62,40 +59,6 @@ from cookhouse.workflows.distillation.teacher_service import (
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-
-
-@dataclass(kw_only=True)
-class OffPolicyState(TrainingState):
-    """What the stages of a run that learns a teacher's answers hand to one another."""
-
-    config: OffPolicyDistillationSettings
-    bundled: str
-    """Folder of the bundled rows."""
-    teacher_prompt: TeacherPrompt | None = field(init=False)
-    rows: QuestionRows = field(init=False)
-    renderer: Renderer = field(init=False)
-    teacher_renderer: Renderer = field(init=False)
-    reader: AnswerReader = field(init=False)
-    dataset: QuestionDataset = field(init=False)
-    held_out: Sequence[Question] = field(init=False)
-    """Asked in evaluations; empty: nothing is evaluated."""
-    teacher_service: TeacherService = field(init=False)
-    teacher: SamplingClient | None = None
-    teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
-    """What the teacher answers to the held-out prompts."""
-    objective: Objective[None] = field(init=False)
-    distillation_metrics: dict[str, float] = field(default_factory=dict)
-    """Of the last step: `loss`, `forward_kl`, and how many of the teacher's answers were dropped."""
-
-    @property
-    def teacher_name(self) -> str:
-        """The weights that teach: those that the run begins with where nobody else is named."""
-        return self.config.teacher_model or self.config.load_checkpoint_path or self.config.model_name
-
-    @property
-    def is_verbatim(self) -> bool:
-        """Whether the student learns the very tokens that were sampled."""
-        return self.config.teacher_renderer is None and self.config.answer_pattern is None
 
 
 @stage(reads=("config", "bundled"), writes=("teacher_prompt", "rows", "notes"), uses=("datasets",))

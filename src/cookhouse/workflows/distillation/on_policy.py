@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cookhouse.data import DataSource, parse_weights
@@ -27,6 +27,7 @@ from cookhouse.workflows.base.run import (
     save_final,
 )
 from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
+from cookhouse.workflows.distillation.state import NamedTeacher, OnPolicyState
 from cookhouse.workflows.distillation.summary import on_policy_facts, on_policy_result
 from cookhouse.workflows.distillation.teacher_service import (
     Student,
@@ -40,9 +41,8 @@ from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages
 from cookhouse.workflows.reinforcement.evaluation import attempt_all
 from cookhouse.workflows.reinforcement.policy import PolicySampler
 from cookhouse.workflows.reinforcement.source import RolloutSource
+from cookhouse.workflows.reinforcement.state import Environments
 from cookhouse.workflows.reinforcement.workflow import (
-    Environments,
-    ReinforcementState,
     build_env_group,
     init_session,
     init_tokenizer,
@@ -56,37 +56,6 @@ from cookhouse.workflows.reinforcement.workflow import (
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamedTeacher:
-    """A teacher of the settings, before it is opened."""
-
-    name: str
-    coef: float
-    tag: str | None
-    """Of the groups that it teaches; None: of all."""
-
-
-@dataclass(kw_only=True)
-class OnPolicyState(ReinforcementState):
-    """What the stages of on-policy distillation hand to one another."""
-
-    config: OnPolicyDistillationSettings
-    environment_names: Sequence[str]
-    named: list[NamedTeacher] = field(init=False)
-    teacher_service: TeacherService = field(init=False)
-    teachers: Teachers = field(init=False)
-    teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
-    """What the teachers themselves answer to the held-out problems."""
-    distillation_metrics: dict[str, float] = field(default_factory=dict)
-    """Of the last step: `teacher_kl`, also by data set and by position."""
-
-    @property
-    def scores_sequences(self) -> bool:
-        """A teacher always is."""
-        return True
-
 
 build_distillation_dataset = replace(build_env_group, name="build_distillation_dataset")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from cookhouse.runs import Figure, RunResult
 from cookhouse.telemetry import keys, read_metrics
@@ -16,13 +16,10 @@ from cookhouse.workflows.base.summary import (
 )
 from cookhouse.workflows.distillation.objective import FORWARD_KL
 from cookhouse.workflows.distillation.record import TeacherRecord
+from cookhouse.workflows.distillation.state import OffPolicyState, OnPolicyState
 from cookhouse.workflows.reinforcement.summary import facts as rollout_facts
 from cookhouse.workflows.reinforcement.summary import figures as rollout_figures
 from cookhouse.workflows.reinforcement.summary import write_last_step
-
-if TYPE_CHECKING:
-    from cookhouse.workflows.distillation.off_policy import OffPolicyState
-    from cookhouse.workflows.distillation.on_policy import OnPolicyState
 
 Row = Mapping[str, Any]
 
@@ -74,7 +71,7 @@ def _beside(record: TeacherRecord, first: Row, last: Row, after: Row) -> list[Fi
     return figures
 
 
-def on_policy_result(state: "OnPolicyState", seconds: float) -> "RunResult[OnPolicyState]":
+def on_policy_result(state: OnPolicyState, seconds: float) -> RunResult[OnPolicyState]:
     """As `distillation_result`; the state has what the last step's rollouts came to, too."""
     write_last_step(state)
     return distillation_result(on_policy_figures, state, seconds)
@@ -91,7 +88,7 @@ def on_policy_figures(first: Row, last: Row, after: Row) -> Sequence[Figure]:
     return [*rollout_figures(first, last, after), divergence]
 
 
-def on_policy_facts(state: "OnPolicyState") -> dict[str, str]:
+def on_policy_facts(state: OnPolicyState) -> dict[str, str]:
     """Those of rollouts, and who teaches."""
     facts = rollout_facts(state)
     facts["teacher"] = "; ".join(
@@ -135,7 +132,7 @@ def _dropped_share(row: Row) -> float | None:
     return row[_DROPPED] / row[_SAMPLES] if row.get(_SAMPLES) else None
 
 
-def off_policy_facts(state: "OffPolicyState") -> dict[str, str]:
+def off_policy_facts(state: OffPolicyState) -> dict[str, str]:
     """What would be trained: prompts, who answers them, steps, and the adapter."""
     config, questions = state.config, state.dataset.questions
     longest = max(len(each.teacher_tokens) for each in questions)

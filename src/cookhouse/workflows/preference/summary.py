@@ -1,14 +1,11 @@
 """What a run over preferences tells a person: what it would do, and what came of it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cookhouse.runs import Figure, RunResult
 from cookhouse.telemetry import keys, read_metrics
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
-
-if TYPE_CHECKING:
-    from cookhouse.workflows.preference.workflow import PreferenceState
+from cookhouse.workflows.preference.state import PreferenceState
 
 Row = Mapping[str, float]
 
@@ -39,7 +36,7 @@ def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
     return (*held_out, trained)
 
 
-def preference_result(state: "PreferenceState", seconds: float) -> "RunResult[PreferenceState]":
+def preference_result(state: PreferenceState, seconds: float) -> RunResult[PreferenceState]:
     """The result, whose state has the last step's `dpo_metrics`, also where this sitting took no step."""
     rows = read_metrics(state.folder.metrics)
     last: Row = next((row for row in reversed(rows) if keys.PAIR_LOSS in row), {})
@@ -49,7 +46,7 @@ def preference_result(state: "PreferenceState", seconds: float) -> "RunResult[Pr
     return training_result(figures, state, seconds)
 
 
-def facts(state: "PreferenceState") -> dict[str, str]:
+def facts(state: PreferenceState) -> dict[str, str]:
     """What would be trained: pairs, tokens, the loss, the reference, steps, and the adapter."""
     config, pairs, counted = state.config, state.dataset.pairs, state.counts.statistics
     num_cut = sum(any(each.num_cut_tokens for each in pair.examples) for pair in pairs)
@@ -76,7 +73,7 @@ def facts(state: "PreferenceState") -> dict[str, str]:
     }
 
 
-def _comparison(state: "PreferenceState") -> str:
+def _comparison(state: PreferenceState) -> str:
     if state.answers is None:
         return "none"
     if state.config.preference_model is None:

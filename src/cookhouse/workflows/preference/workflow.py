@@ -4,11 +4,10 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from cookhouse.chat import Renderer
 from cookhouse.data import BadRows, ExampleStatistics, PreferenceRow, build_renderer, example_statistics
 from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.errors import InputError
@@ -23,7 +22,6 @@ from cookhouse.training import (
     BatchSource,
     Cadence,
     FinishedStep,
-    Objective,
     ScheduledEvaluation,
     service_errors,
 )
@@ -32,7 +30,6 @@ from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, sch
 from cookhouse.workflows.base.preference_model import check_preference_model
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
 from cookhouse.workflows.base.run import (
-    TrainingState,
     checkpoint_slot,
     cleanup,
     evaluate,
@@ -49,11 +46,11 @@ from cookhouse.workflows.base.summary import settings_notes
 from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
 from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers, PairEvaluation, askable
-from cookhouse.workflows.preference.losses import PAIR_LOSSES, PairLoss
+from cookhouse.workflows.preference.losses import PAIR_LOSSES
 from cookhouse.workflows.preference.objective import pair_objective
-from cookhouse.workflows.preference.reference import Reference
 from cookhouse.workflows.preference.reference_weights import open_reference
-from cookhouse.workflows.preference.rows import PreferenceData, read_data
+from cookhouse.workflows.preference.rows import read_data
+from cookhouse.workflows.preference.state import PreferenceState
 from cookhouse.workflows.preference.stream import StreamedPairBatch, StreamedPairs
 from cookhouse.workflows.preference.summary import facts, preference_result
 from cookhouse.workflows.stages.body import Loop
@@ -61,28 +58,6 @@ from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
 Batch: TypeAlias = Sequence[Pair] | StreamedPairBatch
-
-
-@dataclass(kw_only=True)
-class PreferenceState(TrainingState):
-    """What the stages of a run over preferences hand to one another."""
-
-    config: PreferenceSettings
-    loss: PairLoss = field(init=False)
-    objective: Objective[PairPayload] = field(init=False)
-    data: PreferenceData = field(init=False)
-    renderer: Renderer = field(init=False)
-    dataset: PairDataset | StreamedPairs = field(init=False)
-    counts: Counts = field(init=False)
-    """Of the answers of all pairs."""
-    held_out: Sequence[Pair] = field(init=False)
-    """Empty: nothing is evaluated."""
-    answers: HeldOutAnswers | None = field(init=False)
-    judge: AnswerJudge | None = field(init=False)
-    """None: answers are compared as texts."""
-    reference: Reference = field(init=False)
-    dpo_metrics: dict[str, float] = field(default_factory=dict)
-    """Of the last step: `dpo_loss`, `accuracy`, `margin`, `chosen_reward`, `rejected_reward` and so on."""
 
 
 @stage(reads=("config",), writes=("loss", "data", "notes"), uses=("datasets",))

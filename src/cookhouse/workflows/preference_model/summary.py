@@ -2,15 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cookhouse.chat import LABELS
 from cookhouse.runs import Figure
 from cookhouse.telemetry import keys
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact
-
-if TYPE_CHECKING:
-    from cookhouse.workflows.preference_model.workflow import PreferenceModelState
+from cookhouse.workflows.preference_model.state import PreferenceModelState
 
 Row = Mapping[str, float]
 
@@ -38,7 +35,7 @@ def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
     return (*held_out, trained)
 
 
-def facts(state: "PreferenceModelState") -> dict[str, str]:
+def facts(state: PreferenceModelState) -> dict[str, str]:
     """What would be trained: comparisons, tokens, labels, steps, and the adapter."""
     config, found = state.config, state.dataset.statistics
     labels = Counter(row.label for row in state.data.train)

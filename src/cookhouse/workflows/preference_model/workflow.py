@@ -3,12 +3,12 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import tinker
 
-from cookhouse.chat import ComparisonRenderer, Renderer
+from cookhouse.chat import ComparisonRenderer
 from cookhouse.data import (
     BadRows,
     ComparisonRow,
@@ -46,7 +46,6 @@ from cookhouse.workflows.base.rows import (
     split_rows,
 )
 from cookhouse.workflows.base.run import (
-    TrainingState,
     checkpoint_slot,
     cleanup,
     evaluate,
@@ -60,22 +59,11 @@ from cookhouse.workflows.base.run import (
 )
 from cookhouse.workflows.base.summary import settings_notes, training_result
 from cookhouse.workflows.preference_model.evaluation import ComparisonEvaluation
+from cookhouse.workflows.preference_model.state import PreferenceModelState
 from cookhouse.workflows.preference_model.summary import facts, figures
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-
-
-@dataclass(kw_only=True)
-class PreferenceModelState(TrainingState):
-    """What the stages of a run that trains a preference model hand to one another."""
-
-    config: PreferenceModelSettings
-    data: SplitRows[ComparisonRow] = field(init=False)
-    renderer: Renderer = field(init=False)
-    comparisons: ComparisonRenderer = field(init=False)
-    """Over that renderer."""
-    dataset: SupervisedDataset = field(init=False)
 
 
 @stage(reads=("config",), writes=("data", "notes"), uses=("datasets",))

@@ -1,14 +1,12 @@
 """What a reinforcement run tells a person: what it would do, and what came of it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cookhouse.runs import Figure, RunResult
 from cookhouse.telemetry import keys, read_metrics
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
-
-if TYPE_CHECKING:
-    from cookhouse.workflows.reinforcement.workflow import ReinforcementState
+from cookhouse.workflows.reinforcement.state import ReinforcementState
 
 Row = Mapping[str, Any]
 
@@ -61,13 +59,13 @@ def figures(first: Row, last: Row, after: Row) -> list[Figure]:
     return [*held_out, trained, divergence]
 
 
-def reinforcement_result(state: "ReinforcementState", seconds: float) -> "RunResult[ReinforcementState]":
+def reinforcement_result(state: ReinforcementState, seconds: float) -> RunResult[ReinforcementState]:
     """The result, whose state has what the last step came to."""
     write_last_step(state)
     return training_result(figures, state, seconds)
 
 
-def write_last_step(state: "ReinforcementState") -> None:
+def write_last_step(state: ReinforcementState) -> None:
     """Write the last step's `rollout_metrics` and `ppo_metrics`, also where this sitting took no step; what was not
     measured has no key.
     """
@@ -81,7 +79,7 @@ def _named(names: Mapping[str, str], row: Row) -> dict[str, float]:
     return {name: row[metric] for name, metric in names.items() if metric in row}
 
 
-def facts(state: "ReinforcementState") -> dict[str, str]:
+def facts(state: ReinforcementState) -> dict[str, str]:
     """What would be trained: groups, steps, the loss, and the adapter."""
     config = state.config
     lag = config.max_steps_off_policy

@@ -3,13 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from cookhouse.chat import Renderer
 from cookhouse.data import DataSource, build_renderer
-from cookhouse.envs import OpenSampler, SecondModels, evenly_spaced
+from cookhouse.envs import SecondModels, evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import context_tokens
 from cookhouse.registry import Descent
@@ -18,7 +16,6 @@ from cookhouse.rl import (
     EnvGroupBuilder,
     GroupSampler,
     RLDataset,
-    RLDatasetBuilder,
     TrajectoryGroup,
     do_group_rollout,
 )
@@ -26,9 +23,7 @@ from cookhouse.settings import ReinforcementSettings, RolloutLimits, part_of
 from cookhouse.telemetry import events
 from cookhouse.training import (
     Cadence,
-    ComputeLogprobs,
     FinishedStep,
-    Objective,
     SamplingClient,
     ScheduledEvaluation,
     StepLog,
@@ -36,7 +31,6 @@ from cookhouse.training import (
 from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.run import (
-    TrainingState,
     checkpoint_slot,
     cleanup,
     evaluate,
@@ -50,7 +44,7 @@ from cookhouse.workflows.base.run import (
 )
 from cookhouse.workflows.base.second_model import SecondModel, open_sampler
 from cookhouse.workflows.base.summary import settings_notes
-from cookhouse.workflows.reinforcement.assembler import RolloutAssembler, RolloutPayload
+from cookhouse.workflows.reinforcement.assembler import RolloutAssembler
 from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
 from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation
 from cookhouse.workflows.reinforcement.objective import policy_objective, post_step_divergence
@@ -59,43 +53,13 @@ from cookhouse.workflows.reinforcement.pool import Rollout, RolloutPool
 from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
 from cookhouse.workflows.reinforcement.rollout_pages import RolloutKeeper
 from cookhouse.workflows.reinforcement.source import RolloutSource
+from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
 from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
 logger = logging.getLogger(__name__)
-
-Environments = Callable[[OpenSampler], RLDatasetBuilder]
-"""What a run learns in; the argument opens a sampler of another model, once rollouts run."""
-
-
-@dataclass(kw_only=True)
-class ReinforcementState(TrainingState):
-    """What the stages of a reinforcement run hand to one another."""
-
-    config: ReinforcementSettings
-    environments: Environments
-    renderer: Renderer = field(init=False)
-    train: RLDataset = field(init=False)
-    test: Sequence[EnvGroupBuilder] = field(init=False)
-    """Groups to evaluate on; empty: nothing is evaluated."""
-    objective: Objective[RolloutPayload] = field(init=False)
-    second_models: list[SecondModel] = field(default_factory=list)
-    """Those that environments asked for, besides the one that is trained."""
-    policy: Policy = field(init=False)
-    reference: ComputeLogprobs | None = field(init=False)
-    keeper: RolloutKeeper = field(init=False)
-    rollout_metrics: dict[str, float] = field(default_factory=dict)
-    """Of the last step: `reward_mean` and `reward_std` over the `num_trajectories`."""
-    ppo_metrics: dict[str, float] = field(default_factory=dict)
-    """Of the last step, whichever loss that is: `policy_loss`, `entropy`; `clip_fraction` and `value_loss` of a loss
-    that has them."""
-
-    @property
-    def scores_sequences(self) -> bool:
-        """Whether somebody is asked for the logprobs of whole sequences."""
-        return self.reference is not None or self.config.loss_fn == "dro"
 
 
 R = TypeVar("R", bound=ReinforcementState)

@@ -1,15 +1,12 @@
 """What a supervised run tells a person: what it would do, and what came of it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cookhouse.printable import printable
 from cookhouse.runs import Figure
 from cookhouse.telemetry import keys
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact
-
-if TYPE_CHECKING:
-    from cookhouse.workflows.supervised.workflow import SupervisedState
+from cookhouse.workflows.supervised.state import SupervisedState
 
 Row = Mapping[str, float]
 
@@ -44,7 +41,7 @@ def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
     )
 
 
-def facts(state: "SupervisedState") -> dict[str, str]:
+def facts(state: SupervisedState) -> dict[str, str]:
     """What would be trained: conversations, tokens, steps, and the adapter."""
     config, counts = state.config, state.counts
     found = counts.statistics

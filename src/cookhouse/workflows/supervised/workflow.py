@@ -4,9 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
 
 import tinker
 
@@ -37,7 +35,6 @@ from cookhouse.training import (
     Assembled,
     BatchSource,
     Cadence,
-    Objective,
     ScheduledEvaluation,
     supervised_objective,
 )
@@ -45,7 +42,6 @@ from cookhouse.workflows.base.counts import CountingLog, Counts, added, batch_me
 from cookhouse.workflows.base.evaluation import HeldOutEvaluation, init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
 from cookhouse.workflows.base.run import (
-    TrainingState,
     checkpoint_slot,
     cleanup,
     evaluate,
@@ -61,34 +57,11 @@ from cookhouse.workflows.base.summary import settings_notes, training_result
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.supervised.rows import RunData, StreamedConversations, TrainingRows, read_data
+from cookhouse.workflows.supervised.rows import StreamedConversations, TrainingRows, read_data
+from cookhouse.workflows.supervised.state import Batch, Dataset, Part, SupervisedState
 from cookhouse.workflows.supervised.summary import facts, figures
 
 _NUM_PREVIEWS = 2
-
-Part: TypeAlias = SupervisedDataset | StreamedDataset
-Batch: TypeAlias = Sequence[tinker.Datum] | StreamedBatch
-Dataset: TypeAlias = Part | MixedDataset[Batch]
-
-
-@dataclass(kw_only=True)
-class SupervisedState(TrainingState):
-    """What the stages of a supervised run hand to one another."""
-
-    config: SupervisedSettings
-    data: RunData = field(init=False)
-    """What the run reads; what it trains on and is measured by are the two below, which stages may change."""
-    train: Sequence[Conversation] = field(init=False)
-    test: Sequence[Conversation] = field(init=False)
-    """Chosen for evaluation; empty: nothing is evaluated."""
-    renderer: Renderer = field(init=False)
-    dataset: Dataset = field(init=False)
-    counts: Counts = field(init=False)
-    shown: Sequence[Example] = field(init=False)
-    """First examples, for people."""
-    nll: NLLEvaluator | None = field(init=False)
-    exact_match: ExactMatchEvaluator | None = field(init=False)
-    objective: Objective[None] = field(init=False)
 
 
 @stage(reads=("config",), writes=("data", "train", "test", "notes", "objective"), uses=("datasets",))

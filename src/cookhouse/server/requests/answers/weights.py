@@ -16,7 +16,8 @@ from functools import partial
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import ModelRegistry, Query
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.sampling import SamplingRequests

@@ -1,0 +1,88 @@
+"""What the stages of a distillation run hand to one another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cookhouse.chat import Renderer
+from cookhouse.sampling_client import SamplingClient
+from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
+from cookhouse.training import Objective
+from cookhouse.workflows.base.run import (
+    TrainingState,
+)
+from cookhouse.workflows.distillation.assembler import QuestionDataset
+from cookhouse.workflows.distillation.questions import (
+    QuestionRows,
+    TeacherPrompt,
+)
+from cookhouse.workflows.distillation.record import TeacherRecord
+from cookhouse.workflows.distillation.samples import AnswerReader, Question
+from cookhouse.workflows.distillation.teacher_service import (
+    TeacherService,
+)
+from cookhouse.workflows.distillation.teachers import Teachers
+from cookhouse.workflows.reinforcement.state import ReinforcementState
+
+
+@dataclass(kw_only=True)
+class OffPolicyState(TrainingState):
+    """What the stages of a run that learns a teacher's answers hand to one another."""
+
+    config: OffPolicyDistillationSettings
+    bundled: str
+    """Folder of the bundled rows."""
+    teacher_prompt: TeacherPrompt | None = field(init=False)
+    rows: QuestionRows = field(init=False)
+    renderer: Renderer = field(init=False)
+    teacher_renderer: Renderer = field(init=False)
+    reader: AnswerReader = field(init=False)
+    dataset: QuestionDataset = field(init=False)
+    held_out: Sequence[Question] = field(init=False)
+    """Asked in evaluations; empty: nothing is evaluated."""
+    teacher_service: TeacherService = field(init=False)
+    teacher: SamplingClient | None = None
+    teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
+    """What the teacher answers to the held-out prompts."""
+    objective: Objective[None] = field(init=False)
+    distillation_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `loss`, `forward_kl`, and how many of the teacher's answers were dropped."""
+
+    @property
+    def teacher_name(self) -> str:
+        """The weights that teach: those that the run begins with where nobody else is named."""
+        return self.config.teacher_model or self.config.load_checkpoint_path or self.config.model_name
+
+    @property
+    def is_verbatim(self) -> bool:
+        """Whether the student learns the very tokens that were sampled."""
+        return self.config.teacher_renderer is None and self.config.answer_pattern is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTeacher:
+    """A teacher of the settings, before it is opened."""
+
+    name: str
+    coef: float
+    tag: str | None
+    """Of the groups that it teaches; None: of all."""
+
+
+@dataclass(kw_only=True)
+class OnPolicyState(ReinforcementState):
+    """What the stages of on-policy distillation hand to one another."""
+
+    config: OnPolicyDistillationSettings
+    environment_names: Sequence[str]
+    named: list[NamedTeacher] = field(init=False)
+    teacher_service: TeacherService = field(init=False)
+    teachers: Teachers = field(init=False)
+    teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
+    """What the teachers themselves answer to the held-out problems."""
+    distillation_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `teacher_kl`, also by data set and by position."""
+
+    @property
+    def scores_sequences(self) -> bool:
+        """A teacher always is."""
+        return True

@@ -1,0 +1,43 @@
+"""What the stages of a run over preferences hand to one another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cookhouse.chat import Renderer
+from cookhouse.settings import PreferenceSettings
+from cookhouse.training import (
+    Objective,
+)
+from cookhouse.workflows.base.counts import Counts
+from cookhouse.workflows.base.run import (
+    TrainingState,
+)
+from cookhouse.workflows.preference.assembler import PairPayload
+from cookhouse.workflows.preference.dataset import Pair, PairDataset
+from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers
+from cookhouse.workflows.preference.losses import PairLoss
+from cookhouse.workflows.preference.reference import Reference
+from cookhouse.workflows.preference.rows import PreferenceData
+from cookhouse.workflows.preference.stream import StreamedPairs
+
+
+@dataclass(kw_only=True)
+class PreferenceState(TrainingState):
+    """What the stages of a run over preferences hand to one another."""
+
+    config: PreferenceSettings
+    loss: PairLoss = field(init=False)
+    objective: Objective[PairPayload] = field(init=False)
+    data: PreferenceData = field(init=False)
+    renderer: Renderer = field(init=False)
+    dataset: PairDataset | StreamedPairs = field(init=False)
+    counts: Counts = field(init=False)
+    """Of the answers of all pairs."""
+    held_out: Sequence[Pair] = field(init=False)
+    """Empty: nothing is evaluated."""
+    answers: HeldOutAnswers | None = field(init=False)
+    judge: AnswerJudge | None = field(init=False)
+    """None: answers are compared as texts."""
+    reference: Reference = field(init=False)
+    dpo_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `dpo_loss`, `accuracy`, `margin`, `chosen_reward`, `rejected_reward` and so on."""

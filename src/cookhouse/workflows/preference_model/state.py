@@ -1,0 +1,28 @@
+"""What the stages of a run of a preference model hand to one another."""
+
+from dataclasses import dataclass, field
+
+from cookhouse.chat import ComparisonRenderer, Renderer
+from cookhouse.data import (
+    ComparisonRow,
+    SupervisedDataset,
+)
+from cookhouse.settings import PreferenceModelSettings
+from cookhouse.workflows.base.rows import (
+    SplitRows,
+)
+from cookhouse.workflows.base.run import (
+    TrainingState,
+)
+
+
+@dataclass(kw_only=True)
+class PreferenceModelState(TrainingState):
+    """What the stages of a run that trains a preference model hand to one another."""
+
+    config: PreferenceModelSettings
+    data: SplitRows[ComparisonRow] = field(init=False)
+    renderer: Renderer = field(init=False)
+    comparisons: ComparisonRenderer = field(init=False)
+    """Over that renderer."""
+    dataset: SupervisedDataset = field(init=False)

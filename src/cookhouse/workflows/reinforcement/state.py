@@ -1,0 +1,55 @@
+"""What the stages of a reinforcement run hand to one another."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cookhouse.chat import Renderer
+from cookhouse.envs import OpenSampler
+from cookhouse.rl import (
+    EnvGroupBuilder,
+    RLDataset,
+    RLDatasetBuilder,
+)
+from cookhouse.settings import ReinforcementSettings
+from cookhouse.training import (
+    ComputeLogprobs,
+    Objective,
+)
+from cookhouse.workflows.base.run import (
+    TrainingState,
+)
+from cookhouse.workflows.base.second_model import SecondModel
+from cookhouse.workflows.reinforcement.assembler import RolloutPayload
+from cookhouse.workflows.reinforcement.policy import Policy
+from cookhouse.workflows.reinforcement.rollout_pages import RolloutKeeper
+
+Environments = Callable[[OpenSampler], RLDatasetBuilder]
+"""What a run learns in; the argument opens a sampler of another model, once rollouts run."""
+
+
+@dataclass(kw_only=True)
+class ReinforcementState(TrainingState):
+    """What the stages of a reinforcement run hand to one another."""
+
+    config: ReinforcementSettings
+    environments: Environments
+    renderer: Renderer = field(init=False)
+    train: RLDataset = field(init=False)
+    test: Sequence[EnvGroupBuilder] = field(init=False)
+    """Groups to evaluate on; empty: nothing is evaluated."""
+    objective: Objective[RolloutPayload] = field(init=False)
+    second_models: list[SecondModel] = field(default_factory=list)
+    """Those that environments asked for, besides the one that is trained."""
+    policy: Policy = field(init=False)
+    reference: ComputeLogprobs | None = field(init=False)
+    keeper: RolloutKeeper = field(init=False)
+    rollout_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `reward_mean` and `reward_std` over the `num_trajectories`."""
+    ppo_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step, whichever loss that is: `policy_loss`, `entropy`; `clip_fraction` and `value_loss` of a loss
+    that has them."""
+
+    @property
+    def scores_sequences(self) -> bool:
+        """Whether somebody is asked for the logprobs of whole sequences."""
+        return self.reference is not None or self.config.loss_fn == "dro"

@@ -1,0 +1,55 @@
+"""What the stages of a supervised run hand to one another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import tinker
+
+from cookhouse.chat import Renderer
+from cookhouse.data import (
+    Conversation,
+    Example,
+    MixedDataset,
+    StreamedBatch,
+    StreamedDataset,
+    SupervisedDataset,
+)
+from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
+from cookhouse.settings import SupervisedSettings
+from cookhouse.training import (
+    Objective,
+)
+from cookhouse.workflows.base.counts import Counts
+from cookhouse.workflows.base.run import (
+    TrainingState,
+)
+from cookhouse.workflows.supervised.rows import RunData
+
+Part: TypeAlias = SupervisedDataset | StreamedDataset
+
+
+Batch: TypeAlias = Sequence[tinker.Datum] | StreamedBatch
+
+
+Dataset: TypeAlias = Part | MixedDataset[Batch]
+
+
+@dataclass(kw_only=True)
+class SupervisedState(TrainingState):
+    """What the stages of a supervised run hand to one another."""
+
+    config: SupervisedSettings
+    data: RunData = field(init=False)
+    """What the run reads; what it trains on and is measured by are the two below, which stages may change."""
+    train: Sequence[Conversation] = field(init=False)
+    test: Sequence[Conversation] = field(init=False)
+    """Chosen for evaluation; empty: nothing is evaluated."""
+    renderer: Renderer = field(init=False)
+    dataset: Dataset = field(init=False)
+    counts: Counts = field(init=False)
+    shown: Sequence[Example] = field(init=False)
+    """First examples, for people."""
+    nll: NLLEvaluator | None = field(init=False)
+    exact_match: ExactMatchEvaluator | None = field(init=False)
+    objective: Objective[None] = field(init=False)
