@@ -11,7 +11,7 @@ from tinker.lib.base_url import DEFAULT_BASE_URL
 from cookhouse.adapters import Adapters, Service
 from cookhouse.errors import InputError
 from cookhouse.recipes import ALIASES, config_fields, every_recipe, find_recipe, make_config, read_config_file, settle
-from cookhouse.recipes.sweeping import read_grid
+from cookhouse.recipes.run_sweep import read_grid
 from cookhouse.settings import AdapterSettings, RunSettings, defaults_taken, published_model_of
 
 RL = find_recipe("rl_basic")

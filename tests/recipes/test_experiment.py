@@ -12,7 +12,7 @@ from cookhouse.adapters import Adapters
 from cookhouse.cli import main
 from cookhouse.errors import InputError
 from cookhouse.recipes import Experiment, read_experiment, write_experiment
-from cookhouse.recipes.sweeping import combined, extended, sweep_settings
+from cookhouse.recipes.run_sweep import combined, extended, sweep_settings
 from cookhouse.training import FakeService
 
 WHOLE = Experiment(

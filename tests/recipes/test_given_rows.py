@@ -11,7 +11,7 @@ from cookhouse.adapters import Adapters
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.recipes import dry_run, run_async
 from cookhouse.recipes.supervised import SupervisedConfig
-from cookhouse.runs.answers import read_answers
+from cookhouse.runs.samples import read_answers
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
 

@@ -19,7 +19,7 @@ import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.recipes import Experiment
-from cookhouse.recipes.sweeping import NAME, read_grid, sweep_settings
+from cookhouse.recipes.run_sweep import NAME, read_grid, sweep_settings
 from cookhouse.registry import open_registry
 from cookhouse.runs import find_runs, read_history, read_sweep
 from cookhouse.service.local import service_folder

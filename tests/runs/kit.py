@@ -22,7 +22,7 @@ def make_run(
     """A run that began `number` minutes after the first one, and took ten seconds."""
     path.mkdir(parents=True)
     started_at = START + timedelta(minutes=number)
-    sitting = {
+    launch = {
         "started_at": started_at.isoformat(),
         "ended_at": (started_at + timedelta(seconds=10)).isoformat(),
         "status": status,
@@ -34,7 +34,7 @@ def make_run(
         "checkpoints.jsonl": [json.dumps({**point, "state_path": place}) for place in saved],
     }
     (path / "config.json").write_text(json.dumps({"recipe": recipe, "config": config, "seed": 0}))
-    (path / "run.json").write_text(json.dumps({"sittings": [sitting]}))
+    (path / "run.json").write_text(json.dumps({"launches": [launch]}))
     for name, some in lines.items():
         if some:
             (path / name).write_text("".join(line + "\n" for line in some))

@@ -167,7 +167,7 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
             write_report(path)
 
 
-SITTING = {
+LAUNCH = {
     "started_at": "2026-05-01T12:00:00+00:00",
     "ended_at": "2026-05-01T12:00:20+00:00",
     "status": "finished",
@@ -177,7 +177,7 @@ SITTING = {
 
 
 def sat(folder: Path, **changes: Any) -> Path:
-    (folder / "run.json").write_text(json.dumps({"sittings": [{**SITTING, **changes}]}))
+    (folder / "run.json").write_text(json.dumps({"launches": [{**LAUNCH, **changes}]}))
     return folder
 
 

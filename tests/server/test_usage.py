@@ -16,7 +16,7 @@ from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tests.server.store.test_database import damage_pages, new_store
 from tests.server.test_routes import Server
 
-from cookhouse.runs import History, Sitting
+from cookhouse.runs import History, Launch
 from cookhouse.runs.history.facts import usage_text
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.refusals import StorageError
@@ -203,12 +203,12 @@ async def test_a_client_is_told_of_its_session(host: Host) -> None:
     await session.close("success")
 
 
-def test_sittings_add_up() -> None:
+def test_launches_add_up() -> None:
     # Catches a resumed run that has only what it used since.
     now = datetime.now(UTC)
-    told = [Sitting(started_at=now, ended_at=now, usage={"trained_tokens": 1_200, "engine_seconds": 1.5})]
-    killed = Sitting(started_at=now, ended_at=now)
-    history = History(sittings=[*told, killed, *told], is_running=False)
+    told = [Launch(started_at=now, ended_at=now, usage={"trained_tokens": 1_200, "engine_seconds": 1.5})]
+    killed = Launch(started_at=now, ended_at=now)
+    history = History(launches=[*told, killed, *told], is_running=False)
     assert history.usage == {"trained_tokens": 2_400, "engine_seconds": 3.0}
     assert usage_text(history.usage) == "2,400 tokens trained; 3 s of the engine"
-    assert History(sittings=[killed], is_running=False).usage is None
+    assert History(launches=[killed], is_running=False).usage is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cookhouse.cli.models.commands import Registry
-from cookhouse.cli.sampling.speaker import Draw, MaxTokens, Seed, Temperature, TopP
+from cookhouse.cli.sampling.chat_model import Draw, MaxTokens, Seed, Temperature, TopP
 from cookhouse.cli.sampling.target import (
     CheckpointOption,
     ModelOption,
@@ -54,12 +54,12 @@ async def _sample(target: Target, draw: Draw, system: str | None, question: str)
     from cookhouse.cli.sampling.engine import Engine
 
     async with Engine(say=lambda text: typer.echo(text, err=True)) as engine:
-        speaker = await engine.speaker(target, draw)
+        chat_model = await engine.chat_model(target, draw)
         from cookhouse.training import service_errors
 
         asked: list[Message] = [] if system is None else [{"role": "system", "content": system}]
         with service_errors("sampling"):
-            answer = await speaker.answer([*asked, {"role": "user", "content": question}])
+            answer = await chat_model.answer([*asked, {"role": "user", "content": question}])
     if answer.note is not None:
         typer.echo(f"note: {answer.note}", err=True)
     typer.echo(printable(answer.text, keep="\n\t") if sys.stdout.isatty() else answer.text)

@@ -12,7 +12,7 @@ from cookhouse.cli.run import finish, ports_of
 from cookhouse.printable import printable
 from cookhouse.recipes import read_config_file
 from cookhouse.recipes.experiment import is_experiment_file, read_experiment, write_experiment
-from cookhouse.recipes.sweeping import NAME, extended, plan_sweep, read_grid, sweep_settings
+from cookhouse.recipes.run_sweep import NAME, extended, plan_sweep, read_grid, sweep_settings
 
 if TYPE_CHECKING:
     pass

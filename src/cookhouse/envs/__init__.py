@@ -18,8 +18,8 @@ from cookhouse.envs.games.twenty_questions import Secret, TwentyQuestionsConfig,
 from cookhouse.envs.libraries.textarena import TextArenaConfig, TextArenaGroupBuilder
 from cookhouse.envs.libraries.verifiers import VerifiersConfig
 from cookhouse.envs.problems.arithmetic import ArithmeticConfig, ArithmeticEnv, ArithmeticProblem
-from cookhouse.envs.problems.brought import MessageEnvironments, message_environments
 from cookhouse.envs.problems.code import CodeEnv, CodeGrading, CodeProblem
+from cookhouse.envs.problems.custom import MessageEnvironments, message_environments
 from cookhouse.envs.problems.deepcoder import DeepCoderConfig
 from cookhouse.envs.problems.judge import open_preference_model, preference_format
 from cookhouse.envs.problems.math import MathConfig, MathEnv, MathProblem

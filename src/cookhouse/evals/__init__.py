@@ -1,25 +1,25 @@
 """Evaluators, scores, and previews of what is trained."""
 
-from cookhouse.evals.benchmarks.answering import (
+from cookhouse.evals.benchmarks.answerers import (
     Answerer,
     CompleterAnswerer,
     Draw,
     SampledAnswer,
     SamplingAnswerer,
 )
-from cookhouse.evals.benchmarks.asking import Asking, ask_benchmark
 from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Outcome
 from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, AskedItem, Benchmark, BenchmarkItem, Grade, choice_item
 from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures, is_of_group
 from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator, benchmark_evaluator
-from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
-from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
-from cookhouse.evals.benchmarks.reading import (
+from cookhouse.evals.benchmarks.loading import (
     LoadedBenchmark,
     benchmarks_named,
     load_benchmark,
     sources_of_benchmarks,
 )
+from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
+from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
+from cookhouse.evals.benchmarks.runner import Asking, ask_benchmark
 from cookhouse.evals.evaluator import (
     Evaluator,
     EvaluatorBuilder,

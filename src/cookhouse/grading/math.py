@@ -4,10 +4,10 @@ import contextlib
 import functools
 
 from cookhouse.grading.harness import harness_modules
-from cookhouse.grading.harness.answers import is_same_answer
+from cookhouse.grading.harness.extraction import is_same_answer
 from cookhouse.grading.sandbox import Limits, LocalSandbox, Outcome, Program
 
-_HARNESS = ("numerals", "answers", "mathematics")
+_HARNESS = ("numerals", "extraction", "mathematics")
 _NUM_WORKERS = 4  # about 80 MB each
 _MAX_CHARACTERS = 2000  # longer answers are not answers; parsing them would only use up the time
 

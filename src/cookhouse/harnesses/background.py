@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from cookhouse.cli.sampling.chat_model import ChatModel, Draw
 from cookhouse.cli.sampling.engine import Engine
-from cookhouse.cli.sampling.speaker import Draw, Speaker
 from cookhouse.cli.sampling.target import Target, named_target
 
 _T = TypeVar("_T")
@@ -28,15 +28,15 @@ class BackgroundWeights:
         target = named_target(name, registry)
         self._target: Target = replace(target, renderer_name=renderer or target.renderer_name)
         self._lock = threading.Lock()
-        self._opened: Future[Speaker] | None = None
+        self._opened: Future[ChatModel] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="cookhouse-weights", daemon=True)
         self._is_over = asyncio.Event()
 
-    def open(self) -> "Future[Speaker]":
+    def open(self) -> "Future[ChatModel]":
         """The weights, once a service has loaded them.
 
-        The future raises `InputError` or `ServiceError` if that fails, as `Engine.speaker`.
+        The future raises `InputError` or `ServiceError` if that fails, as `Engine.chat_model`.
         """
         with self._lock:
             if self._opened is None:
@@ -67,7 +67,7 @@ class BackgroundWeights:
         assert self._opened is not None
         try:
             async with Engine(say=_say) as engine:
-                self._opened.set_result(await engine.speaker(self._target, _NO_DRAW))
+                self._opened.set_result(await engine.chat_model(self._target, _NO_DRAW))
                 await self._is_over.wait()
         except Exception as error:
             if self._opened.done():

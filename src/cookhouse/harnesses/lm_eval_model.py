@@ -16,7 +16,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
 from cookhouse.chat import parse_messages
-from cookhouse.cli.sampling.speaker import Speaker
+from cookhouse.cli.sampling.chat_model import ChatModel
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.harnesses.background import BackgroundWeights
 from cookhouse.sampling_client import sample_one
@@ -63,7 +63,7 @@ class CookhouseLM(TemplateLM):
                 "max_concurrent, seed and registry"
             )
         self._background = BackgroundWeights(str(weights), registry=registry)
-        self._weights: Speaker = self._background.open().result()
+        self._weights: ChatModel = self._background.open().result()
         self.tokenizer: Any = self._weights.renderer.encoder.tokenizer
         self._client: Any = self._weights.client
         # A scored text has one token more than the model reads, and the service samples one after it.

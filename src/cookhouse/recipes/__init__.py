@@ -14,8 +14,8 @@ from cookhouse.recipes.config import (
 from cookhouse.recipes.experiment import Experiment, read_experiment, write_experiment
 from cookhouse.recipes.pipeline import pipeline_recipe
 from cookhouse.recipes.recipe import RECIPES, Recipe, every_recipe, find_recipe
-from cookhouse.recipes.running import dry_run, run, run_async
-from cookhouse.recipes.sweeping import sweep
+from cookhouse.recipes.run_recipe import dry_run, run, run_async
+from cookhouse.recipes.run_sweep import sweep
 
 __all__ = [
     "ALIASES",

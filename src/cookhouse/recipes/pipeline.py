@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.running import resolved, run_async
+from cookhouse.recipes.run_recipe import resolved, run_async
 from cookhouse.settings import RunSettings
 
 if TYPE_CHECKING:

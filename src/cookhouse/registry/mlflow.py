@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
+from cookhouse.registry.base import BaseRegistry, Changeable, Kept
 from cookhouse.registry.document import from_document, to_document
-from cookhouse.registry.kept import Changeable, Kept, KeptRegistry
 from cookhouse.registry.model import ModelStage, ModelVersion, NewModel, StageChange
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _ALIASED = (ModelStage.STAGING, ModelStage.PRODUCTION)
 """Stages that are also aliases, so that `models:/NAME@production` names the same version to MLflow's users."""
 
 
-class MlflowRegistry(KeptRegistry):
+class MlflowRegistry(BaseRegistry):
     """What several processes change at once is kept change by change: MLflow has no transactions."""
 
     def __init__(self, uri: str | None = None) -> None:

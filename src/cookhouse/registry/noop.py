@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 
-from cookhouse.registry.kept import Changeable, Kept, KeptRegistry
+from cookhouse.registry.base import BaseRegistry, Changeable, Kept
 from cookhouse.registry.model import ModelVersion, NewModel, StageChange
 
 
-class NoopRegistry(KeptRegistry):
+class NoopRegistry(BaseRegistry):
     """Gone with its process. Time is a count of what happened."""
 
     synthetic = True

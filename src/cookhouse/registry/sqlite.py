@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from cookhouse.errors import InputError
+from cookhouse.registry.base import BaseRegistry, Changeable, Kept
 from cookhouse.registry.document import from_document, to_document, with_folders
-from cookhouse.registry.kept import Changeable, Kept, KeptRegistry
 from cookhouse.registry.model import ModelVersion, NewModel, StageChange
 from cookhouse.writable import unwritable
 
@@ -34,7 +34,7 @@ _versions = sa.Table(
 )
 
 
-class SqliteRegistry(KeptRegistry):
+class SqliteRegistry(BaseRegistry):
     """Folders within the file's own are kept relative to it, so that they may be moved together."""
 
     def __init__(self, file: Path) -> None:

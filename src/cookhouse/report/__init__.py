@@ -12,8 +12,8 @@ from cookhouse.report.comparison import (
 from cookhouse.report.comparison_page import comparison_page, setting_text, value_text
 from cookhouse.report.direction import direction
 from cookhouse.report.noted_page import noted_page
+from cookhouse.report.overoptimization import overoptimization_remark
 from cookhouse.report.paired_page import PairedTable, paired_page
-from cookhouse.report.parting import parting_remark
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
 from cookhouse.report.rollouts_page import rollouts_page
@@ -40,8 +40,8 @@ __all__ = [
     "direction",
     "last_value",
     "noted_page",
+    "overoptimization_remark",
     "paired_page",
-    "parting_remark",
     "render_page",
     "rollouts_page",
     "run_page",

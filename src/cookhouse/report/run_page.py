@@ -10,8 +10,8 @@ from urllib.parse import quote
 from cookhouse.report.charts import FIRST, Chart, grouped, in_numbers, is_charted, is_drawn
 from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
 from cookhouse.report.held_out import held_out_table
+from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.page import render
-from cookhouse.report.parting import parting_chart
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
 from cookhouse.telemetry import metric_text
 
@@ -52,7 +52,7 @@ def run_page(record: RunRecord) -> str:
         warnings=record.warnings,
         gaps=record.gaps,
         held_out=held_out_table(curves),
-        parting=parting_chart(record.metrics, (min(steps), max(steps))),
+        overoptimization=overoptimization_chart(record.metrics, (min(steps), max(steps))),
         chart_groups=list(grouped([_chart(curve, (min(steps), max(steps))) for curve in curves if _has_chart(curve)])),
         evaluations=[
             *(_evaluation(_when(step), answers) for step, answers in answered.items()),

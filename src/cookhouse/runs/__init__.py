@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cookhouse.runs.artifacts import put_run, run_prefix
     from cookhouse.runs.folder.choice import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
-    from cookhouse.runs.folder.diary import record_failure
     from cookhouse.runs.folder.run_folder import RunFolder, open_folder
-    from cookhouse.runs.history.sittings import History, RunStatus, Sitting, read_history, read_sittings
+    from cookhouse.runs.folder.run_json import record_failure
+    from cookhouse.runs.history.launches import History, Launch, RunStatus, read_history, read_launches
     from cookhouse.runs.listing.deletion import check_deletable, delete_run, runs_that_need
     from cookhouse.runs.listing.find import FoundRun, find_run, find_runs, run_names
     from cookhouse.runs.listing.overview import RunOverview, overview_of, overviews_of
@@ -26,7 +26,7 @@ _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
     "folder.choice": ("FolderChoice", "FolderSpec", "choose_folder", "recorded_synthetic"),
     "listing.deletion": ("check_deletable", "delete_run", "runs_that_need"),
-    "folder.diary": ("record_failure",),
+    "folder.run_json": ("record_failure",),
     "folder.run_folder": ("RunFolder", "open_folder"),
     "listing.find": ("FoundRun", "find_run", "find_runs", "run_names"),
     "names": ("RUNS_FOLDER",),
@@ -36,7 +36,7 @@ _PLACES = {
     "record": ("read_record",),
     "result": ("AnswerSample", "Figure", "RunResult", "RunSummary", "read_result", "write_result"),
     "sweeps": ("SweepRecord", "is_sweep", "part_names", "read_sweep", "write_sweep"),
-    "history.sittings": ("History", "RunStatus", "Sitting", "read_history", "read_sittings"),
+    "history.launches": ("History", "RunStatus", "Launch", "read_history", "read_launches"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
@@ -48,6 +48,7 @@ __all__ = [
     "FolderSpec",
     "FoundRun",
     "History",
+    "Launch",
     "Preview",
     "RunFolder",
     "RunOverview",
@@ -55,7 +56,6 @@ __all__ = [
     "RunResult",
     "RunStatus",
     "RunSummary",
-    "Sitting",
     "SweepRecord",
     "check_deletable",
     "choose_folder",
@@ -69,9 +69,9 @@ __all__ = [
     "part_names",
     "put_run",
     "read_history",
+    "read_launches",
     "read_record",
     "read_result",
-    "read_sittings",
     "read_sweep",
     "record_failure",
     "recorded_synthetic",

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.report import RecordedAnswer, RunPart, RunRecord
-from cookhouse.runs.answers import evaluated_steps, read_answers
 from cookhouse.runs.history.facts import facts_of, place_of
-from cookhouse.runs.history.sittings import History, RunStatus, read_history
+from cookhouse.runs.history.launches import History, RunStatus, read_history
 from cookhouse.runs.listing.find import find_runs, is_run
 from cookhouse.runs.listing.overview import overviews_of
 from cookhouse.runs.names import (
@@ -24,6 +23,7 @@ from cookhouse.runs.names import (
     RUN_FILE,
     TEACHER_FILE,
 )
+from cookhouse.runs.samples import evaluated_steps, read_answers
 from cookhouse.telemetry import Headline, choose_headline, read_metrics
 from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 

@@ -12,7 +12,7 @@ from typing import Any
 from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.report import RunRecord, SweepTable, setting_text, sweep_table, swept_settings
-from cookhouse.runs.history.sittings import RunStatus, read_history
+from cookhouse.runs.history.launches import RunStatus, read_history
 from cookhouse.runs.listing.find import is_run
 from cookhouse.runs.names import CONFIG_FILE, SWEEP_ERRORS_FILE, SWEEP_TABLE_FILE
 from cookhouse.runs.record import read_record

@@ -16,12 +16,12 @@ from cookhouse.registry import ModelRegistry
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.copying import Copying
-from cookhouse.server.checkpoints.elsewhere import Elsewhere
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
+from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.refusals import GoneError, StorageError
-from cookhouse.server.requests.answers.answers import Answers
-from cookhouse.server.requests.answers.weights import WeightNames
 from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.completions.completions import Answers
+from cookhouse.server.requests.completions.weights import WeightNames
 from cookhouse.server.requests.metering import Metering
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
@@ -67,8 +67,8 @@ class Service:
         self.settings = settings
         self.keys = KeyRing(api_keys)
         self.store = Store(state_dir / "server.db")
-        elsewhere = Elsewhere(read_state_dirs, peft_folders, imported=state_dir / "peft")
-        self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, elsewhere)
+        read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=state_dir / "peft")
+        self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, read_only)
         self.external_weights = ExternalWeights(self.checkpoints)
         self.copying = Copying(self.checkpoints, self.store)
         self.sessions = Sessions()

@@ -164,11 +164,11 @@ def service_folder(run_folder: Path) -> Path:
 
 def kept_files(state_dir: Path, path: str) -> Path | None:
     """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not."""
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 
     if not is_state_dir(state_dir):
         return None
-    return next((kept.folder for kept in kept_checkpoints(state_dir) if kept.row.path == path), None)
+    return next((kept.folder for kept in stored_checkpoints(state_dir) if kept.row.path == path), None)
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
@@ -186,10 +186,10 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 
 def kept_base_model(path: str) -> str | None:
     """The base model of the weights at a `tinker://` path that lie there; None: they do not."""
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 
     folder = default_state_dir(os.environ)
-    kept = kept_checkpoints(folder) if is_state_dir(folder) else ()
+    kept = stored_checkpoints(folder) if is_state_dir(folder) else ()
     return next((each.row.base_model for each in kept if each.row.path == path), None)
 
 

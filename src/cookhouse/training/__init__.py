@@ -15,8 +15,8 @@ from cookhouse.training.clients.client import (
 from cookhouse.training.clients.fake import FakeSamplingClient, FakeService, FakeTrainingClient
 from cookhouse.training.clients.logprobs import ComputeLogprobs, target_logprobs
 from cookhouse.training.clients.noop import NoopService
-from cookhouse.training.clients.patience import Patience
 from cookhouse.training.clients.session import SessionSpec, SessionStatus, TrainingSession, open_session, service_errors
+from cookhouse.training.clients.waiting import Waiting
 from cookhouse.training.clients.watch import Watch
 from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop.cadence import Cadence
@@ -81,7 +81,6 @@ __all__ = [
     "Objective",
     "PairLogprobs",
     "PairLossOffer",
-    "Patience",
     "PendingCheckpoint",
     "RollingSaves",
     "SamplingClient",
@@ -97,6 +96,7 @@ __all__ = [
     "TrainingClient",
     "TrainingLoop",
     "TrainingSession",
+    "Waiting",
     "Watch",
     "Work",
     "as_datums",

@@ -113,7 +113,7 @@ async def init_folder(state: FlatState) -> None:
     """Make the run folder anew."""
     state.folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
     state.closing.push_async_callback(_close_folder, state)
-    state.telemetry.add(state.folder.diary)
+    state.telemetry.add(state.folder.run_json)
     await start_sinks(state.context, state.folder.path)
     state.closing.callback(_tell_rows, state)
 

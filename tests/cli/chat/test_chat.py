@@ -16,8 +16,8 @@ from cookhouse.chat import Message
 from cookhouse.cli.chat.commands import HELP, Talk
 from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.chat.screen import Screen, Writer
+from cookhouse.cli.sampling.chat_model import Answer, ChatModel, Draw
 from cookhouse.cli.sampling.engine import Engine
-from cookhouse.cli.sampling.speaker import Answer, Draw, Speaker
 from cookhouse.cli.sampling.target import Target
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
@@ -76,7 +76,7 @@ class Parrot:
 class Engines:
     """Opens parrots."""
 
-    async def speaker(self, target: Target, draw: Draw) -> Parrot:
+    async def chat_model(self, target: Target, draw: Draw) -> Parrot:
         del draw
         if target.model_name == "gone":
             raise InputError("there is no such model")
@@ -92,7 +92,7 @@ def talk(*lines: str | type[BaseException], has_user: bool = True) -> tuple[Scri
         draw=DRAW,
         registry=None,
         conversation=conversation,
-        speaker=cast("Speaker", Parrot("A")),
+        chat_model=cast("ChatModel", Parrot("A")),
     )
     asyncio.run(talking.go_on())
     return script, conversation

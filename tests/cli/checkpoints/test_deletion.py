@@ -14,7 +14,7 @@ from cookhouse.cli import main
 from cookhouse.errors import InputError
 from cookhouse.models.hub import HuggingFaceHub, NoopHub
 from cookhouse.runs.lock import hold
-from cookhouse.server.checkpoints.state_folder import kept_checkpoints
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from cookhouse.server.store.state_dir import lock_state_dir
 
 
@@ -42,7 +42,7 @@ def recorded(folder: Path) -> list[tuple[str | None, str | None]]:
 
 
 def kept(folder: Path) -> set[str]:
-    return {each.row.path for each in kept_checkpoints(folder / "service")}
+    return {each.row.path for each in stored_checkpoints(folder / "service")}
 
 
 def num_bytes(folder: Path) -> int:

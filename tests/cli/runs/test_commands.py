@@ -17,7 +17,7 @@ from cookhouse.cli import main
 from cookhouse.cli.runs.names import complete_run
 from cookhouse.errors import ServiceError
 from cookhouse.registry import Artifact, NewModel, open_registry
-from cookhouse.runs import read_history, read_sittings
+from cookhouse.runs import read_history, read_launches
 from cookhouse.runs.lock import hold
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
@@ -284,9 +284,9 @@ def test_a_resumed_run_ends_as_one_that_was_never_stopped(
     )
     assert resumed == straight
     history = read_history(Path("runs", whole))
-    assert [sitting.status for sitting in history.sittings] == [STATES[whole], "finished"]
-    assert history.seconds == pytest.approx(sum(sitting.seconds for sitting in history.sittings))
-    assert history.sittings[0].started_at < history.sittings[1].started_at
+    assert [launch.status for launch in history.launches] == [STATES[whole], "finished"]
+    assert history.seconds == pytest.approx(sum(launch.seconds for launch in history.launches))
+    assert history.launches[0].started_at < history.launches[1].started_at
     assert kitchen.run("runs", "resume", name) == 2
     assert "has finished, and nothing of it is left to do" in capsys.readouterr().err
 
@@ -308,13 +308,13 @@ def test_a_run_is_resumed_where_it_was_started(
 
 def test_a_running_run_is_neither_resumed_nor_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     run = Path("runs/halted")
-    (sitting,) = json.loads((run / "run.json").read_text())["sittings"]
-    (run / "run.json").write_text(json.dumps({"sittings": [sitting | {"ended_at": None, "status": None}]}))
+    (launch,) = json.loads((run / "run.json").read_text())["launches"]
+    (run / "run.json").write_text(json.dumps({"launches": [launch | {"ended_at": None, "status": None}]}))
     with hold(run):
         assert call("runs", "--state", "running", "--json") == 0
         assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["halted"]
         assert call("runs", "resume", "halted") == 2
-        assert f"runs/halted is running, in process {sitting['process_id']}" in capsys.readouterr().err
+        assert f"runs/halted is running, in process {launch['process_id']}" in capsys.readouterr().err
         assert call("runs", "delete", "halted", "--yes") == 2
         assert "a run is going on in runs/halted; stop it first" in capsys.readouterr().err
         assert call("run", "supervised", "log_path=runs/halted", "behavior_if_log_dir_exists=delete") == 2
@@ -440,7 +440,7 @@ def test_shells_are_offered_names() -> None:
     assert next(iter(complete_run(""))) == "halted"
 
 
-def test_a_sitting_knows_how_it_was_started() -> None:
-    (sitting,) = read_sittings(Path("runs/halted"))
-    assert (sitting.recipe, sitting.adapters) == ("own.py:MINE", "own.py:adapters")
-    assert sitting.total_steps == 6
+def test_a_launch_knows_how_it_was_started() -> None:
+    (launch,) = read_launches(Path("runs/halted"))
+    assert (launch.recipe, launch.adapters) == ("own.py:MINE", "own.py:adapters")
+    assert launch.total_steps == 6

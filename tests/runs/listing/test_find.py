@@ -96,7 +96,7 @@ def test_a_broken_record_is_listed_with_what_is_wrong(place: Path) -> None:
     (place / "alpha-1" / "config.json").write_text('{"recipe": "sup')
     (place / "alpha-2" / "metrics.jsonl").write_text('{"step": 0, "train/loss": 3.5}\n{"step": 1, "tra')
     by_name = overviews(place)
-    assert "run.json does not hold the sittings" in str(by_name["warm"].error)
+    assert "run.json does not hold the launches" in str(by_name["warm"].error)
     assert "config.json cannot be read" in str(by_name["alpha-1"].error)
     assert by_name["alpha-1"].recipe is None
     assert (by_name["alpha-2"].error, by_name["alpha-2"].steps) == (None, 0)

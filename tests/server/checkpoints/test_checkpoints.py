@@ -9,7 +9,7 @@ from tests.server.conftest import OpenStore
 from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.engine.files.checkpoint import new_folder
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint, NewCheckpoint
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import NotFoundError, StorageError
 from cookhouse.server.store.store import CheckpointRow, Store
@@ -39,8 +39,8 @@ def checkpoints(tmp_path: Path, store: Store) -> Checkpoints:
     return Checkpoints(tmp_path / "checkpoints", store)
 
 
-def kept(row: CheckpointRow, checkpoints: Checkpoints) -> KeptCheckpoint:
-    return KeptCheckpoint(row=row, folder=checkpoints.folder_of(row))
+def kept(row: CheckpointRow, checkpoints: Checkpoints) -> StoredCheckpoint:
+    return StoredCheckpoint(row=row, folder=checkpoints.folder_of(row))
 
 
 def fill(folder: Path, text: str = "weights") -> None:

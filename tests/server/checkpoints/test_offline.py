@@ -13,7 +13,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.offline import add_checkpoint
-from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
+from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import CheckpointRow
@@ -50,7 +50,7 @@ def test_the_owner_of_the_folder_sees_every_tenant(tmp_path: Path, open_store: O
         replace(NEW, ttl_seconds=3600), lambda folder: folder.mkdir()
     )
     store.set_checkpoint_expiry(expired.checkpoint_id, 1.0)
-    kept = kept_checkpoints(tmp_path)
+    kept = stored_checkpoints(tmp_path)
     assert [one.row.path for one in kept] == [first.path, second.path]
     assert [(one.folder / "adapter").read_text() for one in kept] == ["weights", "weights"]
 
@@ -63,7 +63,7 @@ def test_a_running_server_is_not_disturbed(tmp_path: Path) -> None:
     with lock_state_dir(tmp_path):
         with pytest.raises(InputError, match="in use by another server"):
             add(tmp_path, name="second")
-        assert len(kept_checkpoints(tmp_path)) == 1
+        assert len(stored_checkpoints(tmp_path)) == 1
     assert unfinished.exists()
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_added_leaves_nothing(tmp_path: Path) -> None:
     for name, key, message in (("../x", KEY, "cannot name a checkpoint"), ("x", "secret", "starts with 'tml-'")):
         with pytest.raises(InputError, match=message):
             add(tmp_path, name=name, key=key)
-    assert not is_state_dir(tmp_path) or kept_checkpoints(tmp_path) == []
+    assert not is_state_dir(tmp_path) or stored_checkpoints(tmp_path) == []
     with pytest.raises(InputError, match=r"has no server\.db"):
-        kept_checkpoints(tmp_path / "elsewhere")
+        stored_checkpoints(tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from cookhouse.assets import adapter_folder
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.elsewhere import Elsewhere
+from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.weights.peft_folders import peft_folder, peft_path
 
 
@@ -23,11 +23,11 @@ def test_an_adapter_is_found_under_the_path_that_its_files_give(tmp_path: Path) 
     path = peft_path(arithmetic())
     copied = shutil.copytree(arithmetic(), tmp_path / "copy")
     assert peft_path(copied) == path, "what it is called does not matter"
-    found = Elsewhere((), [copied], imported=tmp_path / "peft").find(path)
+    found = ReadOnlyCheckpoints((), [copied], imported=tmp_path / "peft").find(path)
     assert found is not None
     assert (found.row.base_model, found.row.lora_spec.rank, found.row.path) == ("cookhouse/tiny", 4, path)
     written = [file.stat().st_mtime_ns for file in found.folder.iterdir()]
-    again = Elsewhere((), [arithmetic()], imported=tmp_path / "peft").find(path)
+    again = ReadOnlyCheckpoints((), [arithmetic()], imported=tmp_path / "peft").find(path)
     assert again is not None
     assert [file.stat().st_mtime_ns for file in again.folder.iterdir()] == written
     assert again.row.sha256 == found.row.sha256
@@ -44,14 +44,14 @@ def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     assert peft_folder(str(tmp_path)) == tmp_path
     with pytest.raises(InputError, match="no PEFT folder with its weights in safetensors"):
-        Elsewhere((), [tmp_path], imported=tmp_path / "peft")
+        ReadOnlyCheckpoints((), [tmp_path], imported=tmp_path / "peft")
     assert peft_folder("cookhouse/tiny") is None
     assert peft_folder("no\0path") is None
 
 
 def test_embedded_adapters_are_there_without_being_named(tmp_path: Path) -> None:
     # Catches a served engine at which the recipes that learn from them cannot run.
-    found = Elsewhere(imported=tmp_path / "peft").find(peft_path(arithmetic()))
+    found = ReadOnlyCheckpoints(imported=tmp_path / "peft").find(peft_path(arithmetic()))
     assert found is not None
     assert found.row.base_model == "cookhouse/tiny"
-    assert Elsewhere(imported=tmp_path / "peft").find("tinker://peft-none:train:0/weights/adapter") is None
+    assert ReadOnlyCheckpoints(imported=tmp_path / "peft").find("tinker://peft-none:train:0/weights/adapter") is None

@@ -99,7 +99,7 @@ def test_weights_that_were_asked_for_longest_ago_make_room(
     host: Host, client: openai.OpenAI, paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Catches weights that are read anew for each request while others, which nobody asks for, stay.
-    monkeypatch.setattr("cookhouse.server.requests.answers.weights._MAX_LOADED", 2)
+    monkeypatch.setattr("cookhouse.server.requests.completions.weights._MAX_LOADED", 2)
     first, second, third = *paths, _train(host, "ribbons")
     for path in (first, second, first):
         _say(client, path)
@@ -194,7 +194,7 @@ def test_a_renderer_of_a_tenants_own_is_not_loaded(host: Host, client: openai.Op
 def test_renderers_are_looked_up_once(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch milliseconds of every request spent on looking through what is installed."""
     _say(client, MODEL)
-    monkeypatch.delattr("cookhouse.server.requests.answers.chats.supported_renderers")
+    monkeypatch.delattr("cookhouse.server.requests.completions.chats.supported_renderers")
     _say(client, MODEL)
 
 

@@ -16,7 +16,7 @@ from tests.server.conftest import OpenStore
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.state_folder import kept_checkpoints
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store import database, schema
 from cookhouse.server.store.database import is_outdated
@@ -95,9 +95,9 @@ def test_a_database_that_a_server_of_the_older_version_uses_is_left_alone(tmp_pa
     """Would catch a listing that migrates the database under a running server."""
     file = first_version(tmp_path)
     with lock_state_dir(tmp_path), pytest.raises(InputError, match="in use by another server"):
-        kept_checkpoints(tmp_path)
+        stored_checkpoints(tmp_path)
     assert is_outdated(file)
-    assert [kept.row.name for kept in kept_checkpoints(tmp_path)] == ["first"]
+    assert [kept.row.name for kept in stored_checkpoints(tmp_path)] == ["first"]
 
 
 def test_a_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def command(*settings: str) -> list[str]:
 
 
 def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(own: Path) -> None:
-    """Catches answers that are kept in memory until the end; and figures over those of the second sitting alone."""
+    """Catches answers that are kept in memory until the end; and figures over those of the second launch alone."""
     answers = own / "runs/killed/answers.jsonl"
     process = subprocess.Popen(
         command("log_path=runs/killed"), env={**os.environ, "PAUSE": "0.1"}, stdout=subprocess.DEVNULL

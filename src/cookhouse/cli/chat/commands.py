@@ -12,7 +12,7 @@ import typer
 
 from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.models.commands import Registry
-from cookhouse.cli.sampling.speaker import Answer, Draw, MaxTokens, Seed, Speaker, Temperature, TopP
+from cookhouse.cli.sampling.chat_model import Answer, ChatModel, Draw, MaxTokens, Seed, Temperature, TopP
 from cookhouse.cli.sampling.target import (
     CheckpointOption,
     ModelOption,
@@ -88,10 +88,10 @@ async def converse(target: Target, draw: Draw, system: str | None, registry: str
             draw=draw,
             registry=registry,
             conversation=Conversation(system=system),
-            speaker=await engine.speaker(target, draw),
+            chat_model=await engine.chat_model(target, draw),
         )
         if screen.has_user:
-            screen.say(f"{talk.speaker.name}; /help says what can be typed, Ctrl-D leaves")
+            screen.say(f"{talk.chat_model.name}; /help says what can be typed, Ctrl-D leaves")
         await talk.go_on()
 
 
@@ -104,7 +104,7 @@ class Talk:
     draw: Draw
     registry: str | None
     conversation: Conversation
-    speaker: Speaker
+    chat_model: ChatModel
 
     async def go_on(self) -> None:
         """Take turns. On a terminal an error is told, and they go on.
@@ -168,10 +168,10 @@ class Talk:
 
     async def _switch(self, name: str) -> None:
         if not name:
-            self.screen.say(f"this is {self.speaker.name}")
+            self.screen.say(f"this is {self.chat_model.name}")
             return
-        self.speaker = await self.engine.speaker(named_target(name, self.registry), self.draw)
-        self.screen.say(f"this is {self.speaker.name} now")
+        self.chat_model = await self.engine.chat_model(named_target(name, self.registry), self.draw)
+        self.screen.say(f"this is {self.chat_model.name} now")
 
     async def _answer(self) -> None:
         """Answer the last question; Ctrl-C stops that, and what was said until then is kept."""
@@ -189,7 +189,7 @@ class Talk:
                     writer.write(text)
 
         answering = asyncio.ensure_future(
-            self.speaker.answer(self.conversation.messages, show, attempt=self.conversation.num_draws)
+            self.chat_model.answer(self.conversation.messages, show, attempt=self.conversation.num_draws)
         )
         message: Message | None = None
         note: str | None = None

@@ -144,6 +144,6 @@ def _of_run(folder: Path) -> list[Saved]:
 
 
 def _of_state_dir(state_dir: Path) -> list[Saved]:
-    from cookhouse.server.checkpoints.state_folder import kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 
-    return [Saved(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in kept_checkpoints(state_dir)]
+    return [Saved(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in stored_checkpoints(state_dir)]

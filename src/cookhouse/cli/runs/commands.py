@@ -16,7 +16,7 @@ from cookhouse.cli.run import program, run_recipe
 from cookhouse.cli.runs.deletion import delete
 from cookhouse.cli.runs.names import Run, Runs, Under
 from cookhouse.errors import InputError
-from cookhouse.runs.history.sittings import RunStatus, read_history
+from cookhouse.runs.history.launches import RunStatus, read_history
 from cookhouse.runs.listing.find import FoundRun, find_run, find_runs, is_run
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 
@@ -146,7 +146,7 @@ def resume(
     path = find_run(run, under)
     history = read_history(path)
     if history.is_running:
-        process = history.sittings[-1].process_id
+        process = history.launches[-1].process_id
         raise InputError(f"{path} is running, in process {process}; there is nothing to resume until it ends")
     if history.status is RunStatus.FINISHED:
         raise InputError(
@@ -156,7 +156,7 @@ def resume(
     if is_run(path.resolve().parent):
         parent = path.resolve().parent
         raise InputError(f"{path} is a part of the run in {parent}; resume that one, which goes on in this")
-    last = history.sittings[-1]
+    last = history.launches[-1]
     where = {"log_path": str(path), "behavior_if_log_dir_exists": "resume"}
     if last.folder is not None and Path(last.folder) != Path.cwd() and Path(last.folder).is_dir():
         typer.echo(f"going on in {last.folder}, where it was started", err=True)
@@ -171,7 +171,7 @@ runs_app.command()(delete)
 
 
 def _is_wanted(run: FoundRun, recipe: str | None, state: RunStatus | None) -> bool:
-    recipes = (run.record.get("recipe"), run.history.sittings[-1].recipe)
+    recipes = (run.record.get("recipe"), run.history.launches[-1].recipe)
     return (recipe is None or recipe.removeprefix(":") in recipes) and state in (None, run.history.status)
 
 

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from cookhouse.cli.tables import fitted, shortened, when
 from cookhouse.runs.history.facts import duration
-from cookhouse.runs.history.sittings import RunStatus
+from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.telemetry import make_console, say
 

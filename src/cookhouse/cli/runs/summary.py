@@ -39,7 +39,7 @@ def print_run(path: Path, name: str, resume: str) -> None:
         print_sweep(console, read_sweep(path))
     else:
         _print_parts(console, path)
-    _print_settings(console, record, history.sittings[-1].recipe)
+    _print_settings(console, record, history.launches[-1].recipe)
     _print_figures(console, path, record)
     _print_checkpoints(console, record)
     say(console, "")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cookhouse.adapters import ServiceAddress
 from cookhouse.assets import TINY_MODEL, adapter_folders
-from cookhouse.cli.sampling.speaker import Draw, Speaker
+from cookhouse.cli.sampling.chat_model import ChatModel, Draw
 from cookhouse.cli.sampling.target import Target
 from cookhouse.errors import InputError
 from cookhouse.runs.names import RUNS_FOLDER
@@ -51,7 +51,7 @@ class Engine:
     async def __aexit__(self, *exception: object) -> None:
         await self._stack.aclose()
 
-    async def speaker(self, target: Target, draw: Draw) -> Speaker:
+    async def chat_model(self, target: Target, draw: Draw) -> ChatModel:
         """A target, ready to answer.
 
         Raises:
@@ -67,7 +67,7 @@ class Engine:
 
         with service_errors("opening what is to be sampled"):
             service: ServiceClient = await connect_to(address.base_url, address.api_key)()
-            return await Speaker.open(service, target, draw, is_streamed=address.base_url is not None)
+            return await ChatModel.open(service, target, draw, is_streamed=address.base_url is not None)
 
     async def _address(self, target: Target) -> ServiceAddress:
         address = configured_service(os.environ)
@@ -112,7 +112,7 @@ def _has(running: _Running, target: Target) -> bool:
 def _state_dirs(target: Target) -> Iterator[Path]:
     """Of the service that has the target, and of the other runs here: the next target may be one of theirs."""
     from cookhouse.runs.listing.find import find_runs
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, kept_checkpoints
+    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 
     own = None if target.sampler_path is None or target.state_dir is None else target.state_dir.resolve()
     if own is not None:
@@ -122,7 +122,7 @@ def _state_dirs(target: Target) -> Iterator[Path]:
         if folder == own or not is_state_dir(folder) or folder.stat().st_uid != os.geteuid():
             continue
         try:
-            kept_checkpoints(folder)
+            stored_checkpoints(folder)
         except (InputError, OSError):  # of another version, or in the hands of another: nobody has asked for it yet
             continue
         yield folder

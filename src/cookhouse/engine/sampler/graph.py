@@ -21,7 +21,7 @@ from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.grouped import Groups
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
-from cookhouse.engine.sampler.bank import AdapterBank
+from cookhouse.engine.sampler.adapter_slots import AdapterSlots
 from cookhouse.engine.sampler.cache import KeyValueCache, TableLayout
 from cookhouse.engine.sampler.capture import Capture, Step
 from cookhouse.engine.sampler.scheduler import Piece
@@ -46,7 +46,7 @@ class _Shape:
 
     num_rows: int
     num_blocks: int
-    bank: AdapterBank | None
+    slots: AdapterSlots | None
     """None: no row is adapted."""
 
 
@@ -78,8 +78,8 @@ class DecodeGraphs:
         self._capture = capture
         self._can_capture = True
         self._told: set[str] = set()
-        self._alone = AdapterBank(base, is_shared=False)
-        self._shared = AdapterBank(base, is_shared=True)
+        self._alone = AdapterSlots(base, is_shared=False)
+        self._shared = AdapterSlots(base, is_shared=True)
         self._forget()
         self._max_rows = max_rows
         num_positions = min(base.info.max_context_tokens, cache.scratch_block * cache.block_size)
@@ -104,7 +104,7 @@ class DecodeGraphs:
         adapters = list({w.serial: w for w in weights if w is not None}.values())
         if not self._can_capture or not self._can_share(serials, adapters):
             return None
-        shape = self._shape(pieces, self._bank(serials))
+        shape = self._shape(pieces, self._slots(serials))
         try:
             self._write(pieces, shape)
             step = self._ready_step(shape, serials, adapters)
@@ -124,18 +124,18 @@ class DecodeGraphs:
         self._alone.clear()
         self._shared.clear()
 
-    def _bank(self, serials: Sequence[int]) -> AdapterBank | None:
-        """The bank for rows of these ascending serials."""
+    def _slots(self, serials: Sequence[int]) -> AdapterSlots | None:
+        """The slots for rows of these ascending serials."""
         if serials[-1] == 0:
             return None
         return self._alone if serials[0] == serials[-1] else self._shared
 
     def _can_share(self, serials: Sequence[int], adapters: Sequence[Weights]) -> bool:
         """Whether one step serves these."""
-        bank = self._bank(serials)
-        if bank is None or bank.can_hold(adapters):
+        slots = self._slots(serials)
+        if slots is None or slots.can_hold(adapters):
             return True
-        if bank.can_compute:
+        if slots.can_compute:
             self._tell("one stack has no room for all of their adapters")
         else:
             self._tell(f"in {self._base.dtype} this GPU cannot compute the products of its adapters together")
@@ -148,12 +148,12 @@ class DecodeGraphs:
             name = self._base.name
             _logger.warning("base model %s: some steps run without CUDA graphs, which is slower: %s", name, reason)
 
-    def _shape(self, pieces: Sequence[Piece], bank: AdapterBank | None) -> _Shape:
+    def _shape(self, pieces: Sequence[Piece], slots: AdapterSlots | None) -> _Shape:
         num_blocks = -(-max(piece.stop for piece in pieces) // self._cache.block_size)
         return _Shape(
             num_rows=min(padded_rows(len(pieces)), self._max_rows),
             num_blocks=min(padded_blocks(num_blocks), self._max_blocks),
-            bank=bank,
+            slots=slots,
         )
 
     def _write(self, pieces: Sequence[Piece], shape: _Shape) -> None:
@@ -167,9 +167,9 @@ class DecodeGraphs:
     def _ready_step(self, shape: _Shape, serials: Sequence[int], adapters: Sequence[Weights]) -> Step | None:
         """The step of a shape, with these adapters where it looks for them; None if it turns out not to be captured."""
         try:
-            if shape.bank is not None:
-                self._seat(shape.bank, adapters)
-                shape.bank.route(serials, shape.num_rows)
+            if shape.slots is not None:
+                self._seat(shape.slots, adapters)
+                shape.slots.route(serials, shape.num_rows)
             return self._graphs.get(shape) or self._find_step(shape)
         except torch.OutOfMemoryError:
             raise
@@ -177,13 +177,13 @@ class DecodeGraphs:
             self._give_up(error)
             return None
 
-    def _seat(self, bank: AdapterBank, adapters: Sequence[Weights]) -> None:
-        """Have a bank hold these adapters."""
-        if not bank.fits(adapters):
-            # They point into the stack that the bank is about to replace.
-            self._graphs = {shape: graph for shape, graph in self._graphs.items() if shape.bank is not bank}
-            bank.grow(adapters)
-        bank.hold(adapters)
+    def _seat(self, slots: AdapterSlots, adapters: Sequence[Weights]) -> None:
+        """Have a slots hold these adapters."""
+        if not slots.fits(adapters):
+            # They point into the stack that the slots is about to replace.
+            self._graphs = {shape: graph for shape, graph in self._graphs.items() if shape.slots is not slots}
+            slots.grow(adapters)
+        slots.hold(adapters)
 
     def _find_step(self, shape: _Shape) -> Step:
         """The step of a shape that has no graph: as it is, or captured if it is worth that by now."""
@@ -206,7 +206,7 @@ class DecodeGraphs:
             contexts_S=self._ints[:num_rows],
             max_queries=1,
         )
-        groups = None if shape.bank is None else shape.bank.groups
+        groups = None if shape.slots is None else shape.slots.groups
         return _DecodingStep(self._base, tokens_N, positions_N, layout, groups, self._logits[:num_rows])
 
     def _give_up(self, error: BaseException) -> None:

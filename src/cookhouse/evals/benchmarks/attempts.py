@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cookhouse.evals.benchmarks.answering import SampledAnswer
+from cookhouse.evals.benchmarks.answerers import SampledAnswer
 from cookhouse.evals.benchmarks.benchmark import Grade
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cookhouse.evals.benchmarks.attempts import Attempt, Outcome
-from cookhouse.evals.benchmarks.reading import LoadedBenchmark
+from cookhouse.evals.benchmarks.loading import LoadedBenchmark
 from cookhouse.evals.scores import mean, pass_at_k, standard_error
 
 

@@ -1,12 +1,12 @@
 """A benchmark as an evaluator of a run."""
 
 from cookhouse.chat import Renderer
-from cookhouse.evals.benchmarks.answering import SamplingAnswerer
-from cookhouse.evals.benchmarks.asking import Asking, ask_benchmark
+from cookhouse.evals.benchmarks.answerers import SamplingAnswerer
 from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog
 from cookhouse.evals.benchmarks.benchmark import Benchmark
 from cookhouse.evals.benchmarks.figures import as_metrics, benchmark_figures
-from cookhouse.evals.benchmarks.reading import LoadedBenchmark, load_benchmark, sources_of_benchmarks
+from cookhouse.evals.benchmarks.loading import LoadedBenchmark, load_benchmark, sources_of_benchmarks
+from cookhouse.evals.benchmarks.runner import Asking, ask_benchmark
 from cookhouse.evals.evaluator import EvaluatorBuilder, Metrics, SamplingClientEvaluator
 from cookhouse.models.catalog import context_tokens
 from cookhouse.sampling_client import SamplingClient

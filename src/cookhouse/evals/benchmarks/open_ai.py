@@ -9,7 +9,7 @@ import httpx
 
 from cookhouse.chat import Message, text_of
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.evals.benchmarks.answering import Draw, SampledAnswer, failed, refuse_choices
+from cookhouse.evals.benchmarks.answerers import Draw, SampledAnswer, failed, refuse_choices
 
 _ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 0.5

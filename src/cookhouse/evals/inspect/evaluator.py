@@ -9,7 +9,7 @@ from inspect_ai.model import GenerateConfig
 
 from cookhouse.chat import Renderer
 from cookhouse.errors import InputError
-from cookhouse.evals.benchmarks.answering import SamplingAnswerer
+from cookhouse.evals.benchmarks.answerers import SamplingAnswerer
 from cookhouse.evals.benchmarks.figures import as_metrics
 from cookhouse.evals.evaluator import EvaluatorBuilder, Metrics, SamplingClientEvaluator
 from cookhouse.evals.inspect.logs import figures_of, result_name

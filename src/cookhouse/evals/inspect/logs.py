@@ -11,7 +11,7 @@ from inspect_ai.log import EvalLog, EvalMetric, EvalSample, EvalScore, read_eval
 from inspect_ai.scorer import value_to_float
 
 from cookhouse.errors import ServiceError
-from cookhouse.evals.benchmarks.answering import SampledAnswer
+from cookhouse.evals.benchmarks.answerers import SampledAnswer
 from cookhouse.evals.benchmarks.attempts import Attempt
 from cookhouse.evals.benchmarks.benchmark import AskedItem, Grade
 from cookhouse.evals.benchmarks.figures import Estimate

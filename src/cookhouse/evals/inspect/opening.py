@@ -10,7 +10,7 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 
 from cookhouse.chat import with_tools
 from cookhouse.errors import InputError
-from cookhouse.evals.benchmarks.answering import Answerer, CompleterAnswerer, SamplingAnswerer
+from cookhouse.evals.benchmarks.answerers import Answerer, CompleterAnswerer, SamplingAnswerer
 from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
 from cookhouse.evals.inspect.messages import to_answer, to_messages, to_schemas
 from cookhouse.evals.inspect.model import SampledModel

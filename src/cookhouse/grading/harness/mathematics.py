@@ -9,7 +9,7 @@ import logging
 
 from math_verify import LatexExtractionConfig, parse, verify
 
-from .answers import is_same_answer
+from .extraction import is_same_answer
 
 logging.disable()  # it warns that no timeout of its own is set; the sandbox has one
 

@@ -15,9 +15,8 @@ from cookhouse.data import fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer
-from cookhouse.runs.answers import answers_path, read_answers, write_answers
 from cookhouse.runs.folder.choice import FolderChoice, FolderSpec
-from cookhouse.runs.folder.diary import Diary, earlier_sittings, new_sitting
+from cookhouse.runs.folder.run_json import RunJson, earlier_launches, new_launch
 from cookhouse.runs.listing.find import find_runs
 from cookhouse.runs.lock import hold
 from cookhouse.runs.names import (
@@ -32,6 +31,7 @@ from cookhouse.runs.names import (
     TRACE_FILE,
 )
 from cookhouse.runs.page import write_report
+from cookhouse.runs.samples import answers_path, read_answers, write_answers
 from cookhouse.telemetry import cut_metrics, log_file
 from cookhouse.training import SessionStatus
 from cookhouse.version import __version__
@@ -49,7 +49,7 @@ class RunFolder:
     has_parent: bool
     """Whether the folder around it was there before."""
     resume: Checkpoint | None
-    diary: Diary = field(init=False)
+    run_json: RunJson = field(init=False)
     """What run.json is told."""
     _resources: ExitStack = field(default_factory=ExitStack)
 
@@ -83,12 +83,12 @@ class RunFolder:
         return read_answers(path) if path.exists() else []
 
     def end(self, status: SessionStatus, error: BaseException | None = None) -> None:
-        """Record how this sitting ended, and draw the run's page if there is something to see.
+        """Record how this launch ended, and draw the run's page if there is something to see.
 
         What ended it matters more than whether that can be written.
         """
         try:
-            self.diary.end(status, error)
+            self.run_json.end(status, error)
             if self.metrics.exists() or find_runs(self.path):
                 write_report(self.path)
         except InputError as problem:
@@ -124,10 +124,10 @@ def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
         with file_errors(spec.path):
             if choice is FolderChoice.DELETE:
                 _empty(spec.path)
-            before = earlier_sittings(spec.path) if choice is FolderChoice.RESUME else []
+            before = earlier_launches(spec.path) if choice is FolderChoice.RESUME else []
             folder._resources.enter_context(log_file(spec.path / LOG_FILE))
         revision = _code_revision()
-        folder.diary = Diary(spec.path, before, new_sitting(spec, revision))
+        folder.run_json = RunJson(spec.path, before, new_launch(spec, revision))
         folder.resume = folder.checkpoints.last_state()
         cut_metrics(folder.metrics, 0 if folder.resume is None else folder.resume.step)
         write_whole(spec.path / CONFIG_FILE, json.dumps(_record(spec, revision), indent=1) + "\n")

@@ -1,1 +1,1 @@
-"""run.json: when a run was on, on what machine, and how each sitting ended."""
+"""run.json: when a run was on, on what machine, and how each launch ended."""

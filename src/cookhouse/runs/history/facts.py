@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
+from cookhouse.runs.history.launches import History
 from cookhouse.runs.history.machine import Machine
-from cookhouse.runs.history.sittings import History
 
 _EMBEDDED = re.compile(r"the embedded engine: (?P<device>.+), (?P<precision>\w+)")
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
@@ -13,13 +13,13 @@ _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 
 def facts_of(history: History) -> dict[str, str]:
     """State, times, machine, service and versions by what they are; what is not known is left out."""
-    last = history.sittings[-1]
-    count = len(history.sittings)
+    last = history.launches[-1]
+    count = len(history.launches)
     return {
         "state": history.status + (f": {history.error}" if history.error else ""),
         "started": when(history.started_at),
         **({} if history.is_running else {"ended": when(history.last_at)}),
-        "duration": duration(history.seconds) + (f", in {count} sittings" if count > 1 else ""),
+        "duration": duration(history.seconds) + (f", in {count} launches" if count > 1 else ""),
         **({} if last.machine is None else {"machine": str(last.machine)}),
         **({} if last.service is None else {"service": last.service}),
         **({} if history.usage is None else {"usage": usage_text(history.usage)}),
@@ -43,7 +43,7 @@ def usage_text(usage: Mapping[str, float]) -> str:
 
 def place_of(history: History) -> str:
     """How long it took, and on what, as the end of a sentence: `in 20 s, on 2 cores of an AMD EPYC, fp32`."""
-    last = history.sittings[-1]
+    last = history.launches[-1]
     took = f"in {duration(history.seconds)}"
     engine = _EMBEDDED.fullmatch(last.service or "")
     if engine is None or last.machine is None:

@@ -64,7 +64,7 @@ def _names_any(run: FoundRun, paths: set[str], folder: Path | None) -> bool:
     settings = run.record.get("config", {})
     named = [name for names in weights_in(settings).values() for name in names]
     # Relative to where the run was started.
-    start = Path(run.history.sittings[-1].folder or ".")
+    start = Path(run.history.launches[-1].folder or ".")
     return any(name in paths or (folder is not None and _is_in(start / name, folder)) for name in named if name)
 
 

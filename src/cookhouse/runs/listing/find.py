@@ -10,7 +10,7 @@ from typing import Any
 
 from cookhouse.assets import adapter_folder
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.runs.history.sittings import MAX_FILE_BYTES, History, read_history, read_sittings
+from cookhouse.runs.history.launches import MAX_FILE_BYTES, History, read_history, read_launches
 from cookhouse.runs.names import (
     CHECKPOINTS_FILE,
     CONFIG_FILE,
@@ -130,7 +130,7 @@ def is_run(folder: Path) -> bool:
 def has_record(folder: Path) -> bool:
     """Whether a folder is a run's beyond doubt: other programs have files of these names, too."""
     try:
-        return bool(_read(folder)[0] or read_sittings(folder))
+        return bool(_read(folder)[0] or read_launches(folder))
     except InputError:
         return False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.report import direction
-from cookhouse.runs.history.sittings import MAX_FILE_BYTES, RunStatus, end_of
+from cookhouse.runs.history.launches import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
 from cookhouse.telemetry import Headline, choose_headline, keys
@@ -36,8 +36,8 @@ class RunOverview:
     started_at: datetime
     last_at: datetime
     seconds: float
-    """Of all sittings together."""
-    num_sittings: int
+    """Of all launches together."""
+    num_launches: int
     status: RunStatus
     error: str | None
     is_synthetic: bool
@@ -68,7 +68,7 @@ def overview_of(run: FoundRun) -> RunOverview:
         started_at=run.history.started_at,
         last_at=run.history.last_at,
         seconds=run.history.seconds,
-        num_sittings=len(run.history.sittings),
+        num_launches=len(run.history.launches),
         status=run.history.status,
         error=run.problem or run.history.error,
         is_synthetic=bool(run.record.get("synthetic")),
@@ -147,7 +147,7 @@ def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | N
         # What trains nothing, such as an evaluation, has none.
         return (told["num_steps"], told["total_steps"]) if told["total_steps"] else (None, None)
     last = rows.last()
-    recorded = [sitting.total_steps for sitting in run.history.sittings if sitting.total_steps is not None]
+    recorded = [launch.total_steps for launch in run.history.launches if launch.total_steps is not None]
     done = last.get(keys.PROGRESS_DONE)
     total = recorded[-1] if recorded else None
     if total is None and isinstance(done, float) and done > 0:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCheckpoint:
+class StoredCheckpoint:
     """What a state folder knows of a checkpoint, and where its files are."""
 
     row: CheckpointRow

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint, NewCheckpoint
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums, verify
-from cookhouse.server.checkpoints.elsewhere import Elsewhere
+from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.refusals import NotFoundError, StorageError
 from cookhouse.server.store.store import CheckpointRow, Store
 
@@ -47,11 +47,11 @@ def check_ttl(ttl_seconds: int | None) -> None:
 class Checkpoints:
     """The checkpoints of a state folder. Blocking; may be called from any thread."""
 
-    def __init__(self, folder: Path, store: Store, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, folder: Path, store: Store, read_only: ReadOnlyCheckpoints | None = None) -> None:
         """Folders that the store does not know are put aside, in a folder beside this one."""
         self._folder = folder
         self._store = store
-        self._elsewhere = elsewhere
+        self._read_only = read_only
         self._deletions = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
         self._finish_deletions()
@@ -103,7 +103,7 @@ class Checkpoints:
             raise NotFoundError(f"{path} belongs to somebody else, who has published it; copy it to have your own")
         return row
 
-    def find(self, path: str, owner: str) -> KeptCheckpoint:
+    def find(self, path: str, owner: str) -> StoredCheckpoint:
         """The checkpoint at a path, to be read only: it may lie in the folder of another server.
 
         Raises:
@@ -112,16 +112,16 @@ class Checkpoints:
         try:
             row = self.resolve(path, owner)
         except NotFoundError:
-            kept = None if self._elsewhere is None else self._elsewhere.find(path)
+            kept = None if self._read_only is None else self._read_only.find(path)
             if kept is None:
                 raise
             return kept
         run = self._store.run(row.model_id, row.owner)
-        return KeptCheckpoint(
+        return StoredCheckpoint(
             row=row, folder=self.folder_of(row), run_metadata={} if run is None else run.user_metadata
         )
 
-    def find_loadable(self, path: str, owner: str) -> KeptCheckpoint:
+    def find_loadable(self, path: str, owner: str) -> StoredCheckpoint:
         """The checkpoint at a path, to be loaded by the engine.
 
         Raises:
@@ -137,7 +137,7 @@ class Checkpoints:
         return kept
 
     @contextlib.contextmanager
-    def opened(self, kept: KeptCheckpoint) -> Iterator[Path]:
+    def opened(self, kept: StoredCheckpoint) -> Iterator[Path]:
         """The folder of a checkpoint, verified, for the engine to load. Errors name the checkpoint, never the folder.
 
         Raises:
@@ -240,7 +240,7 @@ class Checkpoints:
             user_metadata=row.user_metadata,
         )
         try:
-            with self.opened(KeptCheckpoint(row=row, folder=self.folder_of(row))) as source:
+            with self.opened(StoredCheckpoint(row=row, folder=self.folder_of(row))) as source:
                 return self.write(new, lambda folder: _link_files(source, folder))
         except StorageError:
             raise

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.store.database import is_outdated
 from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import Store
@@ -22,7 +22,7 @@ def is_state_dir(folder: Path) -> bool:
     return (folder / DATABASE).is_file()
 
 
-def kept_checkpoints(state_dir: Path) -> Sequence[KeptCheckpoint]:
+def stored_checkpoints(state_dir: Path) -> Sequence[StoredCheckpoint]:
     """The checkpoints of every tenant, oldest first. A server of this version may be running.
 
     Raises:
@@ -37,7 +37,7 @@ def kept_checkpoints(state_dir: Path) -> Sequence[KeptCheckpoint]:
         rows = store.every_checkpoint(now=time.time())
         runs = {(row.model_id, row.owner): store.run(row.model_id, row.owner) for row in rows}
     return [
-        KeptCheckpoint(
+        StoredCheckpoint(
             row=row,
             folder=state_dir / CHECKPOINTS / row.checkpoint_id,
             run_metadata=run.user_metadata if (run := runs[row.model_id, row.owner]) is not None else {},

@@ -14,7 +14,7 @@ from tinker import types
 
 from cookhouse.engine.contract import Engine
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.base_models import BaseModels
@@ -171,7 +171,7 @@ class SamplingRequests:
                 finished.append(future)
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
-    def load_snapshot(self, kept: KeptCheckpoint) -> Snapshot:
+    def load_snapshot(self, kept: StoredCheckpoint) -> Snapshot:
         """The weights of a checkpoint, which are loaded behind the answer."""
         checkpoint = kept.row
         base_model = self._base_models.named(checkpoint.base_model).name

@@ -17,7 +17,7 @@ from tinker.types.optimizer import OptimizerConfigBase
 
 from cookhouse.engine.contract import Engine, ForwardBackward, LoraSpec
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.sequencer.futures import Future, Result
@@ -166,7 +166,7 @@ class TrainingRequests:
         self._sessions.add_model(model, model_seq_id)
         return model
 
-    def _load(self, engine: Engine, model: Model, kept: KeptCheckpoint, *, with_optimizer: bool) -> None:
+    def _load(self, engine: Engine, model: Model, kept: StoredCheckpoint, *, with_optimizer: bool) -> None:
         checkpoint = kept.row
         lora = checkpoint.lora_spec
         if with_optimizer and not checkpoint.has_optimizer:

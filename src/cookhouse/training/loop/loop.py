@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeVar
 from cookhouse.errors import BadRowsError
 from cookhouse.telemetry import Telemetry, Values, events, keys
 from cookhouse.training.clients.client import TrainingClient
-from cookhouse.training.clients.patience import Patience
 from cookhouse.training.clients.session import service_errors
+from cookhouse.training.clients.waiting import Waiting
 from cookhouse.training.interrupt import Interrupt
 from cookhouse.training.loop.cadence import Cadence
 from cookhouse.training.loop.clock import StepClock
@@ -66,7 +66,7 @@ class TrainingLoop(Generic[P]):
         self._interrupt = interrupt
         self._names = names or SlotNames()
         self._lookahead = lookahead
-        self._patience = Patience(telemetry, patience_seconds)
+        self._waiting = Waiting(telemetry, patience_seconds)
         self._in_flight: deque[InFlight[P]] = deque()
         self._evaluations: list[asyncio.Task[Values]] = []  # every one ever started: a run has few
         self._cursor = slots.get_work.cursor  # the step of the next work not yet submitted
@@ -145,7 +145,7 @@ class TrainingLoop(Generic[P]):
     async def _next_work(self, what: str) -> Work[P] | None:
         source = self._slots.get_work
         step = self._cursor.step
-        return await self._patience.wait(source.next_work(), what, step=step, progress=lambda: source.progress)
+        return await self._waiting.wait(source.next_work(), what, step=step, progress=lambda: source.progress)
 
     async def _begin_evaluations(self, step: int) -> list[asyncio.Task[Values]]:
         due = [scheduled for scheduled in self._slots.evaluate if scheduled.cadence.is_due(step)]
@@ -159,7 +159,7 @@ class TrainingLoop(Generic[P]):
         self._telemetry.event(events.STAGE_START, step=step, stage=self._names.evaluate)
         name = f"{self._names.evaluate} ({scheduled.name}) of step {step}"
         with _noted(self._names.evaluate, step), service_errors(name):
-            finish = await self._patience.wait(scheduled.evaluation.begin(self._client, step), name, step=step)
+            finish = await self._waiting.wait(scheduled.evaluation.begin(self._client, step), name, step=step)
         self._evaluations.append(asyncio.create_task(finish, name=name))
         return self._evaluations[-1]
 
@@ -292,7 +292,7 @@ class TrainingLoop(Generic[P]):
 
     async def _answer(self, request: Awaitable[_T], name: str, step: int, start_seconds: float) -> _T:
         with _noted(name, step), service_errors(f"{name} of step {step}"):
-            answer = await self._patience.wait(request, f"{name} of step {step}", step=step)
+            answer = await self._waiting.wait(request, f"{name} of step {step}", step=step)
         self._telemetry.finish_span(name, start_seconds, step=step)
         return answer
 

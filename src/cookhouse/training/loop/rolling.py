@@ -2,7 +2,7 @@
 
 A later save of the run, of whatever kind, takes the place of a rolling one: first it is recorded, then the rolling one
 is struck from the record, and last the service deletes it. Wherever a run breaks off, what is recorded is there.
-A rolling checkpoint that an earlier sitting of the run left, from which this one went on, is not this one's to delete.
+A rolling checkpoint that an earlier launch of the run left, from which this one went on, is not this one's to delete.
 """
 
 import asyncio

@@ -15,11 +15,11 @@ from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
 from cookhouse.training import (
     AdamSchedule,
     CheckpointKind,
-    Patience,
     PendingCheckpoint,
     ScheduledEvaluation,
     SessionSpec,
     TrainingClient,
+    Waiting,
     drop_rolling,
     open_session,
     service_errors,
@@ -91,7 +91,7 @@ async def open_run(state: TrainingState) -> None:
     state.folder, state.checkpoints = folder, folder.checkpoints
     state.cursor = Cursor() if folder.resume is None else folder.resume.cursor
     with file_errors(folder.path):
-        for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.diary):
+        for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.run_json):
             state.telemetry.add(sink)
     await start_sinks(context, folder.path)
     state.telemetry.event(
@@ -107,7 +107,7 @@ async def open_run(state: TrainingState) -> None:
     resume_path = None if folder.resume is None else folder.resume.state_path
     spec = SessionSpec(settings=config, resume_path=resume_path, registry=context.adapters.registry)
     opening = open_session(context.connect, spec)
-    state.session = await Patience(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
+    state.session = await Waiting(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
     state.closing.push_async_callback(_close_session, state)
 
 
@@ -152,7 +152,7 @@ async def save_final(state: TrainingState) -> None:
     cursor = state.outcome.cursor
     pending = submit_checkpoint(state.session.client, cursor, kind=CheckpointKind.BOTH, is_final=True)
     with state.interrupt.deferred(), service_errors("saving the final checkpoint"):
-        saving = Patience(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
+        saving = Waiting(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
         state.final_checkpoint = await saving
     state.checkpoints.append(state.final_checkpoint)
     if state.interrupt.is_requested:
@@ -170,7 +170,7 @@ async def evaluate(state: TrainingState) -> None:
         doing = f"the final evaluation ({scheduled.name})"
         with service_errors(doing):
             answers = await scheduled.evaluation.begin(state.session.client, step)
-            state.eval_results |= await Patience(state.telemetry).wait(answers, doing, step=step)
+            state.eval_results |= await Waiting(state.telemetry).wait(answers, doing, step=step)
     if state.eval_results:
         state.telemetry.metrics(step, state.eval_results)
 

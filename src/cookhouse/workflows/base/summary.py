@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of
 from cookhouse.models.hyperparams import lora_parameter_count, rate_notes
-from cookhouse.report import RecordedAnswer, parting_remark
+from cookhouse.report import RecordedAnswer, overoptimization_remark
 from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
 from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
@@ -41,7 +41,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
         seconds=seconds,
         figures=figures(first, last, state.eval_results),
         samples=_samples(state, state.config.num_samples),
-        remark=parting_remark(rows),
+        remark=overoptimization_remark(rows),
         report=report if report.exists() else None,
         state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
         sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),

@@ -105,7 +105,7 @@ def named_teachers(config: OnPolicyDistillationSettings, environments: Sequence[
 
 
 @stage(
-    reads=("config", "named", "renderer", "session", "test", "keeper", "folder"),
+    reads=("config", "named", "renderer", "session", "test", "rollout_pages", "folder"),
     writes=("teacher_service", "teachers", "teacher_results"),
     needs=("service",),
     uses=("teacher",),
@@ -146,7 +146,7 @@ async def _teacher_results(state: OnPolicyState, path: Path) -> TeacherRecord:
         state.telemetry.event(events.RUN_WARNING, text=text)
     found = {**group_metrics(groups), **failure_metrics(groups, lost)}
     metrics = {f"teacher/{name}": value for name, value in found.items()}
-    record = TeacherRecord(metrics=metrics, answers=state.keeper.answers(groups))
+    record = TeacherRecord(metrics=metrics, answers=state.rollout_pages.answers(groups))
     write_teacher_record(path, record)
     return record
 
@@ -195,7 +195,7 @@ def on_policy_workflow(
                 name="get_distillation_batch",
                 make=_source,
                 reads=(
-                    *("train", "context_tokens", "session", "policy", "reference", "keeper", "teachers"),
+                    *("train", "context_tokens", "session", "policy", "reference", "rollout_pages", "teachers"),
                     *("total_steps", "steps_per_epoch", "cursor"),
                 ),
                 parts=("compute_advantages", "build_distill_datums", "teacher_inference"),

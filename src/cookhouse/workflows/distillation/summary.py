@@ -33,7 +33,7 @@ S = TypeVar("S", bound=TrainingState)
 
 
 def distillation_result(figures: Figures, state: S, seconds: float) -> RunResult[S]:
-    """The result, whose state has the last step's `distillation_metrics`, also where this sitting took no step; answers
+    """The result, whose state has the last step's `distillation_metrics`, also where this launch took no step; answers
     have the teacher's beside them.
     """
     taught: Any = state

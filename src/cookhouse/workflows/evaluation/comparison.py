@@ -24,7 +24,7 @@ from cookhouse.runs import Figure, RunResult
 from cookhouse.runs.names import COMPARISON_FILE, REPORT_FILE
 from cookhouse.settings import EvalSettings
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
-from cookhouse.workflows.evaluation.inspecting import inspect_results, inspect_tasks, logs_remark
+from cookhouse.workflows.evaluation.inspect_stages import inspect_results, inspect_tasks, logs_remark
 from cookhouse.workflows.evaluation.summary import is_shown_as_share
 from cookhouse.workflows.evaluation.workflow import evaluated_benchmarks
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, PrepareChild, RunChild, pipeline_workflow

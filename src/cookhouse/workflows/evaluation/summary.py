@@ -7,7 +7,7 @@ from cookhouse.evals import Outcome, is_of_group
 from cookhouse.runs import Figure, RunResult, RunSummary
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, REPORT_FILE
 from cookhouse.telemetry import is_share
-from cookhouse.workflows.evaluation.inspecting import logs_remark, page_of
+from cookhouse.workflows.evaluation.inspect_stages import logs_remark, page_of
 from cookhouse.workflows.evaluation.state import EvaluationState
 
 

@@ -33,12 +33,12 @@ from cookhouse.runs import RunFolder, open_folder
 from cookhouse.runs.names import INSPECT_FOLDER
 from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
-from cookhouse.training import Patience, service_errors
+from cookhouse.training import Waiting, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.base.second_model import sampler_at, sampler_place
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
-from cookhouse.workflows.evaluation.inspecting import (
+from cookhouse.workflows.evaluation.inspect_stages import (
     has_inspect_tasks,
     load_inspect_tasks,
     page_of,
@@ -129,7 +129,7 @@ async def init_folder(state: EvaluationState) -> None:
     state.folder = folder
     state.closing.push_async_callback(_close_folder, state, folder)
     with file_errors(folder.path):
-        for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.diary):
+        for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.run_json):
             state.telemetry.add(sink)
     await start_sinks(context, folder.path)
     state.log = await asyncio.to_thread(AttemptFiles, folder.path)
@@ -173,11 +173,11 @@ async def _service_answerer(state: EvaluationState) -> Answerer:
     config, context = state.config, state.context
     assert state.renderer is not None
     place = sampler_place(config.weights or config.model_name, context.adapters.registry)
-    patience = Patience(state.telemetry)
+    waiting = Waiting(state.telemetry)
     with service_errors("opening a session"):
-        service = await patience.wait(context.connect(), "the session to open")
+        service = await waiting.wait(context.connect(), "the session to open")
         state.closing.push_async_callback(lambda: close_service(service, state.status))
-        client = await patience.wait(sampler_at(service, place), "the model to be loaded")
+        client = await waiting.wait(sampler_at(service, place), "the model to be loaded")
         limit = await service.context_tokens(config.model_name)
     limits = [tokens for tokens in (limit, context_tokens(config.model_name)) if tokens is not None]
     return SamplingAnswerer(client, state.renderer, context_tokens=min(limits, default=None))

@@ -121,7 +121,7 @@ class AnswerJudge:
         read_initial: Callable[[], Sequence[RecordedAnswer]],
         keep: Callable[[int, Sequence[Entry]], None],
     ) -> None:
-        """`read_initial`: what those weights answered in an earlier sitting, in the same order; empty: nobody knows."""
+        """`read_initial`: what those weights answered in an earlier launch, in the same order; empty: nobody knows."""
         self._model = model
         self._read_initial = read_initial
         self._keep = keep

@@ -37,7 +37,7 @@ def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
 
 
 def preference_result(state: PreferenceState, seconds: float) -> RunResult[PreferenceState]:
-    """The result, whose state has the last step's `dpo_metrics`, also where this sitting took no step."""
+    """The result, whose state has the last step's `dpo_metrics`, also where this launch took no step."""
     rows = read_metrics(state.folder.metrics)
     last: Row = next((row for row in reversed(rows) if keys.PAIR_LOSS in row), {})
     state.dpo_metrics = {

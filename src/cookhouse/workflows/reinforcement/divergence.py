@@ -13,7 +13,7 @@ that from here on less than half of what was sampled counts, and a few tokens wi
 
 
 class DivergenceWatch:
-    """Warns by the event `run.warning`, once in a sitting, where ratios run away and the loss bounds none."""
+    """Warns by the event `run.warning`, once in a launch, where ratios run away and the loss bounds none."""
 
     def __init__(self, telemetry: Telemetry, settings: ReinforcementSettings) -> None:
         self._telemetry = telemetry

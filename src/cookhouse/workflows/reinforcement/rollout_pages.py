@@ -11,7 +11,7 @@ from cookhouse.telemetry import Telemetry, events
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
 
 
-class RolloutKeeper:
+class RolloutPages:
     """Keeps the groups of each step: their JSON is in the rollout log, here they become metrics and pages."""
 
     def __init__(self, *, folder: Path, tokenizer: Any, telemetry: Telemetry) -> None:

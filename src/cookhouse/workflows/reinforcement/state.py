@@ -21,7 +21,7 @@ from cookhouse.workflows.base.run import (
 from cookhouse.workflows.base.second_model import SecondModel
 from cookhouse.workflows.reinforcement.assembler import RolloutPayload
 from cookhouse.workflows.reinforcement.policy import Policy
-from cookhouse.workflows.reinforcement.rollout_pages import RolloutKeeper
+from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
 
 Environments = Callable[[OpenSampler], RLDatasetBuilder]
 """What a run learns in; the argument opens a sampler of another model, once rollouts run."""
@@ -42,7 +42,7 @@ class ReinforcementState(TrainingState):
     """Those that environments asked for, besides the one that is trained."""
     policy: Policy = field(init=False)
     reference: ComputeLogprobs | None = field(init=False)
-    keeper: RolloutKeeper = field(init=False)
+    rollout_pages: RolloutPages = field(init=False)
     rollout_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `reward_mean` and `reward_std` over the `num_trajectories`."""
     ppo_metrics: dict[str, float] = field(default_factory=dict)

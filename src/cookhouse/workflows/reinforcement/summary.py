@@ -66,7 +66,7 @@ def reinforcement_result(state: ReinforcementState, seconds: float) -> RunResult
 
 
 def write_last_step(state: ReinforcementState) -> None:
-    """Write the last step's `rollout_metrics` and `ppo_metrics`, also where this sitting took no step; what was not
+    """Write the last step's `rollout_metrics` and `ppo_metrics`, also where this launch took no step; what was not
     measured has no key.
     """
     rows = read_metrics(state.folder.metrics)

@@ -51,7 +51,7 @@ from cookhouse.workflows.reinforcement.objective import policy_objective, post_s
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.pool import Rollout, RolloutPool
 from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
-from cookhouse.workflows.reinforcement.rollout_pages import RolloutKeeper
+from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
 from cookhouse.workflows.reinforcement.source import RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
 from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
@@ -133,7 +133,7 @@ async def _name_second_model(state: ReinforcementState, name: str) -> SamplingCl
 
 @stage(
     reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps", "evaluators"),
-    writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "keeper", "evaluations"),
+    writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "rollout_pages", "evaluations"),
     needs=("service",),
     uses=("completer",),
 )
@@ -155,7 +155,7 @@ async def init_session(state: ReinforcementState) -> None:
         state.reference = (await open_sampler(state.session.service, reference_model, registry)).compute_logprobs
     for model in state.second_models:
         await model.open(state.session.service, registry)
-    state.keeper = RolloutKeeper(
+    state.rollout_pages = RolloutPages(
         folder=state.folder.rollouts,
         tokenizer=state.renderer.encoder.tokenizer,
         telemetry=state.telemetry,
@@ -191,8 +191,8 @@ def rollout_of(state: ReinforcementState) -> Rollout:
 
 
 def _keep_evaluation(state: ReinforcementState, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-    state.keeper.keep_evaluation(step, groups)
-    state.folder.write_answers(step, state.keeper.answers(groups))
+    state.rollout_pages.keep_evaluation(step, groups)
+    state.folder.write_answers(step, state.rollout_pages.answers(groups))
 
 
 def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None = None) -> RolloutSource:
@@ -212,7 +212,7 @@ def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None 
         pool=pool,
         policy=state.policy,
         assemble=assemble or rollout_assembler(state),
-        measure=partial(state.keeper, pool),
+        measure=partial(state.rollout_pages, pool),
         settings=config,
         batches_per_epoch=state.steps_per_epoch,
         total_steps=state.total_steps,
@@ -275,7 +275,7 @@ def reinforcement_workflow(
                 name="do_rollout",
                 make=rollout_source,
                 reads=(
-                    *("train", "context_tokens", "session", "policy", "reference", "keeper"),
+                    *("train", "context_tokens", "session", "policy", "reference", "rollout_pages"),
                     *("total_steps", "steps_per_epoch", "cursor"),
                 ),
                 parts=("compute_advantages", "assemble_rl_batch"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cookhouse.telemetry import TerminalSink, sink_names, start_sink
-from cookhouse.training import Patience
+from cookhouse.training import Waiting
 from cookhouse.workflows.stages.state import RunContext
 
 
@@ -25,4 +25,4 @@ async def start_sinks(context: RunContext, folder: Path) -> None:
     for name in named_sinks(context):
         if name != "terminal" or not telemetry.has(TerminalSink):
             starting = asyncio.to_thread(start_sink, name, folder, context.folder.config)
-            telemetry.add(await Patience(telemetry).wait(starting, f"the sink {name} to start"))
+            telemetry.add(await Waiting(telemetry).wait(starting, f"the sink {name} to start"))

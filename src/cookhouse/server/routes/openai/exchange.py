@@ -13,7 +13,7 @@ from cookhouse.engine.contract import SampleOutput
 from cookhouse.errors import CookhouseError
 from cookhouse.server.access.bodies import read_body
 from cookhouse.server.refusals import UnauthorizedError, message_of, status_of
-from cookhouse.server.requests.answers.sampling import Sampling
+from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.routes.exchange import ServiceOf
 from cookhouse.server.service import Service
 from cookhouse.server.wire.openai import error_body

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cookhouse.chat import Message
-from cookhouse.evals.benchmarks.answering import Answerer, Draw, SampledAnswer
+from cookhouse.evals.benchmarks.answerers import Answerer, Draw, SampledAnswer
 from cookhouse.evals.benchmarks.attempts import AttemptLog
 from cookhouse.evals.benchmarks.benchmark import BenchmarkItem, Grade
-from cookhouse.evals.benchmarks.reading import LoadedBenchmark
+from cookhouse.evals.benchmarks.loading import LoadedBenchmark
 from cookhouse.rl import derive_seed
 
 _MAX_SEED = 2**31

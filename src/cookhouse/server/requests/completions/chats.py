@@ -7,7 +7,7 @@ from cookhouse.chat.template import TemplateRenderer
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import TEMPLATE, default_renderer, renderers_of_family
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.server.requests.answers.weights import NamedWeights
+from cookhouse.server.requests.completions.weights import NamedWeights
 from cookhouse.server.wire.openai.errors import FieldError
 from cookhouse.server.wire.openai.texts import TokenTexts
 

@@ -16,7 +16,7 @@ from functools import partial
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import ModelRegistry, Query
-from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.requests.base_models import BaseModels
@@ -122,7 +122,7 @@ class WeightNames:
             renderer_name=_renderer_name(kept),
         )
 
-    def _kept(self, name: str, owner: str) -> tuple[str, KeptCheckpoint]:
+    def _kept(self, name: str, owner: str) -> tuple[str, StoredCheckpoint]:
         """A name as the answer says it, and its checkpoint. Blocking."""
         resolved, path = name, self._runs.get(name, name)
         if not path.startswith(_TINKER) and self._registry is not None:
@@ -144,7 +144,7 @@ class WeightNames:
             f"there is no model {name!r} here; name {', '.join(names)}, or the {_TINKER} path of a checkpoint of yours"
         )
 
-    def _snapshot(self, kept: KeptCheckpoint, owner: str) -> Snapshot:
+    def _snapshot(self, kept: StoredCheckpoint, owner: str) -> Snapshot:
         """The weights of a checkpoint, which begin to load with the first that asks for them."""
         key = owner, kept.row.checkpoint_id
         snapshot = self._loaded.get(key)
@@ -157,7 +157,7 @@ class WeightNames:
         return snapshot
 
 
-def _renderer_name(kept: KeptCheckpoint) -> str | None:
+def _renderer_name(kept: StoredCheckpoint) -> str | None:
     """What its own metadata say, else those of its run."""
     for metadata in (kept.row.user_metadata, kept.run_metadata):
         if isinstance(name := metadata.get("renderer_name"), str):

@@ -10,7 +10,7 @@ from cookhouse.telemetry import Telemetry, events
 _T = TypeVar("_T")
 
 
-class Patience:
+class Waiting:
     """Awaits requests, and reports `run.waiting` each time another `seconds` have passed without an answer."""
 
     def __init__(self, telemetry: Telemetry, seconds: float = 10.0) -> None:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from cookhouse.assets import adapter_folders
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoint import KeptCheckpoint
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums
-from cookhouse.server.checkpoints.state_folder import kept_checkpoints
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from cookhouse.server.store.store import CheckpointRow
 from cookhouse.weights.peft_folders import is_peft_path, peft_path
 
 
-class Elsewhere:
+class ReadOnlyCheckpoints:
     """What lay in those folders when this server started. Whoever has a key of this server may load it."""
 
     def __init__(
@@ -32,16 +32,16 @@ class Elsewhere:
             InputError: one is no state folder, or belongs to another user of the machine; or is no PEFT folder that the
                 engine computes.
         """
-        self._by_path: dict[str, KeptCheckpoint] = {}
+        self._by_path: dict[str, StoredCheckpoint] = {}
         for state_dir in state_dirs:
             _check_owner(state_dir)
-            self._by_path |= {kept.row.path: kept for kept in kept_checkpoints(state_dir)}
+            self._by_path |= {kept.row.path: kept for kept in stored_checkpoints(state_dir)}
         self._imported = imported
         self._importing = threading.Lock()
         for folder in peft_folders:
             self._import(folder)
 
-    def find(self, path: str) -> KeptCheckpoint | None:
+    def find(self, path: str) -> StoredCheckpoint | None:
         """The checkpoint at a `tinker://` path; an embedded adapter is there for whoever asks."""
         if path not in self._by_path and is_peft_path(path) and self._imported is not None:
             for folder in adapter_folders():
@@ -56,7 +56,7 @@ class Elsewhere:
         self._by_path[kept.row.path] = kept
 
 
-def _imported(folder: Path, into: Path) -> KeptCheckpoint:
+def _imported(folder: Path, into: Path) -> StoredCheckpoint:
     """The adapter of a PEFT folder as a checkpoint, written unless an earlier start of this server has."""
     from cookhouse.engine.export import import_peft
     from cookhouse.engine.files.checkpoint import read_spec
@@ -81,7 +81,7 @@ def _imported(folder: Path, into: Path) -> KeptCheckpoint:
         expires_at=None,
         sha256=checksums(files),
     )
-    return KeptCheckpoint(row=row, folder=files)
+    return StoredCheckpoint(row=row, folder=files)
 
 
 def _check_owner(state_dir: Path) -> None:

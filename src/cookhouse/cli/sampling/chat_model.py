@@ -49,7 +49,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speaker:
+class ChatModel:
     """Answers conversations."""
 
     name: str
@@ -65,7 +65,7 @@ class Speaker:
     """
 
     @classmethod
-    async def open(cls, service: "ServiceClient", target: "Target", draw: Draw, *, is_streamed: bool) -> "Speaker":
+    async def open(cls, service: "ServiceClient", target: "Target", draw: Draw, *, is_streamed: bool) -> "ChatModel":
         """Open a target on a service that has it. Raises what the SDK raises, and `InputError`."""
         import asyncio
 

@@ -11,9 +11,9 @@ import numpy as np
 from cookhouse.chat import Encoder
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.errors import InputError
-from cookhouse.server.requests.answers.chats import ChatFormats
-from cookhouse.server.requests.answers.sampling import Sampling
-from cookhouse.server.requests.answers.weights import NamedWeights, WeightNames
+from cookhouse.server.requests.completions.chats import ChatFormats
+from cookhouse.server.requests.completions.sampling import Sampling
+from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
 from cookhouse.server.wire.openai.fields import check_length

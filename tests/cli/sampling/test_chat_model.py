@@ -11,7 +11,7 @@ import tinker
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import Message, Renderer, get_renderer
-from cookhouse.cli.sampling.speaker import Draw, Speaker
+from cookhouse.cli.sampling.chat_model import ChatModel, Draw
 from cookhouse.cli.sampling.target import Target
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
@@ -48,9 +48,9 @@ class Saying(FakeService):
 
 async def ask(service: FakeService, draw: Draw = DRAW, *, is_streamed: bool = True) -> tuple[Any, list[str]]:
     target = replace(TARGET, renderer_name="qwen3_instruct")
-    speaker = await Speaker.open(service, target, draw, is_streamed=is_streamed)
+    chat_model = await ChatModel.open(service, target, draw, is_streamed=is_streamed)
     shown: list[str] = []
-    answer = await speaker.answer(ASKED, lambda delta: shown.append(delta["text"]))  # type: ignore[typeddict-item]
+    answer = await chat_model.answer(ASKED, lambda delta: shown.append(delta["text"]))  # type: ignore[typeddict-item]
     return answer, shown
 
 
@@ -66,9 +66,11 @@ def test_an_answer_in_pieces_is_the_answer_in_one(is_streamed: bool) -> None:
 
 def test_a_stop_that_is_text_is_asked_for_in_one_piece() -> None:
     service = FakeService()
-    speaker = asyncio.run(Speaker.open(service, replace(TARGET, renderer_name="role_colon"), DRAW, is_streamed=True))
+    chat_model = asyncio.run(
+        ChatModel.open(service, replace(TARGET, renderer_name="role_colon"), DRAW, is_streamed=True)
+    )
     shown: list[Any] = []
-    asyncio.run(speaker.answer(ASKED, shown.append))
+    asyncio.run(chat_model.answer(ASKED, shown.append))
     assert sum(call.kind == "sample" for call in service.calls) == 2  # submitted and finished
 
 
@@ -100,9 +102,9 @@ def test_drawing_again_with_a_seed_is_another_draw() -> None:
     class Recording:
         def sample(self, prompt: Any, num_samples: int, sampling_params: tinker.SamplingParams) -> Any:
             seeds.append(sampling_params.seed)
-            return speaker.client.sample(prompt, num_samples, sampling_params)
+            return chat_model.client.sample(prompt, num_samples, sampling_params)
 
-    speaker = asyncio.run(Speaker.open(FakeService(), TARGET, DRAW, is_streamed=False))
+    chat_model = asyncio.run(ChatModel.open(FakeService(), TARGET, DRAW, is_streamed=False))
     for attempt in range(2):
-        asyncio.run(replace(speaker, client=Recording()).answer(ASKED, attempt=attempt))
+        asyncio.run(replace(chat_model, client=Recording()).answer(ASKED, attempt=attempt))
     assert seeds == [7, 8]

@@ -9,7 +9,7 @@ from tests.server.conftest import OpenStore
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.elsewhere import Elsewhere
+from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.refusals import NotFoundError
 
 
@@ -27,7 +27,7 @@ def own_checkpoints(tmp_path: Path, open_store: OpenStore) -> Callable[..., Chec
     """Opens the checkpoints of a server that may load those of others, too."""
 
     def opened(*others: Path) -> Checkpoints:
-        return Checkpoints(tmp_path / "checkpoints", open_store(tmp_path / "server.db"), Elsewhere(others))
+        return Checkpoints(tmp_path / "checkpoints", open_store(tmp_path / "server.db"), ReadOnlyCheckpoints(others))
 
     return opened
 
@@ -58,7 +58,7 @@ def test_folders_of_nobody_and_of_others_are_refused(
     tmp_path: Path, other: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InputError, match="there is no such folder"):
-        Elsewhere([tmp_path / "nothing"])
+        ReadOnlyCheckpoints([tmp_path / "nothing"])
     monkeypatch.setattr("os.geteuid", lambda: other.stat().st_uid + 1)
     with pytest.raises(InputError, match="belongs to another user"):
-        Elsewhere([other])
+        ReadOnlyCheckpoints([other])

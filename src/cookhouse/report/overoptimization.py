@@ -44,7 +44,7 @@ def scores_of(rows: Sequence[Mapping[str, Any]]) -> list[Scores]:
     ]
 
 
-def parting_of(scores: Sequence[Scores]) -> tuple[Scores, Scores] | None:
+def overoptimization_of(scores: Sequence[Scores]) -> tuple[Scores, Scores] | None:
     """The evaluation at which the rule's share is highest, and the first after it at which the rule's has fallen while
     the model's has not, each by more than two standard errors of the difference; None: they do not part.
     """
@@ -59,10 +59,10 @@ def parting_of(scores: Sequence[Scores]) -> tuple[Scores, Scores] | None:
     return None
 
 
-def parting_line(scores: Sequence[Scores]) -> str:
+def overoptimization_line(scores: Sequence[Scores]) -> str:
     """A sentence on whether both part, and where, and how far they agree in the end. Of one evaluation or more."""
     first, last = scores[0], scores[-1]
-    parted = parting_of(scores)
+    parted = overoptimization_of(scores)
     if parted is None:
         said = (
             f"From step {first.step} to {last.step} the preference model's win share goes from {number(first.model)} "
@@ -81,13 +81,13 @@ def parting_line(scores: Sequence[Scores]) -> str:
     return f"{said} At step {last.step} they agree on {last.agreement:.0%} of the held-out answers."
 
 
-def parting_remark(rows: Sequence[Mapping[str, Any]]) -> str | None:
+def overoptimization_remark(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """The sentence of a run's metrics; None where it has not measured both more than once."""
     scores = scores_of(rows)
-    return parting_line(scores) if len(scores) > 1 else None
+    return overoptimization_line(scores) if len(scores) > 1 else None
 
 
-def parting_chart(rows: Sequence[Mapping[str, Any]], steps: tuple[int, int]) -> Chart | None:
+def overoptimization_chart(rows: Sequence[Mapping[str, Any]], steps: tuple[int, int]) -> Chart | None:
     """Both over the steps, with the sentence; None where a run has not measured both."""
     scores = scores_of(rows)
     if not scores:
@@ -101,4 +101,6 @@ def parting_chart(rows: Sequence[Mapping[str, Any]], steps: tuple[int, int]) -> 
     ]
     if not several:
         return None
-    return Chart(name="preference model and rule", svg=overlaid_svg(several, *steps), caption=parting_line(scores))
+    return Chart(
+        name="preference model and rule", svg=overlaid_svg(several, *steps), caption=overoptimization_line(scores)
+    )

@@ -20,7 +20,7 @@ _REFUSED_SECONDS = 60.0
 """A stack for which memory ran out is not tried again for so long: each try costs all graphs, and shortages pass."""
 
 
-class AdapterBank:
+class AdapterSlots:
     """Slots hold adapters by ascending serial: rows that are sorted by it lie in the order of the slots.
 
     Weights are copied in when a step needs them and are not there; those it does not need make room then. No weights
@@ -28,7 +28,7 @@ class AdapterBank:
     """
 
     def __init__(self, base: BaseModel, *, is_shared: bool) -> None:
-        """A shared bank is for rows of several adapters and of the bare base model, which go through zeros in slot 0.
+        """A shared slots is for rows of several adapters and of the bare base model, which go through zeros in slot 0.
 
         One that is not has a single slot, for all rows: its products are ordinary ones, which are faster.
         """

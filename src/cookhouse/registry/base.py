@@ -39,7 +39,7 @@ class Changeable(Kept, Protocol):
         """Forget one; its number is not given again."""
 
 
-class KeptRegistry(ABC):
+class BaseRegistry(ABC):
     """A `ModelRegistry` over versions that a subclass keeps."""
 
     @abstractmethod

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from cookhouse.report.parting import parting_chart, parting_line, parting_of, parting_remark, scores_of
+from cookhouse.report.overoptimization import (
+    overoptimization_chart,
+    overoptimization_line,
+    overoptimization_of,
+    overoptimization_remark,
+    scores_of,
+)
 
 
 def rows(model: Sequence[float], rule: Sequence[float], stderr: float = 0.01) -> list[dict[str, Any]]:
@@ -25,10 +31,10 @@ def rows(model: Sequence[float], rule: Sequence[float], stderr: float = 0.01) ->
 
 def test_they_part_where_the_rule_is_highest_before_it_falls_alone() -> None:
     scores = scores_of(rows([0.5, 0.6, 0.7, 0.8], [0.4, 0.9, 0.8, 0.5]))
-    parted = parting_of(scores)
+    parted = overoptimization_of(scores)
     assert parted is not None
     assert [each.step for each in parted] == [5, 10]
-    assert parting_line(scores) == (
+    assert overoptimization_line(scores) == (
         "They part after step 5, where the rule's share is highest: by step 10 it falls from 0.9 to 0.8, and the "
         "preference model's win share goes from 0.6 to 0.7. What comes after step 5 pleases the model alone. At step "
         "15 they agree on 75% of the held-out answers."
@@ -48,24 +54,24 @@ def test_going_together_or_by_chance_is_no_parting(
     model: Sequence[float], rule: Sequence[float], stderr: float
 ) -> None:
     scores = scores_of(rows(model, rule, stderr))
-    assert parting_of(scores) is None
-    assert "they do not part" in parting_line(scores)
+    assert overoptimization_of(scores) is None
+    assert "they do not part" in overoptimization_line(scores)
 
 
 def test_runs_that_did_not_measure_both_have_no_chart() -> None:
-    assert parting_chart([{"step": 0, "test/env/all/rule": 0.5}], (0, 1)) is None
-    assert parting_chart([], (0, 0)) is None
-    assert parting_remark([]) is None
+    assert overoptimization_chart([{"step": 0, "test/env/all/rule": 0.5}], (0, 1)) is None
+    assert overoptimization_chart([], (0, 0)) is None
+    assert overoptimization_remark([]) is None
 
 
 def test_one_evaluation_tells_nothing_of_a_way() -> None:
-    assert parting_remark(rows([0.5], [0.4])) is None
+    assert overoptimization_remark(rows([0.5], [0.4])) is None
     two = rows([0.5, 0.6], [0.4, 0.9])
-    assert parting_remark(two) == parting_line(scores_of(two))
+    assert overoptimization_remark(two) == overoptimization_line(scores_of(two))
 
 
 def test_the_chart_has_both_curves_and_the_sentence() -> None:
-    chart = parting_chart(rows([0.5, 0.6], [0.4, 0.9]), (0, 5))
+    chart = overoptimization_chart(rows([0.5, 0.6], [0.4, 0.9]), (0, 5))
     assert chart is not None
     assert chart.svg.count("<g class=") == 2
     assert chart.caption.startswith("From step 0 to 5 the preference model's win share goes from 0.5 to 0.6")

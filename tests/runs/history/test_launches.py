@@ -35,26 +35,26 @@ def opened(path: Path, behavior: str = "raise", **others: Any) -> RunFolder:
     return open_folder(wanted, choose_folder(wanted))
 
 
-def test_a_sitting_tells_when_where_and_with_what(tmp_path: Path) -> None:
+def test_a_launch_tells_when_where_and_with_what(tmp_path: Path) -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)
     folder = opened(tmp_path / "run", typed="mine.py:RECIPE", adapters="mine.py:make")
-    folder.diary.write(Event(name="run.start", metrics={"total_steps": 7.0}))
-    folder.diary.write(Event(name="run.service", text={"service": "at home"}))
+    folder.run_json.write(Event(name="run.start", metrics={"total_steps": 7.0}))
+    folder.run_json.write(Event(name="run.service", text={"service": "at home"}))
     folder.end("success")
     folder.close()
     history = read_history(folder.path)
-    (sitting,) = history.sittings
-    assert before <= sitting.started_at <= datetime.now(UTC)
-    assert sitting.ended_at is not None
-    assert (sitting.recipe, sitting.adapters, sitting.folder) == ("mine.py:RECIPE", "mine.py:make", str(Path.cwd()))
-    assert (sitting.total_steps, sitting.service, sitting.process_id) == (7, "at home", os.getpid())
-    assert sitting.machine is not None
-    assert sitting.machine.cores == len(os.sched_getaffinity(0))
-    assert sitting.machine.memory_bytes is not None
-    assert sitting.machine.memory_bytes > 2**28
-    assert sitting.packages["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert "torch" in sitting.packages
-    assert sitting.revision == json.loads((folder.path / "config.json").read_text())["revision"]
+    (launch,) = history.launches
+    assert before <= launch.started_at <= datetime.now(UTC)
+    assert launch.ended_at is not None
+    assert (launch.recipe, launch.adapters, launch.folder) == ("mine.py:RECIPE", "mine.py:make", str(Path.cwd()))
+    assert (launch.total_steps, launch.service, launch.process_id) == (7, "at home", os.getpid())
+    assert launch.machine is not None
+    assert launch.machine.cores == len(os.sched_getaffinity(0))
+    assert launch.machine.memory_bytes is not None
+    assert launch.machine.memory_bytes > 2**28
+    assert launch.packages["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert "torch" in launch.packages
+    assert launch.revision == json.loads((folder.path / "config.json").read_text())["revision"]
     assert (history.status, history.error, history.is_running) == (RunStatus.FINISHED, None, False)
 
 
@@ -117,7 +117,7 @@ def test_a_killed_run_is_interrupted_and_lasted_until_its_last_sign_of_life(tmp_
     again = opened(path, "resume")  # what it had done counts, and the time since does not
     again.end("success")
     again.close()
-    first, second = read_history(path).sittings
+    first, second = read_history(path).launches
     assert (first.status, second.status) == (RunStatus.INTERRUPTED, RunStatus.FINISHED)
     assert first.seconds == pytest.approx(90, abs=0.01)
     assert read_history(path).seconds == pytest.approx(90 + second.seconds, abs=0.01)
@@ -144,7 +144,7 @@ def test_what_could_not_tell_its_own_end_has_it_told(tmp_path: Path) -> None:
         ({"checkpoints.jsonl": '{"name": "000002", "final": false}\n'}, "interrupted"),
     ],
 )
-def test_a_folder_from_before_has_one_sitting(files: dict[str, str], state: str, tmp_path: Path) -> None:
+def test_a_folder_from_before_has_one_launch(files: dict[str, str], state: str, tmp_path: Path) -> None:
     files["logs.log"] = "2026-01-02 03:04:05,678 INFO x: run.start\n"
     files["config.json"] = "{}"
     end = datetime(2026, 1, 2, 3, 5, 5).astimezone().timestamp()
@@ -152,7 +152,7 @@ def test_a_folder_from_before_has_one_sitting(files: dict[str, str], state: str,
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, (end, end))
     history = read_history(tmp_path)
-    assert (history.status, history.seconds, len(history.sittings)) == (state, 60.0, 1)
+    assert (history.status, history.seconds, len(history.launches)) == (state, 60.0, 1)
     assert history.started_at == datetime(2026, 1, 2, 3, 4, 5).astimezone()
 
 
@@ -161,20 +161,20 @@ def test_a_folder_from_before_has_one_sitting(files: dict[str, str], state: str,
     [
         "[",
         "[]",
-        '{"sittings": 3}',
-        '{"sittings": [{}]}',
-        '{"sittings": [{"started_at": 3}]}',
-        '{"sittings": [{"started_at": "2026-01-02T03:04:05+00:00", "status": "asleep"}]}',
-        '{"sittings": [{"started_at": "2026-01-02T03:04:05+00:00", "machine": {"host": 1}}]}',
-        '{"sittings": [{"started_at": "2026-01-02T03:04:05+00:00", "error": ["x"]}]}',
+        '{"launches": 3}',
+        '{"launches": [{}]}',
+        '{"launches": [{"started_at": 3}]}',
+        '{"launches": [{"started_at": "2026-01-02T03:04:05+00:00", "status": "asleep"}]}',
+        '{"launches": [{"started_at": "2026-01-02T03:04:05+00:00", "machine": {"host": 1}}]}',
+        '{"launches": [{"started_at": "2026-01-02T03:04:05+00:00", "error": ["x"]}]}',
     ],
 )
-def test_a_file_that_holds_no_sittings_is_named(text: str, tmp_path: Path) -> None:
+def test_a_file_that_holds_no_launches_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(InputError, match=r"run\.json does not hold the sittings of a run .*; remove it"):
+    with pytest.raises(InputError, match=r"run\.json does not hold the launches of a run .*; remove it"):
         read_history(tmp_path)
 
 
 def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"sittings": [{"started_at": "2026-01-02T03:04:05+00:00", "mood": "good"}]}')
+    (tmp_path / "run.json").write_text('{"launches": [{"started_at": "2026-01-02T03:04:05+00:00", "mood": "good"}]}')
     assert read_history(tmp_path).started_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

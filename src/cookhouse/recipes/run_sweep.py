@@ -15,7 +15,7 @@ from cookhouse.recipes.config import settle
 from cookhouse.recipes.experiment import Experiment, experiment_of_runs, experiment_text
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.recipe import Recipe, find_recipe
-from cookhouse.recipes.running import dry_run, pinned, run
+from cookhouse.recipes.run_recipe import dry_run, pinned, run
 from cookhouse.settings import ROWS_FIELDS, SweepSettings, weights_in
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cookhouse.telemetry import Record, Telemetry
     from cookhouse.workflows import RunContext, SweepState, Workflow
 
-NAME = "cookhouse.recipes.sweeping:RECIPE"
+NAME = "cookhouse.recipes.run_sweep:RECIPE"
 """What the recipe of sweeps is called to go on with one."""
 
 MAX_RUNS = 1000

@@ -1,6 +1,6 @@
-"""run.json: the sittings of a run, from its start or a resume to an end each: when, where, with what, and how it ended.
+"""run.json: the launches of a run, from its start or a resume to an end each: when, where, with what, and how it ended.
 
-state         last sitting        lock of the folder
+state         last launch        lock of the folder
 running       has not ended       held
 interrupted   has not ended       free: its process is gone
 as it says    has ended           either
@@ -48,7 +48,7 @@ class RunStatus(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sitting:
+class Launch:
     """A stretch of a run in one process. What is not known of it is None."""
 
     started_at: datetime
@@ -85,8 +85,8 @@ class Sitting:
 
     def ended(
         self, status: RunStatus, error: BaseException | str | None = None, at: datetime | None = None
-    ) -> "Sitting":
-        """The sitting, over; at a time, default: now."""
+    ) -> "Launch":
+        """The launch, over; at a time, default: now."""
         said = None if error is None else _one_line(f"{error}", _MAX_ERROR_CHARACTERS)
         if isinstance(error, BaseException) and not said:
             said = type(error).__name__
@@ -97,26 +97,26 @@ class Sitting:
             error=said,
         )
 
-    def warned(self, text: str) -> "Sitting":
-        """The sitting, with one more warning."""
+    def warned(self, text: str) -> "Launch":
+        """The launch, with one more warning."""
         return replace(self, warnings=[*self.warnings, _one_line(text, _MAX_WARNING_CHARACTERS)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The sittings of a run, the first one first; there is one at least."""
+    """The launches of a run, the first one first; there is one at least."""
 
-    sittings: Sequence[Sitting]
+    launches: Sequence[Launch]
     is_running: bool
 
     @classmethod
     def unknown(cls, at: datetime) -> "History":
         """Of a run whose run.json cannot be read."""
-        return cls(sittings=[Sitting(started_at=at, ended_at=at)], is_running=False)
+        return cls(launches=[Launch(started_at=at, ended_at=at)], is_running=False)
 
     @property
     def status(self) -> RunStatus:
-        last = self.sittings[-1]
+        last = self.launches[-1]
         if self.is_running:
             return RunStatus.RUNNING
         return last.status or RunStatus.INTERRUPTED
@@ -124,78 +124,78 @@ class History:
     @property
     def error(self) -> str | None:
         """Why it failed, or ended where it did."""
-        return self.sittings[-1].error
+        return self.launches[-1].error
 
     @property
     def started_at(self) -> datetime:
-        return self.sittings[0].started_at
+        return self.launches[0].started_at
 
     @property
     def last_at(self) -> datetime:
         """The end, or the last sign of life."""
-        return self.sittings[-1].ended_at or datetime.now(UTC)
+        return self.launches[-1].ended_at or datetime.now(UTC)
 
     @property
     def usage(self) -> Mapping[str, float] | None:
-        """Of the sittings that the service told of; it tells nothing of one whose process was killed."""
+        """Of the launches that the service told of; it tells nothing of one whose process was killed."""
         told: Counter[str] = Counter()
-        for sitting in self.sittings:
-            told.update(sitting.usage or {})
+        for launch in self.launches:
+            told.update(launch.usage or {})
         return dict(told) or None
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Of all sittings; what a resume warned of again stands once."""
-        return list(dict.fromkeys(warning for sitting in self.sittings for warning in sitting.warnings))
+        """Of all launches; what a resume warned of again stands once."""
+        return list(dict.fromkeys(warning for launch in self.launches for warning in launch.warnings))
 
     @property
     def seconds(self) -> float:
-        """Of all sittings together; one that goes on counts up to now."""
-        past = sum(sitting.seconds for sitting in self.sittings)
-        now = datetime.now(UTC) - self.sittings[-1].started_at
+        """Of all launches together; one that goes on counts up to now."""
+        past = sum(launch.seconds for launch in self.launches)
+        now = datetime.now(UTC) - self.launches[-1].started_at
         return past + (max(0.0, now.total_seconds()) if self.is_running else 0.0)
 
 
 def read_history(folder: Path) -> History:
-    """The sittings of the run in a folder. One whose process is gone ends with the last sign of life in the folder.
+    """The launches of the run in a folder. One whose process is gone ends with the last sign of life in the folder.
 
     A folder from before there were any in it has one, as far as its other files tell.
 
     Raises:
         InputError: run.json is not what a run writes.
     """
-    sittings = read_sittings(folder) or [_guessed(folder)]
-    last = sittings[-1]
+    launches = read_launches(folder) or [_guessed(folder)]
+    last = launches[-1]
     if last.ended_at is not None:
-        return History(sittings=sittings, is_running=False)
+        return History(launches=launches, is_running=False)
     if is_held(folder):
-        return History(sittings=sittings, is_running=True)
-    return History(sittings=[*sittings[:-1], over(folder, last)], is_running=False)
+        return History(launches=launches, is_running=True)
+    return History(launches=[*launches[:-1], over(folder, last)], is_running=False)
 
 
-def read_sittings(folder: Path) -> list[Sitting]:
-    """The sittings as run.json has them, none if there is no such file. Raises as `read_history`."""
+def read_launches(folder: Path) -> list[Launch]:
+    """The launches as run.json has them, none if there is no such file. Raises as `read_history`."""
     path = folder / RUN_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; that is no run's")
-        return [_sitting(row) for row in json.loads(path.read_text(encoding="utf-8"))["sittings"]]
+        return [_launch(row) for row in json.loads(path.read_text(encoding="utf-8"))["launches"]]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} does not hold the sittings of a run ({error}); remove it") from error
+        raise InputError(f"{path} does not hold the launches of a run ({error}); remove it") from error
 
 
-def sittings_text(sittings: Sequence[Sitting]) -> str:
+def launches_text(launches: Sequence[Launch]) -> str:
     """What run.json holds."""
-    return json.dumps({"sittings": [asdict(sitting) for sitting in sittings]}, indent=1, default=_as_json) + "\n"
+    return json.dumps({"launches": [asdict(launch) for launch in launches]}, indent=1, default=_as_json) + "\n"
 
 
-def over(folder: Path, sitting: Sitting) -> Sitting:
-    """A sitting whose process is gone, ended at the last sign of life in its folder."""
-    return sitting.ended(RunStatus.INTERRUPTED, _GONE, at=_last_sign(folder))
+def over(folder: Path, launch: Launch) -> Launch:
+    """A launch whose process is gone, ended at the last sign of life in its folder."""
+    return launch.ended(RunStatus.INTERRUPTED, _GONE, at=_last_sign(folder))
 
 
 def _last_sign(folder: Path) -> datetime | None:
@@ -203,7 +203,7 @@ def _last_sign(folder: Path) -> datetime | None:
     return datetime.fromtimestamp(max(seconds), UTC) if seconds else None
 
 
-def _guessed(folder: Path) -> Sitting:
+def _guessed(folder: Path) -> Launch:
     """Of a folder from before run.json: it began with its log, and has finished if it has a result or final weights."""
     last = _last_sign(folder)
     config = folder / CONFIG_FILE
@@ -213,7 +213,7 @@ def _guessed(folder: Path) -> Sitting:
     started_at = first or last or datetime.fromtimestamp(folder.stat().st_mtime, UTC)
     is_finished = (folder / RESULT_FILE).exists() or b'"final": true' in end_of(folder / CHECKPOINTS_FILE, 4096)
     status = RunStatus.FINISHED if is_finished else RunStatus.INTERRUPTED
-    return Sitting(started_at=started_at).ended(status, at=last or started_at)
+    return Launch(started_at=started_at).ended(status, at=last or started_at)
 
 
 def end_of(path: Path, num_bytes: int) -> bytes:
@@ -237,8 +237,8 @@ def _first_logged(path: Path) -> datetime | None:
         return None
 
 
-def _sitting(row: Mapping[str, Any]) -> Sitting:
-    known = {each.name for each in fields(Sitting)}
+def _launch(row: Mapping[str, Any]) -> Launch:
+    known = {each.name for each in fields(Launch)}
     values = {name: value for name, value in row.items() if name in known}
     for name in ("started_at", "ended_at"):
         values[name] = None if values.get(name) is None else datetime.fromisoformat(values[name]).astimezone(UTC)
@@ -259,7 +259,7 @@ def _sitting(row: Mapping[str, Any]) -> Sitting:
         raise TypeError("warnings must be texts")
     if not isinstance(values.get("total_steps"), int | None):
         raise TypeError("total_steps must be a number")
-    return Sitting(**values)
+    return Launch(**values)
 
 
 def _one_line(text: str, max_characters: int) -> str:
