@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, NoopRegistry
-from cookhouse.weights.names import names_weights, run_that_saved, weights_path
+from cookhouse.weights.names import BaseModel, find_weights
 
 
 def run_folder(folder: Path, *saved: tuple[str | None, str | None]) -> Path:
@@ -20,20 +20,20 @@ def run_folder(folder: Path, *saved: tuple[str | None, str | None]) -> Path:
 
 
 def test_a_path_means_itself() -> None:
-    assert names_weights("tinker://r/weights/n")
-    assert weights_path("tinker://r/weights/n", purpose="training") == "tinker://r/weights/n"
+    assert not isinstance(find_weights("tinker://r/weights/n"), BaseModel)
+    assert find_weights("tinker://r/weights/n").path("training") == "tinker://r/weights/n"
 
 
 def test_a_run_means_its_last_checkpoint_that_serves(tmp_path: Path) -> None:
     name = str(
         run_folder(tmp_path / "run", ("tinker://s1", "tinker://w1"), ("tinker://s2", None), (None, "tinker://w3"))
     )
-    assert names_weights(name)
-    assert weights_path(name, purpose="sampling") == "tinker://w3"
-    assert weights_path(name, purpose="training") == "tinker://w3"
+    assert not isinstance(find_weights(name), BaseModel)
+    assert find_weights(name).path("sampling") == "tinker://w3"
+    assert find_weights(name).path("training") == "tinker://w3"
     other = str(run_folder(tmp_path / "other", ("tinker://s1", "tinker://w1"), ("tinker://s2", None)))
-    assert weights_path(other, purpose="sampling") == "tinker://w1"
-    assert weights_path(other, purpose="training") == "tinker://s2"
+    assert find_weights(other).path("sampling") == "tinker://w1"
+    assert find_weights(other).path("training") == "tinker://s2"
 
 
 def test_a_registered_model_means_its_weights(tmp_path: Path) -> None:
@@ -43,28 +43,28 @@ def test_a_registered_model_means_its_weights(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", ("tinker://s", None))
     registry.register(NewModel(name="both", base_model="m", artifact=state, sampler=sampler, run_folder=str(run)))
     registry.register(NewModel(name="one", base_model="m", artifact=state))
-    assert names_weights("both@1")
-    assert weights_path("both@1", purpose="training", registry=registry) == state.path
-    assert weights_path("both@experiment", purpose="sampling", registry=registry) == sampler.path
-    assert weights_path("one@1", purpose="sampling", registry=registry) == state.path
-    assert run_that_saved("both@1", among=(), registry=registry) == run
-    assert run_that_saved("one@1", among=(), registry=registry) is None
+    assert not isinstance(find_weights("both@1"), BaseModel)
+    assert find_weights("both@1", registry).path("training") == state.path
+    assert find_weights("both@experiment", registry).path("sampling") == sampler.path
+    assert find_weights("one@1", registry).path("sampling") == state.path
+    assert find_weights("both@1", registry).saved_by(()) == run
+    assert find_weights("one@1", registry).saved_by(()) is None
     with pytest.raises(InputError, match=r"'both@1' names no weights; .* or a registered model as NAME@VERSION"):
-        weights_path("both@1", purpose="training")
+        find_weights("both@1").path("training")
     folder = str(run_folder(tmp_path / "both@1", ("tinker://own", None)))
-    assert weights_path(folder, purpose="training", registry=registry) == "tinker://own"
+    assert find_weights(folder, registry).path("training") == "tinker://own"
 
 
 def test_what_names_no_weights_is_refused_with_the_ways(tmp_path: Path) -> None:
-    assert not names_weights("Qwen/Qwen3-8B")
+    assert isinstance(find_weights("Qwen/Qwen3-8B"), BaseModel)
     with pytest.raises(
         InputError, match=r"'weights' names no weights; give a tinker:// path, the folder of a run that"
     ):
-        weights_path("weights", purpose="training")
+        find_weights("weights").path("training")
     with pytest.raises(InputError, match="has saved no checkpoint yet"):
-        weights_path(str(run_folder(tmp_path / "run")), purpose="training")
+        find_weights(str(run_folder(tmp_path / "run"))).path("training")
     with pytest.raises(InputError, match="has saved no weights to sample from yet"):
-        weights_path(str(run_folder(tmp_path / "state", ("tinker://s", None))), purpose="sampling")
+        find_weights(str(run_folder(tmp_path / "state", ("tinker://s", None)))).path("sampling")
 
 
 def test_the_run_that_saved_a_path_is_found_beside_others(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_run_that_saved_a_path_is_found_beside_others(tmp_path: Path) -> Non
     (tmp_path / "runs" / "damaged").mkdir()
     (tmp_path / "runs" / "damaged" / "checkpoints.jsonl").write_text("{\n")
     among = (tmp_path / "nothing", tmp_path / "runs")
-    assert run_that_saved("tinker://w1", among=among) == first
-    assert run_that_saved("tinker://w9", among=among) is None
-    assert run_that_saved(str(first), among=()) == first
-    assert run_that_saved("cookhouse/tiny", among=among) is None
+    assert find_weights("tinker://w1").saved_by(among) == first
+    assert find_weights("tinker://w9").saved_by(among) is None
+    assert find_weights(str(first)).saved_by(()) == first
+    assert find_weights("cookhouse/tiny").saved_by(among) is None

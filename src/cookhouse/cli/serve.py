@@ -143,9 +143,9 @@ def _named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
     options: list[str] = []
     folders = [run_folder(run) for run in runs]
     if folders:
-        from cookhouse.weights.names import weights_path
+        from cookhouse.weights.names import find_weights
     for folder in folders:
-        options += ["--run", f"{folder}={weights_path(str(folder), purpose='sampling')}"]
+        options += ["--run", f"{folder}={find_weights(str(folder)).path('sampling')}"]
     if registry is not None:
         from cookhouse.registry import Query, open_registry
 

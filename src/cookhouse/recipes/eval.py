@@ -11,7 +11,7 @@ from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.naming import names_in
 from cookhouse.recipes.config import settle
-from cookhouse.recipes.evaluated import evaluated
+from cookhouse.recipes.evaluated import origin_of
 from cookhouse.recipes.pipeline import prepare_child, run_child
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
@@ -33,15 +33,18 @@ if TYPE_CHECKING:
 def _model(config: EvalSettings) -> str:
     if config.openai_base_url is not None:
         return config.weights or "default"
-    return evaluated(config.weights, config.registry).model_name
+    base_model = origin_of(config.weights, config.registry).base_model
+    assert base_model is not None
+    return base_model
 
 
 def _renderer(config: EvalSettings) -> str:
     if config.openai_base_url is not None:
         return "of the address"
-    trained = evaluated(config.weights, config.registry) if config.weights is not None else None
-    if trained is not None and trained.renderer_name is not None and trained.model_name == config.model_name:
-        return trained.renderer_name
+    if config.weights is not None:
+        trained = origin_of(config.weights, config.registry)
+        if trained.renderer_name is not None and trained.base_model == config.model_name:
+            return trained.renderer_name
     # The embedded model answers no problem in its chat format.
     return "human_ai" if is_embedded(config) else default_renderer(config.model_name)
 

@@ -25,7 +25,7 @@ from cookhouse.registry import ModelRegistry, names_registered_model, open_regis
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, CHECKPOINTS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, kept_files, service_folder
 from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, unread_defaults, weights_in, with_weights
-from cookhouse.weights.peft_folders import peft_folder
+from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 
 if TYPE_CHECKING:
     from cookhouse.runs import RunPlan, RunResult
@@ -297,7 +297,7 @@ def _connection(
         base_models=_base_models(config, adapters),
         state_dir=service_folder(folder),
         read_state_dirs=() if address is not None else _other_state_dirs(config, folder, adapters.registry),
-        peft_folders=[found for name in _all_weights(config) if (found := peft_folder(name)) is not None],
+        peft_folders=_peft_folders(config),
         patience_seconds=config.service_patience_seconds,
         interrupt=interrupt,
         telemetry=telemetry,
@@ -311,10 +311,13 @@ def _all_weights(config: RunSettings) -> list[str]:
     return [name for some in settings for names in weights_in(some).values() for name in names]
 
 
+def _peft_folders(config: RunSettings) -> list[Path]:
+    named = [find_weights(name) for name in _all_weights(config)]
+    return [weights.folder for weights in named if isinstance(weights, PeftWeights)]
+
+
 def _base_models(config: RunSettings, adapters: Adapters) -> list[str]:
     """The model that is trained, and the others that settings name and the run's own service is to compute."""
-    from cookhouse.weights.names import names_weights
-
     elsewhere = {"load_checkpoint_path"}
     if adapters.completer is not None:
         elsewhere |= {"answerer_model", "opponent_model"}
@@ -323,16 +326,14 @@ def _base_models(config: RunSettings, adapters: Adapters) -> list[str]:
         is_taught_elsewhere = settings.get("teacher_base_url") is not None or adapters.teacher is not None
         left_out = elsewhere | ({"teacher_model"} if is_taught_elsewhere else set())
         others = [name for field, names in weights_in(settings).items() if field not in left_out for name in names]
-        found += [settings["model_name"], *(name for name in others if not names_weights(name))]
+        found += [settings["model_name"], *(name for name in others if isinstance(find_weights(name), BaseModel))]
     return list(dict.fromkeys(found))
 
 
 def _other_state_dirs(config: RunSettings, folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:
     """Where the embedded services keep the weights that a config names, if other runs on this machine saved them."""
-    from cookhouse.weights.names import run_that_saved
-
     named = _all_weights(config)
-    runs = [run_that_saved(name, among=(folder.parent, RUNS_FOLDER), registry=registry) for name in named]
+    runs = [find_weights(name, registry).saved_by((folder.parent, RUNS_FOLDER)) for name in named]
     kept = dict.fromkeys(service_folder(run) for run in runs if run is not None and run != folder)
     served = default_state_dir(os.environ)
     if any(run is None and kept_files(served, name) for name, run in zip(named, runs, strict=True)):

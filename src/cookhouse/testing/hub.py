@@ -12,8 +12,8 @@ _ESCAPES = ("", "../x", "a/../b", "/etc", "a/b/c", "a b", "a/..", "https://hub/a
 
 
 class HubContract(Contract[HubClient]):
-    """The suite of `cookhouse.models.hub.HubClient`. `make` gives a client of a hub that has `model` and may be written to,
-    with nothing of it on this machine.
+    """The suite of `cookhouse.models.hub.HubClient`. `make` gives a client of a hub that has `model` and may be written
+    to, with nothing of it on this machine.
     """
 
     model: str = "someone/some-model"

@@ -1,102 +1,206 @@
-"""How a user names weights, the same wherever a path is asked for.
+"""How a user names weights, the same wherever they are asked for.
 
 tinker://...     the path itself, of whichever run
 runs/first       the folder of a run, meaning its last checkpoint
-sums@production  a registered model, by its version or its stage
 ./adapter        a PEFT folder, which the embedded engine takes; or an embedded adapter, cookhouse/tiny-arithmetic
+sums@production  a registered model, by its version or its stage
+Qwen/Qwen3-8B    anything else: a base model
+
+The first that fits counts: a run's folder that holds an adapter too is the run. The number of a run, or the beginning
+of its name, becomes its folder before: `cookhouse.runs.listing`.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
-from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
-from cookhouse.weights.peft_folders import peft_folder, peft_path
+from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
+from cookhouse.weights.peft_folders import adapted_model, peft_folder, peft_path
+
+Purpose: TypeAlias = Literal["training", "sampling"]
 
 _TINKER = "tinker://"
+_RECORD = "checkpoints.jsonl"
+_RUN_FILES = (_RECORD, "run.json")
+_CONFIG = "config.json"
 
 
-def names_weights(name: str) -> bool:
-    """Whether a text names weights, rather than a base model."""
-    return (
-        name.startswith(_TINKER) or _is_run(Path(name)) or peft_folder(name) is not None or names_registered_model(name)
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What weights were trained on, as far as files on this machine tell."""
+
+    base_model: str | None = None
+    renderer_name: str | None = None
+    """Of the run that trained them."""
+
+
+@dataclass(frozen=True)
+class Weights(ABC):
+    """What a name of weights means."""
+
+    name: str
+
+    @abstractmethod
+    def path(self, purpose: Purpose, /) -> str:
+        """The `tinker://` path to train on from, or to sample from.
+
+        Raises:
+            InputError: there is none: nothing is saved for this purpose yet, or what is registered is gone or changed.
+        """
+
+    def place(self, purpose: Purpose, /) -> Mapping[str, str]:
+        """A `model_path` or a `base_model`, as the SDK's calls take them. Raises as `path`."""
+        return {"model_path": self.path(purpose)}
+
+    def saved_by(self, _among: Iterable[Path], /) -> Path | None:
+        """The folder of the run that saved them, in one of the folders in which to look; None: no such run is there, or
+        its files cannot be read.
+        """
+        return None
+
+    def origin(self, among: Iterable[Path], /) -> Origin:
+        """What they were trained on; runs are looked for in the folders `among`."""
+        run = self.saved_by(among)
+        return Origin() if run is None else _origin_of_run(run)
+
+    def registered(self, registry: ModelRegistry) -> ModelVersion | None:
+        """The registered model whose weights these are; None: they are not registered. Raises as `path`."""
+        found = registry.find(Query(artifact_path=self.path("training")))
+        return found[-1] if found else None
+
+
+class CheckpointPath(Weights):
+    """A `tinker://` path."""
+
+    def path(self, _: Purpose, /) -> str:
+        return self.name
+
+    def saved_by(self, among: Iterable[Path], /) -> Path | None:
+        return next((run for run in _runs(among) if self.name in _paths(run)), None)
+
+
+class RunWeights(Weights):
+    """The last checkpoint of a run, named by its folder."""
+
+    def path(self, purpose: Purpose, /) -> str:
+        for saved in reversed(_saved(Path(self.name))):
+            state_path = saved.state_path if purpose == "training" else None
+            if (path := state_path or saved.sampler_path) is not None:
+                return path
+        what = " checkpoint" if purpose == "training" else " weights to sample from"
+        raise InputError(f"the run in {self.name} has saved no{what} yet; let it finish, or resume it")
+
+    def saved_by(self, _among: Iterable[Path], /) -> Path | None:
+        return Path(self.name)
+
+
+@dataclass(frozen=True)
+class PeftWeights(Weights):
+    """A PEFT folder, or an embedded adapter."""
+
+    folder: Path
+
+    def path(self, _: Purpose, /) -> str:
+        return peft_path(self.folder)
+
+    def origin(self, _among: Iterable[Path], /) -> Origin:
+        return Origin(base_model=adapted_model(self.folder))
+
+
+@dataclass(frozen=True)
+class RegisteredWeights(Weights):
+    """A registered model, which is looked up when something is asked of it."""
+
+    registry: ModelRegistry | None
+
+    @cached_property
+    def version(self) -> ModelVersion:
+        """Raises `InputError` if there is no registry, or it has no such model."""
+        if self.registry is None:
+            raise _names_none(self.name)
+        return self.registry.get(self.name)
+
+    def path(self, purpose: Purpose, /) -> str:
+        version = self.version
+        artifact = version.artifact if purpose == "training" else version.weights_to_sample
+        check_artifact(version, artifact)
+        if not artifact.path.startswith(_TINKER):
+            raise InputError(
+                f"the weights of {version.id} are the folder {artifact.path}, which no service has; `cookhouse "
+                f"checkpoints import` makes a {_TINKER} path of it, to be registered instead"
+            )
+        return artifact.path
+
+    def saved_by(self, among: Iterable[Path], /) -> Path | None:
+        if self.registry is None:
+            return None
+        run = self.version.run_folder
+        if run is not None and _is_run(Path(run)):
+            return Path(run)
+        return find_weights(self.version.weights_to_sample.path).saved_by(among)
+
+    def origin(self, among: Iterable[Path], /) -> Origin:
+        if self.registry is None:
+            return Origin()
+        return Origin(base_model=self.version.base_model, renderer_name=super().origin(among).renderer_name)
+
+    def registered(self, registry: ModelRegistry) -> ModelVersion | None:
+        return registry.get(self.name)
+
+
+class BaseModel(Weights):
+    """A base model, as it is before anything is trained."""
+
+    def path(self, _: Purpose, /) -> str:
+        raise _names_none(self.name)
+
+    def place(self, _: Purpose, /) -> Mapping[str, str]:
+        return {"base_model": self.name}
+
+    def origin(self, _among: Iterable[Path], /) -> Origin:
+        return Origin(base_model=self.name)
+
+
+def find_weights(name: str, registry: ModelRegistry | None = None) -> Weights:
+    """What a name means; whether that is there is found out when something is asked of it."""
+    if name.startswith(_TINKER):
+        return CheckpointPath(name)
+    if _is_run(Path(name)):
+        return RunWeights(name)
+    if (folder := peft_folder(name)) is not None:
+        return PeftWeights(name, folder)
+    if names_registered_model(name):
+        return RegisteredWeights(name, registry)
+    return BaseModel(name)
+
+
+def _names_none(name: str) -> InputError:
+    return InputError(
+        f"{name!r} names no weights; give a {_TINKER} path, the folder of a run that has saved some, a PEFT folder, or "
+        "a registered model as NAME@VERSION or NAME@STAGE"
     )
 
 
-def weights_path(name: str, *, purpose: Literal["training", "sampling"], registry: ModelRegistry | None = None) -> str:
-    """The `tinker://` path of what `name` means: to train on from, or to sample from.
-
-    Raises:
-        InputError: it names no weights, or the run has saved none for this purpose yet; or those of a registered model
-            are gone, or no longer what was registered.
-    """
-    if name.startswith(_TINKER):
-        return name
-    folder = Path(name)
-    if not _is_run(folder):
-        if (adapter := peft_folder(name)) is not None:
-            return peft_path(adapter)
-        if registry is not None and names_registered_model(name):
-            return _registered_path(registry.get(name), purpose)
-        raise InputError(
-            f"{name!r} names no weights; give a {_TINKER} path, the folder of a run that has saved some, a PEFT "
-            "folder, or a registered model as NAME@VERSION or NAME@STAGE"
-        )
-    for saved in reversed(_saved(folder)):
-        state_path = saved.state_path if purpose == "training" else None
-        if (path := state_path or saved.sampler_path) is not None:
-            return path
-    what = "" if purpose == "training" else " weights to sample from"
-    raise InputError(f"the run in {name} has saved no{what or ' checkpoint'} yet; let it finish, or resume it")
-
-
-def registered_as(name: str, registry: ModelRegistry) -> ModelVersion | None:
-    """The registered model whose weights a name means: as one, by a path of theirs, or by its run's folder.
-
-    None: they are not registered. Raises as `weights_path`.
-    """
-    if not _is_run(Path(name)) and names_registered_model(name):
-        return registry.get(name)
-    found = registry.find(Query(artifact_path=weights_path(name, purpose="training")))
-    return found[-1] if found else None
-
-
-def _registered_path(version: ModelVersion, purpose: Literal["training", "sampling"]) -> str:
-    artifact = version.artifact if purpose == "training" else version.weights_to_sample
-    check_artifact(version, artifact)
-    if not artifact.path.startswith(_TINKER):
-        raise InputError(
-            f"the weights of {version.id} are the folder {artifact.path}, which no service has; `cookhouse checkpoints "
-            f"import` makes a {_TINKER} path of it, to be registered instead"
-        )
-    return artifact.path
-
-
-def run_that_saved(name: str, *, among: Iterable[Path], registry: ModelRegistry | None = None) -> Path | None:
-    """The run folder whose weights are named: it is the name, or it lies in one of the folders `among` which to look,
-    or the registry has it.
-
-    None: no such run is there, or its files cannot be read.
-    """
-    folder = Path(name)
-    if _is_run(folder):
-        return folder
-    if registry is not None and names_registered_model(name):
-        version = registry.get(name)
-        if version.run_folder is not None and _is_run(Path(version.run_folder)):
-            return Path(version.run_folder)
-        name = version.weights_to_sample.path
-    if not name.startswith(_TINKER):
-        return None
-    return next((run for run in _runs(among) if name in _paths(run)), None)
+def _origin_of_run(run: Path) -> Origin:
+    try:
+        settings: Any = json.loads((run / _CONFIG).read_text(encoding="utf-8"))["config"]
+        found = [settings.get(key) for key in ("model_name", "renderer_name")]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # what it is then is asked of the service
+        return Origin()
+    base_model, renderer_name = (value if isinstance(value, str) else None for value in found)
+    return Origin(base_model=base_model, renderer_name=renderer_name)
 
 
 def _runs(among: Iterable[Path]) -> Iterator[Path]:
     for folder in among:
         if folder.is_dir():
-            yield from (file.parent for file in sorted(folder.glob(f"*/{CHECKPOINTS_FILE}")))
+            yield from (file.parent for file in sorted(folder.glob(f"*/{_RECORD}")))
 
 
 def _paths(run: Path) -> set[str | None]:
@@ -107,8 +211,11 @@ def _paths(run: Path) -> set[str | None]:
 
 
 def _saved(run: Path) -> list[Checkpoint]:
-    return CheckpointFile(run / CHECKPOINTS_FILE).read()
+    return CheckpointFile(run / _RECORD).read()
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / CHECKPOINTS_FILE).is_file()
+    try:
+        return any((folder / name).is_file() for name in _RUN_FILES)
+    except (OSError, ValueError):  # what is no path at all
+        return False

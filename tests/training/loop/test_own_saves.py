@@ -11,7 +11,7 @@ from cookhouse.errors import InputError
 from cookhouse.training import FakeService, FakeTrainingClient, save_checkpoint
 from cookhouse.training import save_checkpoint_async as save
 from cookhouse.weights.checkpoints import get_last_checkpoint
-from cookhouse.weights.names import weights_path
+from cookhouse.weights.names import find_weights
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def test_the_last_one_counts_and_the_folder_names_it(tmp_path: Path) -> No
     seen = get_last_checkpoint(tmp_path, "sampler_path")
     assert seen is not None
     assert seen.final
-    assert weights_path(str(tmp_path), purpose="sampling") == seen.sampler_path
+    assert find_weights(str(tmp_path)).path("sampling") == seen.sampler_path
     assert get_last_checkpoint(tmp_path / "nowhere") is None
 
 

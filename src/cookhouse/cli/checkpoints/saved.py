@@ -72,9 +72,9 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
 
 def saved_by(path: str) -> Path | None:
     """The folder of the run here that recorded a `tinker://` path; None: nobody did."""
-    from cookhouse.weights.names import run_that_saved
+    from cookhouse.weights.names import find_weights
 
-    return run_that_saved(path, among=(RUNS_FOLDER,))
+    return find_weights(path).saved_by((RUNS_FOLDER,))
 
 
 def folder_of(saved: Saved) -> Path:

@@ -65,7 +65,7 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
     files = {each.path: each.folder for each in saved}
     from cookhouse.runs import read_record, read_result, recorded_synthetic
     from cookhouse.weights.checkpoints import CheckpointFile
-    from cookhouse.weights.names import registered_as
+    from cookhouse.weights.names import find_weights
 
     last = CheckpointFile(folder / "checkpoints.jsonl").read()[-1]
     paths = [path for path in (last.state_path, last.sampler_path) if path is not None]
@@ -77,7 +77,7 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
     metrics = {key: value for key, value in numbers.items() if math.isfinite(value)}
     config = dict(recorded["config"])
     start = config.get("load_checkpoint_path")
-    parent = None if start is None else registered_as(start, registry)
+    parent = None if start is None else find_weights(start).registered(registry)
     return NewModel(
         name=name,
         base_model=str(config["model_name"]),

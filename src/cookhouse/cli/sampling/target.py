@@ -11,9 +11,8 @@ import typer
 from cookhouse.assets import ADAPTER_RENDERER, TINY_MODEL, adapter_folder
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
-from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, RUNS_FOLDER
+from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.service.local import service_folder
-from cookhouse.weights.peft_folders import adapted_model, is_peft_path, peft_folder
 
 RunOption: TypeAlias = Annotated[
     str | None, typer.Option("--run", help=f"Run, by {NAMING}: its last checkpoint.", autocompletion=complete_run)
@@ -82,13 +81,11 @@ def find_target(
 
 def named_target(name: str, registry: str | None = None) -> Target:
     """What one name means: weights, as they are named everywhere, or else a base model. Raises as `find_target`."""
-    from cookhouse.registry import names_registered_model
     from cookhouse.runs.listing.find import weights_named
-    from cookhouse.weights.names import names_weights
+    from cookhouse.weights.names import BaseModel, find_weights
 
     found = weights_named(name, may_be_model=True)
-    is_weights = names_weights(found) or names_registered_model(found)
-    if not is_weights:
+    if isinstance(find_weights(found), BaseModel):
         return _base_model(found)
     return replace(_target_of_checkpoint(found, _base_model(None), registry), named=name)
 
@@ -101,22 +98,23 @@ def _target_of_checkpoint(name: str, otherwise: Target, registry: str | None) ->
     """The named weights, on the service of the run that saved them if it is on this machine."""
     from cookhouse.registry import names_registered_model, open_registry
     from cookhouse.runs.listing.find import weights_named
-    from cookhouse.weights.names import run_that_saved, weights_path
+    from cookhouse.weights.names import PeftWeights, find_weights
 
     name = weights_named(name, may_be_model=False)
     models = open_registry(registry, os.environ) if names_registered_model(name) else None
-    path = weights_path(name, purpose="sampling", registry=models)
-    if is_peft_path(path) and (adapter := peft_folder(name)) is not None:
-        model_name = otherwise.model_name or adapted_model(adapter)
+    weights = find_weights(name, models)
+    path = weights.path("sampling")
+    if isinstance(weights, PeftWeights):
+        model_name = otherwise.model_name or weights.origin(()).base_model
         renderer_name = otherwise.renderer_name if adapter_folder(name) is None else ADAPTER_RENDERER
         return replace(
             otherwise,
             sampler_path=path,
-            adapter=adapter.resolve(),
+            adapter=weights.folder.resolve(),
             model_name=model_name,
             renderer_name=renderer_name,
         )
-    saved_by = run_that_saved(name, among=(RUNS_FOLDER,), registry=models) if otherwise.state_dir is None else None
+    saved_by = weights.saved_by((RUNS_FOLDER,)) if otherwise.state_dir is None else None
     return replace(otherwise if saved_by is None else _target_of_run(saved_by), sampler_path=path)
 
 
@@ -126,7 +124,7 @@ def _target_of_run(folder: Path) -> Target:
     Raises:
         InputError: the folder holds no run, or one that has saved nothing yet.
     """
-    from cookhouse.weights.checkpoints import CheckpointFile
+    from cookhouse.weights.names import find_weights
 
     config_file = folder / CONFIG_FILE
     if not config_file.exists():
@@ -136,12 +134,9 @@ def _target_of_run(folder: Path) -> Target:
         model_name, renderer_name = str(config["model_name"]), str(config["renderer_name"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{config_file} is not the config of a run ({error}); name another folder") from error
-    saved = [point.sampler_path for point in CheckpointFile(folder / CHECKPOINTS_FILE).read() if point.sampler_path]
-    if not saved:
-        raise InputError(f"the run in {folder} has saved no weights to sample from yet; let it finish, or resume it")
     return Target(
         model_name=model_name,
-        sampler_path=saved[-1],
+        sampler_path=find_weights(str(folder)).path("sampling"),
         renderer_name=renderer_name,
         state_dir=service_folder(folder),
     )

@@ -19,7 +19,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.registry import ModelRegistry
 from cookhouse.settings import TrainingSettings
 from cookhouse.training.clients.client import Connect, ServiceClient, TrainingClient
-from cookhouse.weights.names import weights_path
+from cookhouse.weights.names import find_weights
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def _submit_client(service: ServiceClient, spec: SessionSpec) -> Awaitable[Train
             spec.resume_path, user_metadata=settings.metadata
         )
     if settings.load_checkpoint_path is not None:
-        path = weights_path(settings.load_checkpoint_path, purpose="training", registry=spec.registry)
+        path = find_weights(settings.load_checkpoint_path, spec.registry).path("training")
         return service.create_training_client_from_state(path, user_metadata=settings.metadata)
     return service.create_lora_training_client(settings.model_name, **settings.adapter_options)
 

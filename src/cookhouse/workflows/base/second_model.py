@@ -7,7 +7,7 @@ import tinker
 
 from cookhouse.registry import ModelRegistry
 from cookhouse.training import SamplingClient, ServiceClient, service_errors
-from cookhouse.weights.names import names_weights, weights_path
+from cookhouse.weights.names import find_weights
 
 
 class SecondModel:
@@ -48,9 +48,7 @@ def sampler_place(name: str, registry: ModelRegistry | None) -> Mapping[str, str
     Raises:
         InputError: it names weights that are not there.
     """
-    if names_weights(name):
-        return {"model_path": weights_path(name, purpose="sampling", registry=registry)}
-    return {"base_model": name}
+    return find_weights(name, registry).place("sampling")
 
 
 async def sampler_at(service: ServiceClient, place: Mapping[str, str], *, in_thread: bool = False) -> SamplingClient:

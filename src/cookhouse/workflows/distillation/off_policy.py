@@ -21,6 +21,7 @@ from cookhouse.sampling_client import TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events
 from cookhouse.training import BatchSource, Cadence, FinishedStep, ScheduledEvaluation, StepLog
+from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.rows import kept_tokens, sources_of
@@ -54,7 +55,6 @@ from cookhouse.workflows.distillation.teacher_service import (
     TeacherService,
     check_teacher,
     connect_elsewhere,
-    origin_of,
 )
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
@@ -85,7 +85,7 @@ async def init_tokenizer(state: OffPolicyState) -> None:
 def _check_teacher(state: OffPolicyState) -> None:
     connect_elsewhere(state.context.adapters.teacher, state.config.teacher_base_url)
     among = (state.context.folder.path.parent, RUNS_FOLDER)
-    origin = origin_of(state.teacher_name, state.context.adapters.registry, among)
+    origin = find_weights(state.teacher_name, state.context.adapters.registry).origin(among)
     check_teacher(state.teacher_name, origin, _student(state.config))
 
 

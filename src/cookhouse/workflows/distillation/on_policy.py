@@ -15,6 +15,7 @@ from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE
 from cookhouse.settings import OnPolicyDistillationSettings
 from cookhouse.telemetry import events
 from cookhouse.training import FinishedStep
+from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.evaluation import init_evaluators
 from cookhouse.workflows.base.run import (
     checkpoint_slot,
@@ -35,7 +36,6 @@ from cookhouse.workflows.distillation.teacher_service import (
     check_logprobs,
     check_teacher,
     connect_elsewhere,
-    origin_of,
 )
 from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages, Teachers
 from cookhouse.workflows.reinforcement.evaluation import attempt_all
@@ -71,7 +71,7 @@ async def check_teachers(state: OnPolicyState) -> None:
 
 def _check(state: OnPolicyState, name: str) -> None:
     among = (state.context.folder.path.parent, RUNS_FOLDER)
-    check_teacher(name, origin_of(name, state.context.adapters.registry, among), student_of(state.config))
+    check_teacher(name, find_weights(name, state.context.adapters.registry).origin(among), student_of(state.config))
 
 
 def student_of(config: OnPolicyDistillationSettings) -> Student:

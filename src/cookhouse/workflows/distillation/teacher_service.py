@@ -1,14 +1,10 @@
 """Teachers of a run: named as weights are, checked against the student before anything is opened, and then opened."""
 
-import json
 import math
 import os
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import tinker
 
@@ -17,53 +13,15 @@ from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.registry import ModelRegistry, names_registered_model
-from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
+from cookhouse.registry import ModelRegistry
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.training import Connect, ServiceClient, connect_to, service_errors
 from cookhouse.training.clients.session import close_service
-from cookhouse.weights.names import names_weights, run_that_saved
-from cookhouse.weights.peft_folders import adapted_model, peft_folder
+from cookhouse.weights.names import Origin
 from cookhouse.workflows.base.second_model import sampler_at, sampler_place
 from cookhouse.workflows.distillation.teachers import no_logprobs
 
 KEY_VARIABLE = "TEACHER_API_KEY"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """What is known of a teacher without asking its service."""
-
-    base_model: str | None
-    renderer_name: str | None = None
-    """Of the run that trained it."""
-
-
-def origin_of(name: str, registry: ModelRegistry | None, among: tuple[Path, ...] = (RUNS_FOLDER,)) -> Origin:
-    """The base model under a teacher, and the chat format that it was trained in, as far as files here say."""
-    if not names_weights(name):
-        return Origin(base_model=name)
-    if (folder := peft_folder(name)) is not None and not (folder / CONFIG_FILE).is_file():
-        return Origin(base_model=adapted_model(folder))
-    run = run_that_saved(name, among=among, registry=registry)
-    if run is not None:
-        settings = _settings_of(run)
-        return Origin(base_model=settings.get("model_name"), renderer_name=settings.get("renderer_name"))
-    if registry is not None and names_registered_model(name):
-        return Origin(base_model=registry.get(name).base_model)
-    return Origin(base_model=None)
-
-
-def _settings_of(run: Path) -> Mapping[str, Any]:
-    settings = _read(run / CONFIG_FILE).get("config")
-    return settings if isinstance(settings, dict) else {}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # what it is then is asked of the service
-        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors, write_whole
@@ -12,7 +11,7 @@ from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import PairLossOffer, TrainingSession, service_errors
-from cookhouse.weights.names import names_weights, weights_path
+from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.second_model import sampler_at
 from cookhouse.workflows.preference.losses import PairLoss
 from cookhouse.workflows.preference.reference import (
@@ -80,10 +79,7 @@ async def _settle(
     config: PreferenceSettings, session: TrainingSession, registry: ModelRegistry | None
 ) -> Mapping[str, str]:
     if config.reference_model is not None:
-        if not names_weights(config.reference_model):
-            return {"base_model": config.reference_model}
-        purpose: Literal["training", "sampling"] = "training" if config.lora_rank else "sampling"
-        return {"model_path": weights_path(config.reference_model, purpose=purpose, registry=registry)}
+        return find_weights(config.reference_model, registry).place("training" if config.lora_rank else "sampling")
     if config.load_checkpoint_path is None:
         return {"base_model": config.model_name}
     with service_errors("saving the reference"):

@@ -8,7 +8,7 @@ from cookhouse.files import cannot_write
 from cookhouse.runs import FolderChoice, run_prefix
 from cookhouse.settings import weights_in
 from cookhouse.telemetry import check_sink
-from cookhouse.weights.names import names_weights, weights_path
+from cookhouse.weights.names import find_weights
 from cookhouse.workflows.stages.execution import execute
 from cookhouse.workflows.stages.sinks import named_sinks
 from cookhouse.workflows.stages.state import RunContext, RunState
@@ -69,7 +69,8 @@ def _check_weights(context: RunContext) -> None:
     registry = context.adapters.registry
     for field, names in weights_in(context.folder.config).items():
         for name in names:
+            weights = find_weights(name, registry)
             if field == "load_checkpoint_path":
-                weights_path(name, purpose="training", registry=registry)
-            elif names_weights(name) and not Path(name).is_file():
-                weights_path(name, purpose="sampling", registry=registry)
+                weights.path("training")
+            elif not Path(name).is_file():
+                weights.place("sampling")

@@ -18,7 +18,7 @@ from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import Values, events, ranked, split_values
 from cookhouse.training import ServiceClient
 from cookhouse.weights.checkpoints import Checkpoint
-from cookhouse.weights.names import registered_as
+from cookhouse.weights.names import find_weights
 from cookhouse.workflows.stages.state import RunContext
 
 
@@ -60,7 +60,7 @@ def _new_model(
 ) -> NewModel:
     config = context.folder.config
     start = config.get("load_checkpoint_path")
-    parent = None if start is None else registered_as(start, registry)
+    parent = None if start is None else find_weights(start).registered(registry)
     measured = {name: value for name, value in split_values(metrics)[0].items() if math.isfinite(value)}
     return NewModel(
         name=config["registered_model_name"],
