@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cookhouse.data import ConversationsConfig, build_renderer, parse_train_on_what
+from cookhouse.data import build_renderer, parse_train_on_what
+from cookhouse.data.config import ConversationsConfig
 from cookhouse.errors import BadRowsError, InputError, UnknownNameError
 from cookhouse.models.catalog import renderer_names
 

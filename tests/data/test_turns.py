@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.data import conversation_from_row
+from cookhouse.data.rows.shapes import conversation_from_row
 from cookhouse.errors import InputError
 
 USER, ASSISTANT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

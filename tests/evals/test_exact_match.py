@@ -8,7 +8,8 @@ import pytest
 import tinker
 
 from cookhouse.chat import Renderer, get_renderer
-from cookhouse.data import Conversation, conversations_from_rows
+from cookhouse.data import Conversation
+from cookhouse.data.rows.conversations import conversations_from_rows
 from cookhouse.errors import BadRowsError, InputError, ServiceError
 from cookhouse.evals import ExactMatchEvaluator
 from cookhouse.models.tokenizers import get_tokenizer

@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.chat import get_renderer
-from cookhouse.data import conversations_from_rows
+from cookhouse.data.rows.conversations import conversations_from_rows
 from cookhouse.errors import InputError
 from cookhouse.evals import labels_of
 from cookhouse.models.tokenizers import get_tokenizer

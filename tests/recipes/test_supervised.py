@@ -17,7 +17,8 @@ from tests.recipes.events import Events
 from tests.workflows.kit import make_context
 
 from cookhouse.adapters import Adapters
-from cookhouse.data import ListRows, read_conversations
+from cookhouse.data import read_conversations
+from cookhouse.data.sources.tables import ListRows
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, find_recipe, run_async

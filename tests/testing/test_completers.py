@@ -8,14 +8,8 @@ import tinker
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import Message
 from cookhouse.data import build_renderer, read_conversations
-from cookhouse.evals import (
-    Evaluator,
-    ExactMatchEvaluator,
-    ForwardClient,
-    Metrics,
-    NoopEvaluator,
-    TrainingClientEvaluator,
-)
+from cookhouse.evals import Evaluator, ExactMatchEvaluator, Metrics, NoopEvaluator, TrainingClientEvaluator
+from cookhouse.evals.evaluator import ForwardClient
 from cookhouse.rl import (
     ClientTokenCompleter,
     MessageCompleter,

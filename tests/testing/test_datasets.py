@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from tests.data.hub import write_set
 
-from cookhouse.data import DatasetStore, HubDatasetStore, HubSplit, ListRows, NoopDatasetStore, RawRow, Rows
+from cookhouse.data import DatasetStore, HubSplit, NoopDatasetStore, RawRow, Rows
+from cookhouse.data.sources.hub import HubDatasetStore
+from cookhouse.data.sources.tables import ListRows
 from cookhouse.errors import InputError
 from cookhouse.testing import DatasetStoreContract, failures_of
 

@@ -1,29 +1,16 @@
 """Evaluators, scores, and previews of what is trained."""
 
-from cookhouse.evals.benchmarks.answerers import (
-    Answerer,
-    CompleterAnswerer,
-    Draw,
-    SampledAnswer,
-    SamplingAnswerer,
-)
+from cookhouse.evals.benchmarks.answerers import Answerer, CompleterAnswerer, SampledAnswer, SamplingAnswerer
 from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Outcome
 from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, AskedItem, Benchmark, BenchmarkItem, Grade, choice_item
 from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures, is_of_group
-from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator, benchmark_evaluator
-from cookhouse.evals.benchmarks.loading import (
-    LoadedBenchmark,
-    benchmarks_named,
-    load_benchmark,
-    sources_of_benchmarks,
-)
+from cookhouse.evals.benchmarks.loading import LoadedBenchmark, benchmarks_named, load_benchmark, sources_of_benchmarks
 from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
 from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
 from cookhouse.evals.benchmarks.runner import Asking, ask_benchmark
 from cookhouse.evals.evaluator import (
     Evaluator,
     EvaluatorBuilder,
-    ForwardClient,
     Metrics,
     PreparedEvaluator,
     SamplingClientEvaluator,
@@ -34,16 +21,9 @@ from cookhouse.evals.exact_match import Answer, ExactMatchEvaluator
 from cookhouse.evals.labels import labels_of
 from cookhouse.evals.nll import NLLEvaluator
 from cookhouse.evals.noop import NoopEvaluator, noop_evaluator
-from cookhouse.evals.preference import (
-    JudgedComparison,
-    comparison_metrics,
-    judge_comparisons,
-    note_comparisons,
-)
+from cookhouse.evals.preference import JudgedComparison, comparison_metrics, judge_comparisons, note_comparisons
 from cookhouse.evals.preview import preview_example, preview_pieces, preview_plain, preview_rich
 from cookhouse.evals.scores import (
-    Averaging,
-    Classification,
     accuracy,
     classification,
     is_exact_match,
@@ -52,7 +32,7 @@ from cookhouse.evals.scores import (
     standard_error,
     wilson_interval,
 )
-from cookhouse.evals.win_rate import JudgedAnswer, RivalAnswers, Verdict, judge_answers, note_answers, win_metrics
+from cookhouse.evals.win_rate import JudgedAnswer, RivalAnswers, judge_answers, note_answers, win_metrics
 from cookhouse.sampling_client import SampleClient
 
 __all__ = [
@@ -64,18 +44,13 @@ __all__ = [
     "Asking",
     "Attempt",
     "AttemptLog",
-    "Averaging",
     "Benchmark",
-    "BenchmarkEvaluator",
     "BenchmarkItem",
-    "Classification",
     "CompleterAnswerer",
-    "Draw",
     "Estimate",
     "Evaluator",
     "EvaluatorBuilder",
     "ExactMatchEvaluator",
-    "ForwardClient",
     "Grade",
     "JudgedAnswer",
     "JudgedComparison",
@@ -93,11 +68,9 @@ __all__ = [
     "SamplingAnswerer",
     "SamplingClientEvaluator",
     "TrainingClientEvaluator",
-    "Verdict",
     "accuracy",
     "as_metrics",
     "ask_benchmark",
-    "benchmark_evaluator",
     "benchmark_figures",
     "benchmarks_named",
     "choice_item",

@@ -22,17 +22,17 @@ from cookhouse.runs.listing.find import weights_named
 from cookhouse.settings import (
     ROWS_FIELDS,
     WEIGHTS_FIELDS,
-    FolderSettings,
     ModelSettings,
     RunSettings,
-    check_typed,
     default_in_words,
     default_origin,
     has_default,
-    is_left_open,
     published_model_of,
     with_weights,
 )
+from cookhouse.settings.defaults import is_left_open
+from cookhouse.settings.folder import FolderSettings
+from cookhouse.settings.reading import check_typed
 
 if TYPE_CHECKING:
     from cookhouse.data import GivenRows

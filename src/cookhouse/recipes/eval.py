@@ -15,16 +15,8 @@ from cookhouse.recipes.evaluated import origin_of
 from cookhouse.recipes.pipeline import prepare_child, run_child
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import (
-    Default,
-    EvalSettings,
-    ModelSettings,
-    is_embedded,
-    is_left_open,
-    narrowed,
-    read_if,
-    redefault,
-)
+from cookhouse.settings import Default, EvalSettings, ModelSettings, is_embedded, narrowed, read_if, redefault
+from cookhouse.settings.defaults import is_left_open
 
 if TYPE_CHECKING:
     from cookhouse.workflows import Workflow

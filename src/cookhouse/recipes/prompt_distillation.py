@@ -10,15 +10,8 @@ from cookhouse.assets import TINY_MODEL, data_file
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import off_policy_default, plain_renderer
-from cookhouse.settings import (
-    Default,
-    OffPolicyDistillationSettings,
-    computed,
-    is_embedded,
-    is_left_open,
-    published_model,
-    redefault,
-)
+from cookhouse.settings import Default, OffPolicyDistillationSettings, computed, is_embedded, published_model, redefault
+from cookhouse.settings.defaults import is_left_open
 
 if TYPE_CHECKING:
     from cookhouse.workflows import OffPolicyState, Workflow

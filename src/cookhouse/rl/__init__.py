@@ -1,27 +1,16 @@
 """Reinforcement learning apart from the loop: environments, rollouts, advantages, and the datums made of them."""
 
-from cookhouse.rl.env.env import (
-    Closable,
-    CoupledBuilder,
-    Env,
-    EnvGroupBuilder,
-    Metrics,
-    RLDataset,
-    RLDatasetBuilder,
-    StepResult,
-)
+from cookhouse.rl.env.env import Closable, Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, StepResult
 from cookhouse.rl.env.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
-from cookhouse.rl.env.tool_env import RewardFunction, ToolEnv
+from cookhouse.rl.env.tool_env import ToolEnv
 from cookhouse.rl.env.tools import Tool, ToolError, tool
 from cookhouse.rl.learning.advantages import (
     ADVANTAGES,
-    Advantages,
     discounted_future_sum,
     gae,
     group_centered,
     leave_one_out,
     normalized,
-    of_total_rewards,
     remove_constant_reward_groups,
 )
 from cookhouse.rl.learning.assembly import (
@@ -60,10 +49,8 @@ __all__ = [
     "ADVANTAGES",
     "FAIL_FAST",
     "NO_LIMITS",
-    "Advantages",
     "ClientTokenCompleter",
     "Closable",
-    "CoupledBuilder",
     "Env",
     "EnvFromMessageEnv",
     "EnvGroupBuilder",
@@ -79,7 +66,6 @@ __all__ = [
     "RLDataset",
     "RLDatasetBuilder",
     "RenderedMessageCompleter",
-    "RewardFunction",
     "RolloutFailure",
     "RolloutLimits",
     "RolloutStrategy",
@@ -114,7 +100,6 @@ __all__ = [
     "minimum_viable",
     "noop_completer",
     "normalized",
-    "of_total_rewards",
     "remove_constant_reward_groups",
     "retry",
     "sampling_metrics",

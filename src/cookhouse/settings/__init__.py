@@ -5,26 +5,14 @@ name from the command line to the line that uses it. A component names in its si
 """
 
 from cookhouse.settings.benchmarks import EvalSettings
-from cookhouse.settings.checks import Checked, above, at_least, between, from_to_below, one_of, within
-from cookhouse.settings.defaults import (
-    Default,
-    always,
-    computed,
-    default_in_words,
-    has_default,
-    is_left_open,
-    part_of,
-    redefault,
-)
+from cookhouse.settings.checks import above, at_least, between, within
+from cookhouse.settings.defaults import Default, always, computed, default_in_words, has_default, part_of, redefault
 from cookhouse.settings.distillation import (
     OffPolicyDistillationSettings,
     OnPolicyDistillationSettings,
     TeacherLossSettings,
-    TeacherSamplingSettings,
-    TeacherSettings,
 )
-from cookhouse.settings.folder import FolderSettings
-from cookhouse.settings.preference import PairLossSettings, PreferenceSettings, ReferenceSettings
+from cookhouse.settings.preference import PairLossSettings, PreferenceSettings
 from cookhouse.settings.preference_model import JudgeSettings, PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
     by_model,
@@ -34,9 +22,8 @@ from cookhouse.settings.published import (
     published_model,
     published_model_of,
 )
-from cookhouse.settings.reading import ReadIf, check_typed, narrowed, read_if, unread_defaults
+from cookhouse.settings.reading import ReadIf, narrowed, read_if, unread_defaults
 from cookhouse.settings.reinforcement import (
-    SERVICE_LOSSES,
     AdvantageSettings,
     EnvironmentSettings,
     GradingSettings,
@@ -57,13 +44,10 @@ from cookhouse.settings.training import (
     FREE_ON_RESUME,
     AdamSettings,
     AdapterSettings,
-    BenchmarkDataSettings,
-    EvaluationSettings,
     ModelSettings,
     OptimizerSettings,
     RegistrationSettings,
     RunSettings,
-    SeedSettings,
     ShrinkSettings,
     StepSettings,
     TrainingSettings,
@@ -74,18 +58,13 @@ from cookhouse.settings.weights import WEIGHTS_FIELDS, weights_in, with_weights
 __all__ = [
     "FREE_ON_RESUME",
     "ROWS_FIELDS",
-    "SERVICE_LOSSES",
     "WEIGHTS_FIELDS",
     "AdamSettings",
     "AdapterSettings",
     "AdvantageSettings",
-    "BenchmarkDataSettings",
-    "Checked",
     "Default",
     "EnvironmentSettings",
     "EvalSettings",
-    "EvaluationSettings",
-    "FolderSettings",
     "GradingSettings",
     "GroupSettings",
     "JudgeSettings",
@@ -98,7 +77,6 @@ __all__ = [
     "PreferenceModelSettings",
     "PreferenceSettings",
     "ReadIf",
-    "ReferenceSettings",
     "RegistrationSettings",
     "ReinforcementSettings",
     "RolloutLimits",
@@ -107,14 +85,11 @@ __all__ = [
     "RowSettings",
     "RunSettings",
     "SamplingSettings",
-    "SeedSettings",
     "ShrinkSettings",
     "StepSettings",
     "SupervisedSettings",
     "SweepSettings",
     "TeacherLossSettings",
-    "TeacherSamplingSettings",
-    "TeacherSettings",
     "TournamentSettings",
     "TrainingSettings",
     "UpdateSettings",
@@ -123,17 +98,13 @@ __all__ = [
     "at_least",
     "between",
     "by_model",
-    "check_typed",
     "computed",
     "default_in_words",
     "default_origin",
     "defaults_taken",
-    "from_to_below",
     "has_default",
     "is_embedded",
-    "is_left_open",
     "narrowed",
-    "one_of",
     "part_of",
     "published_model",
     "published_model_of",

@@ -5,8 +5,8 @@ import pytest
 import tinker
 from tinker.types import ImageChunk
 
-from cookhouse.data import PlacedImage, datum_from_example
-from cookhouse.data.batches.datum import kept_length, model_input_of, tokens_and_images
+from cookhouse.data import datum_from_example
+from cookhouse.data.batches.datum import PlacedImage, kept_length, model_input_of, tokens_and_images
 from cookhouse.errors import InputError
 
 

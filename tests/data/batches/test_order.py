@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cookhouse.data import BlockOrder
+from cookhouse.data.batches.order import BlockOrder
 
 
 def places(order: BlockOrder, counts: list[int], start: int, stop: int) -> list[tuple[int, int]]:

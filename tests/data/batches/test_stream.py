@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cookhouse.data import Conversation, Example, JoinedRows, ListRows, ShuffledRows, StreamedDataset, cut_example
+from cookhouse.data import Conversation, Example, JoinedRows, ShuffledRows, StreamedDataset, cut_example
 from cookhouse.data.batches import stream
+from cookhouse.data.sources.tables import ListRows
 
 NUM_ROWS = 30
 

@@ -5,15 +5,9 @@ from typing import Any
 
 import pytest
 
-from cookhouse.data import (
-    comparison_from_row,
-    preference_from_row,
-    prompt_from_row,
-    question_from_row,
-    read_comparisons,
-    read_preferences,
-)
+from cookhouse.data import comparison_from_row, prompt_from_row, question_from_row, read_comparisons
 from cookhouse.data.rows.labeled import labeled_from_row
+from cookhouse.data.rows.pairs import preference_from_row, read_preferences
 from cookhouse.errors import BadRowsError, InputError
 
 USER, GOOD, BAD = ({"role": r, "content": c} for r, c in (("user", "q"), ("assistant", "good"), ("assistant", "bad")))

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from cookhouse.data import conversation_from_row, conversations_from_rows
 from cookhouse.data.rows import shapes
+from cookhouse.data.rows.conversations import conversations_from_rows
+from cookhouse.data.rows.shapes import conversation_from_row
 from cookhouse.errors import InputError
 
 USER, ASSISTANT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

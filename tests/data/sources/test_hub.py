@@ -7,16 +7,9 @@ from pathlib import Path
 import pytest
 from tests.data.hub import write_set
 
-from cookhouse.data import (
-    HubDatasetStore,
-    HubSource,
-    HubSplit,
-    data_source,
-    fingerprint_of,
-    num_rows,
-    read_conversations,
-)
+from cookhouse.data import HubSource, HubSplit, data_source, fingerprint_of, num_rows, read_conversations
 from cookhouse.data.sources import hub
+from cookhouse.data.sources.hub import HubDatasetStore
 from cookhouse.errors import InputError, UnknownNameError
 
 MESSAGES = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]

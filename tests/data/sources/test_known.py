@@ -7,19 +7,10 @@ from typing import Any
 import pytest
 from tests.data.hub import write_set
 
-from cookhouse.data import (
-    DATASETS,
-    DataSource,
-    HubDatasetStore,
-    KnownSet,
-    data_source,
-    from_store,
-    held_out_source,
-    num_rows,
-    read_conversations,
-    read_preferences,
-    read_prompts,
-)
+from cookhouse.data import DATASETS, DataSource, data_source, from_store, held_out_source, num_rows, read_conversations
+from cookhouse.data.rows.pairs import read_preferences, read_prompts
+from cookhouse.data.sources.hub import HubDatasetStore
+from cookhouse.data.sources.known import KnownSet
 from cookhouse.errors import InputError
 
 CHAT = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]

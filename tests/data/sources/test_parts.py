@@ -10,7 +10,6 @@ from cookhouse.data import (
     HubSource,
     HubSplit,
     JoinedRows,
-    ListRows,
     Rows,
     SomeRows,
     fingerprint,
@@ -19,6 +18,7 @@ from cookhouse.data import (
     sampled,
 )
 from cookhouse.data.sources.parts import ConvertedRows
+from cookhouse.data.sources.tables import ListRows
 from cookhouse.errors import InputError
 
 

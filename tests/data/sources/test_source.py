@@ -13,7 +13,6 @@ import pytest
 from cookhouse import naming
 from cookhouse.data import (
     DATASETS,
-    ConversationsConfig,
     FileSource,
     NamedSource,
     data_source,
@@ -22,6 +21,7 @@ from cookhouse.data import (
     held_out_source,
     read_conversations,
 )
+from cookhouse.data.config import ConversationsConfig
 from cookhouse.data.sources import source
 from cookhouse.errors import BadRowsError, InputError
 

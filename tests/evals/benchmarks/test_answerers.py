@@ -9,8 +9,10 @@ import tinker
 
 from cookhouse.chat import Message
 from cookhouse.data import build_renderer
-from cookhouse.evals import Draw, SamplingAnswerer, benchmark_evaluator
+from cookhouse.evals import SamplingAnswerer
+from cookhouse.evals.benchmarks.answerers import Draw
 from cookhouse.evals.benchmarks.built_in import ARITHMETIC
+from cookhouse.evals.benchmarks.inline import benchmark_evaluator
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import TrainingSettings
 from cookhouse.training import FakeService

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.evals import Draw, OpenAIAnswerer, SampledAnswer
+from cookhouse.evals import OpenAIAnswerer, SampledAnswer
+from cookhouse.evals.benchmarks.answerers import Draw
 
 pytestmark = pytest.mark.anyio
 DRAW = Draw(num_samples=1, max_tokens=7, temperature=0.5, seed=3)

@@ -11,12 +11,12 @@ from cookhouse.evals import (
     AttemptLog,
     Benchmark,
     BenchmarkItem,
-    Draw,
     Grade,
     LoadedBenchmark,
     SampledAnswer,
     ask_benchmark,
 )
+from cookhouse.evals.benchmarks.answerers import Draw
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from cookhouse.data import (
     iter_rows,
     parse_each,
     prompt_from_row,
-    swapped,
 )
+from cookhouse.data.rows.comparisons import swapped
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.judge import open_preference_model
 from cookhouse.envs.problems.tournament import AskedPrompt, TournamentGroupBuilder

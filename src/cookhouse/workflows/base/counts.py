@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cookhouse.data import ExampleStatistics
+from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.telemetry import Telemetry, events, keys, read_metrics
 from cookhouse.training import FinishedStep, StepLog
 from cookhouse.workflows.base.estimate import Estimate

@@ -20,7 +20,7 @@ from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.files import append_line, whole_lines
 from cookhouse.sampling_client import SampleClient
-from cookhouse.settings import TeacherSamplingSettings
+from cookhouse.settings.distillation import TeacherSamplingSettings
 from cookhouse.training.clients.session import service_errors
 
 _CONCURRENCY = 64

@@ -13,14 +13,12 @@ from cookhouse.data import (
     PreferenceRow,
     Rows,
     is_drawn,
-    paired,
     parse_each,
-    preference_of,
     prompt_key,
-    read_judged,
     sampled,
 )
 from cookhouse.data.batches import stream
+from cookhouse.data.rows.comparisons import paired, preference_of, read_judged
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.settings import PreferenceSettings

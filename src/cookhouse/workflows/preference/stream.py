@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from cookhouse.data import (
     BadRows,
-    ExampleStatistics,
-    OnBadRow,
     PreferenceRow,
     RawRow,
     Rows,
@@ -15,8 +13,10 @@ from cookhouse.data import (
     cut_example,
     example_statistics,
     parse_each,
-    preference_of,
 )
+from cookhouse.data.batches.examples import ExampleStatistics
+from cookhouse.data.parsing import OnBadRow
+from cookhouse.data.rows.comparisons import preference_of
 from cookhouse.errors import InputError
 from cookhouse.workflows.preference.dataset import Pair, left_out
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from cookhouse.data import BadRows, ExampleStatistics, PreferenceRow, build_renderer, example_statistics
+from cookhouse.data import BadRows, PreferenceRow, build_renderer, example_statistics
+from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example

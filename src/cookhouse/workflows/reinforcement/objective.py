@@ -7,7 +7,8 @@ from typing import Any
 import tinker
 
 from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
-from cookhouse.settings import SERVICE_LOSSES, LossSettings
+from cookhouse.settings import LossSettings
+from cookhouse.settings.reinforcement import SERVICE_LOSSES
 from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.loop.objective import (

@@ -15,14 +15,13 @@ from cookhouse.data import (
     NamedSource,
     Rows,
     check_columns,
-    conversation_of,
-    conversations_of,
     num_rows,
     parse_each,
     parse_weights,
     sampled,
 )
 from cookhouse.data.batches import stream
+from cookhouse.data.rows.conversations import conversation_of, conversations_of
 from cookhouse.data.sources.store import iter_blocks
 from cookhouse.errors import InputError
 from cookhouse.settings import SupervisedSettings

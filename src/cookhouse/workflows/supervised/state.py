@@ -7,14 +7,8 @@ from typing import TypeAlias
 import tinker
 
 from cookhouse.chat import Renderer
-from cookhouse.data import (
-    Conversation,
-    Example,
-    MixedDataset,
-    StreamedBatch,
-    StreamedDataset,
-    SupervisedDataset,
-)
+from cookhouse.data import Conversation, Example, MixedDataset, StreamedDataset, SupervisedDataset
+from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
 from cookhouse.settings import SupervisedSettings
 from cookhouse.training import (

@@ -14,16 +14,15 @@ from cookhouse.data import (
     Conversation,
     Example,
     MixedDataset,
-    StreamedBatch,
     StreamedDataset,
     SupervisedDataset,
     build_renderer,
-    example_renderer,
     example_statistics,
     parse_train_on_what,
-    render_examples,
     shares,
 )
+from cookhouse.data.batches.examples import example_renderer, render_examples
+from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
 from cookhouse.models.catalog import context_tokens
