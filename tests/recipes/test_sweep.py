@@ -1,5 +1,6 @@
 """A recipe with several settings: the runs, their table, and what becomes of those that fail or are interrupted."""
 
+import asyncio
 import csv
 import json
 import os
@@ -130,6 +131,7 @@ def test_an_interrupt_stops_all_and_is_gone_on_with(settings: dict[str, Any]) ->
     async def gate(kind: str, number: int) -> None:
         if (kind, number) == ("optim_step", 4):
             os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.01)  # heard before the step ends
 
     broken = FakeService(gate=gate)
     result = cookhouse.sweep("supervised", settings, grid=GRID, jobs=2, adapters=fake(broken))
@@ -147,6 +149,7 @@ def test_a_sweep_whose_last_run_is_interrupted_has_not_finished(settings: dict[s
     async def gate(kind: str, number: int) -> None:
         if (kind, number) == ("optim_step", 4):
             os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.01)  # heard before the step ends
 
     registry = open_registry(str(tmp_path / "registry.db"), {})
     named = {**settings, "registered_model_name": "sums"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cookhouse.blobs.store import Content, SummedBlobStore
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.writable import unwritable
+from cookhouse.files import unwritable
 
 
 class LocalBlobStore(SummedBlobStore):

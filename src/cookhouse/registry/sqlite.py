@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from cookhouse.errors import InputError
+from cookhouse.files import unwritable
 from cookhouse.registry.base import BaseRegistry, Changeable, Kept
 from cookhouse.registry.document import from_document, to_document, with_folders
 from cookhouse.registry.model import ModelVersion, NewModel, StageChange
-from cookhouse.writable import unwritable
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x636B6872  # "ckhr": tells a registry from any other database

@@ -12,8 +12,6 @@ from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import Store
 
 DATABASE = "server.db"
-
-
 CHECKPOINTS = "checkpoints"
 
 

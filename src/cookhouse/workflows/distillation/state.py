@@ -7,19 +7,12 @@ from cookhouse.chat import Renderer
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
 from cookhouse.training import Objective
-from cookhouse.workflows.base.run import (
-    TrainingState,
-)
+from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.distillation.assembler import QuestionDataset
-from cookhouse.workflows.distillation.questions import (
-    QuestionRows,
-    TeacherPrompt,
-)
+from cookhouse.workflows.distillation.questions import QuestionRows, TeacherPrompt
 from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.distillation.samples import AnswerReader, Question
-from cookhouse.workflows.distillation.teacher_service import (
-    TeacherService,
-)
+from cookhouse.workflows.distillation.teacher_service import TeacherService
 from cookhouse.workflows.distillation.teachers import Teachers
 from cookhouse.workflows.reinforcement.state import ReinforcementState
 

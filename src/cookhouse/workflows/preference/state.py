@@ -5,13 +5,9 @@ from dataclasses import dataclass, field
 
 from cookhouse.chat import Renderer
 from cookhouse.settings import PreferenceSettings
-from cookhouse.training import (
-    Objective,
-)
+from cookhouse.training import Objective
 from cookhouse.workflows.base.counts import Counts
-from cookhouse.workflows.base.run import (
-    TrainingState,
-)
+from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset
 from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers

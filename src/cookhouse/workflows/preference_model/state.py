@@ -8,12 +8,8 @@ from cookhouse.data import (
     SupervisedDataset,
 )
 from cookhouse.settings import PreferenceModelSettings
-from cookhouse.workflows.base.rows import (
-    SplitRows,
-)
-from cookhouse.workflows.base.run import (
-    TrainingState,
-)
+from cookhouse.workflows.base.rows import SplitRows
+from cookhouse.workflows.base.run import TrainingState
 
 
 @dataclass(kw_only=True)

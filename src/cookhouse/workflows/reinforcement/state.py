@@ -15,9 +15,7 @@ from cookhouse.training import (
     ComputeLogprobs,
     Objective,
 )
-from cookhouse.workflows.base.run import (
-    TrainingState,
-)
+from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.second_model import SecondModel
 from cookhouse.workflows.reinforcement.assembler import RolloutPayload
 from cookhouse.workflows.reinforcement.policy import Policy

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cookhouse.files import cannot_write
+from cookhouse.files import cannot_write, unwritable
 from cookhouse.runs import FolderChoice, run_prefix
 from cookhouse.settings import weights_in
 from cookhouse.telemetry import check_sink
@@ -13,7 +13,6 @@ from cookhouse.workflows.stages.execution import execute
 from cookhouse.workflows.stages.sinks import named_sinks
 from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.writable import unwritable
 
 R = TypeVar("R", bound=RunState)
 

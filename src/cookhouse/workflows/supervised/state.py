@@ -11,13 +11,9 @@ from cookhouse.data import Conversation, Example, MixedDataset, StreamedDataset,
 from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
 from cookhouse.settings import SupervisedSettings
-from cookhouse.training import (
-    Objective,
-)
+from cookhouse.training import Objective
 from cookhouse.workflows.base.counts import Counts
-from cookhouse.workflows.base.run import (
-    TrainingState,
-)
+from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.supervised.rows import RunData
 
 Part: TypeAlias = SupervisedDataset | StreamedDataset
