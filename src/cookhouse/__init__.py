@@ -85,7 +85,8 @@ _PLACES = {
     ),
     "cookhouse.settings": ("EnvironmentSettings", "ReinforcementSettings", "RunSettings", "SupervisedSettings"),
     "cookhouse.telemetry": ("Event", "MetricsRow", "Record", "Sink", "Span", "note", "scope", "table"),
-    "cookhouse.training": ("get_last_checkpoint", "save_checkpoint", "save_checkpoint_async"),
+    "cookhouse.training": ("save_checkpoint", "save_checkpoint_async"),
+    "cookhouse.weights.checkpoints": ("get_last_checkpoint",),
     "cookhouse.workflows": (
         "Loop",
         "SlotStage",

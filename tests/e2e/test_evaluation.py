@@ -49,7 +49,7 @@ def test_every_name_of_the_same_weights(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("weights", "said"),
-    [("sums@3", "unknown registered model 'sums'"), ("tinker://gone/weights/x", "name its base model")],
+    [("sums@3", "unknown registered model 'sums'"), ("tinker://gone/weights/x", "names the base model of")],
 )
 def test_a_model_that_is_gone(weights: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -11,7 +11,7 @@ from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.naming import names_in
 from cookhouse.recipes.config import settle
-from cookhouse.recipes.evaluated import origin_of
+from cookhouse.recipes.evaluated import base_model_of, origin_of
 from cookhouse.recipes.pipeline import prepare_child, run_child
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 def _model(config: EvalSettings) -> str:
     if config.openai_base_url is not None:
         return config.weights or "default"
-    base_model = origin_of(config.weights, config.registry).base_model
-    assert base_model is not None
-    return base_model
+    return base_model_of(config.weights, config.registry)
 
 
 def _renderer(config: EvalSettings) -> str:
