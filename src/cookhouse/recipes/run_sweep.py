@@ -104,10 +104,10 @@ def plan_sweep(experiment: Experiment, adapters: Adapters | None = None) -> "Run
 
 def combined(settings: Values, grid: Mapping[str, Sequence[Any]], configs: Sequence[Values]) -> list[dict[str, Any]]:
     """The settings of each run: every combination of the grid with every one of the configs, the last setting varying
-    first.
+    first. Where both have a setting, a config's value is taken over that of `settings`.
 
     Raises:
-        InputError: a setting is given in two of these places, or has no value, or there is nothing to sweep.
+        InputError: a setting of the grid is given in another place too, or has no value; or there is nothing to sweep.
     """
     if not grid and not configs:
         raise InputError("there is nothing to sweep; give a setting several values, as in learning_rate=1e-4,3e-4")
