@@ -173,3 +173,26 @@ def test_a_client_that_was_only_slow_samples_again(tmp_path: Path, engine: HeldE
         _wait_until(lambda: [one.request.request_id for one in engine._running] not in ([], [dropped]))
         engine.free.set()
         assert len(future.result().sequences[0].tokens) == 3
+
+
+def test_a_sweep_that_is_under_way_ends_before_the_database_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a connection that a sweep opens behind the end, and nobody closes."""
+    begun, order = threading.Event(), []
+    with hosted(tmp_path, FakeEngine, Settings(sweep_seconds=0.01)) as host:
+        close = host.service.store.close
+
+        def slow_sweep() -> None:
+            begun.set()
+            time.sleep(0.3)
+            order.append("swept")
+
+        def noted_close() -> None:
+            order.append("closed")
+            close()
+
+        monkeypatch.setattr(host.service.checkpoints, "sweep", slow_sweep)
+        monkeypatch.setattr(host.service.store, "close", noted_close)
+        assert begun.wait(10)
+    assert order[-2:] == ["swept", "closed"]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -135,6 +136,7 @@ class Service:
             self.sequencer,
         )
         self._sweeper: asyncio.Task[None] | None = None
+        self._sweeping = threading.Lock()  # held while a thread sweeps the store
         self._is_shut_down = False
 
     async def open(self) -> None:
@@ -164,7 +166,7 @@ class Service:
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
-        """Stop the threads and close the files; blocking, at most about a second. Again does nothing."""
+        """Stop the threads and close the files; blocking, at most about two seconds. Again does nothing."""
         if self._is_shut_down:
             return
         self._is_shut_down = True
@@ -172,13 +174,14 @@ class Service:
         self._writer.shutdown(wait=False, cancel_futures=True)
         # An engine that is busy for longer may still be saving; its store ends with the process.
         is_stopped = self.sequencer.stop(seconds=1.0)
+        is_swept = self._sweeping.acquire(timeout=1.0)
         try:
             self.metering.flush()
             self.store.flush()
             self.store.touch_runs(self.intake.taken_times())
         except StorageError as error:
             _log.warning("what is only listed was not written: %s", error)
-        if is_stopped:
+        if is_stopped and is_swept:
             self.store.close()
         self._snapshot_writer.shutdown(wait=False, cancel_futures=True)
 
@@ -256,13 +259,16 @@ class Service:
         await asyncio.to_thread(self._sweep_store, times)
 
     def _sweep_store(self, times: Mapping[str, float]) -> None:
-        try:
-            self.metering.flush()
-            self.store.flush()
-            self.store.touch_runs(times)
-        except StorageError as error:
-            _log.warning("what is only listed waits to be written: %s", error)
-        self.checkpoints.sweep()
+        with self._sweeping:
+            if self._is_shut_down:  # the task that wanted it was cancelled, and this thread began late
+                return
+            try:
+                self.metering.flush()
+                self.store.flush()
+                self.store.touch_runs(times)
+            except StorageError as error:
+                _log.warning("what is only listed waits to be written: %s", error)
+            self.checkpoints.sweep()
 
 
 def _free_model(model: Model, engine: Engine) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,18 +170,13 @@ class _LastRowLost(_Kept):
 
 class _ByThread(_Kept):
     def __init__(self, folder: Path) -> None:
-        import sqlite3
-
         super().__init__(folder)
-        self._connection = sqlite3.connect(":memory:")
+        self._thread = threading.get_ident()
 
     def write(self, record: Record) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("made in another thread")
         super().write(record)
-        self._connection.execute("select 1")
-
-    def close(self) -> None:
-        super().close()
-        self._connection.close()
 
 
 def _rows(folder: Path) -> Sequence[Row]:

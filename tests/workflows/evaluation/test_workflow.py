@@ -222,7 +222,10 @@ def test_several_models_are_compared_item_by_item(own: Path) -> None:
         ({"benchmark": "gsm8"}, "did you mean gsm8k"),
         ({"benchmark": "own.py:ADAPTERS"}, "not a benchmark; a benchmark is an object of cookhouse.evals.Benchmark"),
         ({"weights": "gone@7"}, "gone"),
-        ({"weights": "tinker://nobody/weights/x"}, "nothing on this machine names the base model of tinker://nobody/weights/x"),
+        (
+            {"weights": "tinker://nobody/weights/x"},
+            "nothing on this machine names the base model of tinker://nobody/weights/x",
+        ),
         ({"compare_with": "gone@7"}, "gone"),
         ({"compare_with": "cookhouse/tinny"}, "cookhouse/tinny"),
         ({"compare_with": '["a"'}, "compare_with is no JSON list"),
