@@ -261,7 +261,7 @@ async def test_a_dead_worker_is_replaced(caplog: pytest.LogCaptureFixture) -> No
         whole = {worker, *_descendants(worker)}
         os.kill(worker, signal.SIGKILL)
         _wait_until_gone(whole)  # what is inside dies a moment later, and may run one more program
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.WARNING, logger="cookhouse"):
             assert (await _run(sandbox, "print(1)")).stdout == b"1\n"
         assert "starting another" in caplog.text
     finally:
