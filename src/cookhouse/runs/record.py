@@ -14,7 +14,6 @@ from cookhouse.runs.listing.find import find_runs, is_run
 from cookhouse.runs.listing.overview import overviews_of
 from cookhouse.runs.names import (
     ATTEMPT_ANSWERS_FILE,
-    CHECKPOINTS_FILE,
     CONFIG_FILE,
     EVALUATIONS_FOLDER,
     METRICS_FILE,
@@ -25,7 +24,7 @@ from cookhouse.runs.names import (
 )
 from cookhouse.runs.samples import evaluated_steps, read_answers
 from cookhouse.telemetry import Headline, choose_headline, read_metrics
-from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 T = TypeVar("T")
 

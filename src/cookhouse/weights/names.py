@@ -20,14 +20,13 @@ from typing import Any, Literal, TypeAlias
 
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
-from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 from cookhouse.weights.peft_folders import adapted_model, peft_folder, peft_path
 
 Purpose: TypeAlias = Literal["training", "sampling"]
 
 _TINKER = "tinker://"
-_RECORD = "checkpoints.jsonl"
-_RUN_FILES = (_RECORD, "run.json")
+_RUN_FILES = (CHECKPOINTS_FILE, "run.json")
 _CONFIG = "config.json"
 
 
@@ -200,7 +199,7 @@ def _origin_of_run(run: Path) -> Origin:
 def _runs(among: Iterable[Path]) -> Iterator[Path]:
     for folder in among:
         if folder.is_dir():
-            yield from (file.parent for file in sorted(folder.glob(f"*/{_RECORD}")))
+            yield from (file.parent for file in sorted(folder.glob(f"*/{CHECKPOINTS_FILE}")))
 
 
 def _paths(run: Path) -> set[str | None]:
@@ -211,7 +210,7 @@ def _paths(run: Path) -> set[str | None]:
 
 
 def _saved(run: Path) -> list[Checkpoint]:
-    return CheckpointFile(run / _RECORD).read()
+    return CheckpointFile(run / CHECKPOINTS_FILE).read()
 
 
 def _is_run(folder: Path) -> bool:

@@ -3,14 +3,14 @@
 import pytest
 
 from cookhouse.errors import InputError
-from cookhouse.workflows.distillation.teacher_service import connect_elsewhere
+from cookhouse.workflows.distillation.teacher_service import connect_to_teacher
 
 
 def test_the_key_of_a_run_s_service_is_not_sent_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_API_KEY", "tml-of-the-run")
     monkeypatch.delenv("TEACHER_API_KEY", raising=False)
     with pytest.raises(InputError, match=r"teacher_base_url=http://teacher needs the key .* set it in TEACHER_API_KEY"):
-        connect_elsewhere(None, "http://teacher")
+        connect_to_teacher(None, "http://teacher")
     monkeypatch.setenv("TEACHER_API_KEY", "tml-of-the-teacher")
-    assert connect_elsewhere(None, "http://teacher") is not None
-    assert connect_elsewhere(None, None) is None
+    assert connect_to_teacher(None, "http://teacher") is not None
+    assert connect_to_teacher(None, None) is None

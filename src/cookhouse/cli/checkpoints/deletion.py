@@ -15,9 +15,10 @@ from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, is_run_fo
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
-from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
+from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.connection import check_reachable, configured_service
 from cookhouse.service.local import default_state_dir, service_folder
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import check_artifact, names_registered_model, open_registry
-from cookhouse.runs.names import CHECKPOINTS_FILE, RUNS_FOLDER
+from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 if TYPE_CHECKING:
     from cookhouse.server.store.store import CheckpointRow

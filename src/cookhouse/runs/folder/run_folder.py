@@ -20,7 +20,6 @@ from cookhouse.runs.folder.run_json import RunJson, earlier_launches, new_launch
 from cookhouse.runs.listing.find import find_runs
 from cookhouse.runs.lock import hold
 from cookhouse.runs.names import (
-    CHECKPOINTS_FILE,
     CONFIG_FILE,
     DATA_FILE,
     EVALUATIONS_FOLDER,
@@ -35,7 +34,7 @@ from cookhouse.runs.samples import answers_path, read_answers, write_answers
 from cookhouse.telemetry import cut_metrics, log_file
 from cookhouse.training import SessionStatus
 from cookhouse.version import __version__
-from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 logger = logging.getLogger(__name__)
 

@@ -19,16 +19,8 @@ from typing import Any
 from cookhouse.errors import InputError
 from cookhouse.runs.history.machine import Machine
 from cookhouse.runs.lock import is_held
-from cookhouse.runs.names import (
-    CHECKPOINTS_FILE,
-    CONFIG_FILE,
-    LOG_FILE,
-    METRICS_FILE,
-    RESULT_FILE,
-    RUN_FILE,
-    SAMPLES_FOLDER,
-    TRACE_FILE,
-)
+from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, METRICS_FILE, RESULT_FILE, RUN_FILE, SAMPLES_FOLDER, TRACE_FILE
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 MAX_FILE_BYTES = 1 << 20
 """Of a file of JSON that a run writes once; a larger one is not read."""

@@ -8,9 +8,8 @@ from pathlib import Path
 from cookhouse.errors import InputError
 from cookhouse.runs.listing.find import FoundRun, has_record
 from cookhouse.runs.lock import hold, is_held, is_locked
-from cookhouse.runs.names import CHECKPOINTS_FILE
 from cookhouse.settings import weights_in
-from cookhouse.weights.checkpoints import CheckpointFile
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile
 
 _SERVICE_LOCKS = {"lock", "server.lock"}
 """Of the state folder of an embedded service."""

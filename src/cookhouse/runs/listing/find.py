@@ -12,7 +12,6 @@ from cookhouse.assets import adapter_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, History, read_history, read_launches
 from cookhouse.runs.names import (
-    CHECKPOINTS_FILE,
     CONFIG_FILE,
     EVALUATIONS_FOLDER,
     METRICS_FILE,
@@ -21,6 +20,7 @@ from cookhouse.runs.names import (
     RUNS_FOLDER,
     SAMPLES_FOLDER,
 )
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 _MAX_DEPTH = 4
 """Of folders within folders, down from the place: a pipeline in a group of runs has its children there."""

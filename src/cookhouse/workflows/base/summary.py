@@ -9,9 +9,10 @@ from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of
 from cookhouse.models.hyperparams import lora_parameter_count, rate_notes
 from cookhouse.report import RecordedAnswer, overoptimization_remark
 from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
-from cookhouse.runs.names import CHECKPOINTS_FILE, CONFIG_FILE, LOG_FILE, REPORT_FILE
+from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import keys, read_metrics
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.workflows.base.run import TrainingState
 
 _BYTES_PER_PARAMETER = 16

@@ -54,7 +54,7 @@ from cookhouse.workflows.distillation.teacher_service import (
     Student,
     TeacherService,
     check_teacher,
-    connect_elsewhere,
+    connect_to_teacher,
 )
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
@@ -83,7 +83,7 @@ async def init_tokenizer(state: OffPolicyState) -> None:
 
 
 def _check_teacher(state: OffPolicyState) -> None:
-    connect_elsewhere(state.context.adapters.teacher, state.config.teacher_base_url)
+    connect_to_teacher(state.context.adapters.teacher, state.config.teacher_base_url)
     among = (state.context.folder.path.parent, RUNS_FOLDER)
     origin = find_weights(state.teacher_name, state.context.adapters.registry).origin(among)
     check_teacher(state.teacher_name, origin, _student(state.config))
@@ -156,8 +156,8 @@ async def init_session(state: OffPolicyState) -> None:
 async def init_teacher(state: OffPolicyState) -> None:
     """Open the teacher, and have it answer the held-out prompts, once in a run."""
     adapters, config = state.context.adapters, state.config
-    elsewhere = connect_elsewhere(adapters.teacher, config.teacher_base_url)
-    state.teacher_service = TeacherService(state.session.service, elsewhere)
+    other = connect_to_teacher(adapters.teacher, config.teacher_base_url)
+    state.teacher_service = TeacherService(state.session.service, other)
     state.closing.push_async_callback(state.teacher_service.aclose)
     state.teacher = await state.teacher_service.open(state.teacher_name, _student(config), adapters.registry)
     if not state.held_out:

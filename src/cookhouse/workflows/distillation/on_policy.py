@@ -35,7 +35,7 @@ from cookhouse.workflows.distillation.teacher_service import (
     TeacherService,
     check_logprobs,
     check_teacher,
-    connect_elsewhere,
+    connect_to_teacher,
 )
 from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages, Teachers
 from cookhouse.workflows.reinforcement.evaluation import attempt_all
@@ -64,7 +64,7 @@ build_distillation_dataset = replace(build_env_group, name="build_distillation_d
 async def check_teachers(state: OnPolicyState) -> None:
     """See that every teacher is there, one for each environment or one for all, and goes with the student."""
     state.named = named_teachers(state.config, state.environment_names)
-    connect_elsewhere(state.context.adapters.teacher, state.config.teacher_base_url)
+    connect_to_teacher(state.context.adapters.teacher, state.config.teacher_base_url)
     for teacher in state.named:
         await asyncio.to_thread(_check, state, teacher.name)
 
@@ -113,8 +113,8 @@ def named_teachers(config: OnPolicyDistillationSettings, environments: Sequence[
 async def init_teacher(state: OnPolicyState) -> None:
     """Open the teachers, see that they give logprobs, and have them answer the held-out problems, once in a run."""
     adapters, config = state.context.adapters, state.config
-    elsewhere = connect_elsewhere(adapters.teacher, config.teacher_base_url)
-    state.teacher_service = TeacherService(state.session.service, elsewhere)
+    other = connect_to_teacher(adapters.teacher, config.teacher_base_url)
+    state.teacher_service = TeacherService(state.session.service, other)
     state.closing.push_async_callback(state.teacher_service.aclose)
     opened: dict[str | None, Teacher] = {}
     probe = state.renderer.build_generation_prompt([{"role": "user", "content": "Hello"}])

@@ -72,9 +72,9 @@ def check_vocabulary(name: str, teacher_model: str, student_model: str) -> None:
 class TeacherService:
     """Where teachers are asked: the run's own service, or another one, which it opens and closes."""
 
-    def __init__(self, own: ServiceClient, elsewhere: Connect | None) -> None:
+    def __init__(self, own: ServiceClient, other: Connect | None) -> None:
         self._own = own
-        self._elsewhere = elsewhere
+        self._other = other
         self._opened: ServiceClient | None = None
         self._closing = AsyncExitStack()
 
@@ -87,7 +87,7 @@ class TeacherService:
         """
         service = await self._service()
         # The SDK opens another service's session inside the first call and blocks meanwhile: not on the event loop.
-        client = await sampler_at(service, sampler_place(name, registry), in_thread=self._elsewhere is not None)
+        client = await sampler_at(service, sampler_place(name, registry), in_thread=self._other is not None)
         # The SDK's client knows its base model; others need not.
         base_model = getattr(client, "get_base_model", lambda: None)()
         if base_model is not None:
@@ -95,11 +95,11 @@ class TeacherService:
         return client
 
     async def _service(self) -> ServiceClient:
-        if self._elsewhere is None:
+        if self._other is None:
             return self._own
         if self._opened is None:
             with service_errors("opening a session with the teacher's service"):
-                self._opened = await self._elsewhere()
+                self._opened = await self._other()
             self._closing.push_async_callback(partial(close_service, self._opened, "success"))
         return self._opened
 
@@ -126,7 +126,7 @@ async def check_logprobs(name: str, client: SamplingClient, prompt: tinker.Model
         raise no_logprobs(name)
 
 
-def connect_elsewhere(brought: Connect | None, base_url: str | None) -> Connect | None:
+def connect_to_teacher(brought: Connect | None, base_url: str | None) -> Connect | None:
     """How to reach another service than the run's own; None: teachers are there.
 
     Raises:
