@@ -185,3 +185,20 @@ async def test_bundled_demonstrations_stand_beside_others(tmp_path: Path) -> Non
     assert first == str(mine)
     assert Path(bundled).name == "demonstrations_train.jsonl"
     assert Path(config["test_path"]).name == "demonstrations_test.jsonl"
+
+
+async def test_an_automatic_rate_is_handed_down_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a run of the pipeline that has another rate than the pipeline's, and one that does not say which."""
+    model = {"model_name": "openai/gpt-oss-20b", "renderer_name": "role_colon"}
+    rates = {f"{name}_learning_rate": "auto" for name in ("sft", "preference", "rl")}
+    make: Any = Config
+    auto, usual = make(**model, **rates), make(**model)
+    for name, each in zip(
+        ("sft", "preference", "rl"), ("supervised", "preference_model", "preference_rl"), strict=True
+    ):
+        child: Any = find_recipe(each).config_class
+        expected = getattr(usual, f"{name}_learning_rate")
+        assert getattr(auto, f"{name}_learning_rate") == expected
+        assert child(**model, learning_rate="auto").learning_rate == expected
+    await run(tmp_path / "run", FakeService(answer=words), **(rates | {"max_steps": 1}))
+    assert caplog.text.count("learning_rate=auto is 0.0006, by the rule for qwen3 of width 192") == len(RUNS)

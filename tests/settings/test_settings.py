@@ -20,6 +20,7 @@ from cookhouse.settings import (
     part_of,
     redefault,
 )
+from cookhouse.workflows.base.summary import settings_notes
 
 
 @chz.chz
@@ -74,10 +75,33 @@ def test_a_default_rate_stays_what_it_was() -> None:
         OtherRate(learning_rate=-1)
 
 
-def test_auto_is_refused_where_nobody_has_published_a_rule() -> None:
-    make: Any = OtherRate
-    with pytest.raises(InputError, match=r"nobody has published a rule .* set learning_rate to a number"):
-        make(model_name="openai/gpt-oss-20b", learning_rate="auto", renderer_name="role_colon")
+def test_auto_is_the_recipes_own_default_where_nobody_has_published_a_rule() -> None:
+    """Would catch auto that is refused, or that is the default of the recipe's parent."""
+    auto: Any = OtherRate
+    assert auto(model_name="openai/gpt-oss-20b", learning_rate="auto", renderer_name="role_colon").learning_rate == 1e-4
+    plain: Any = PlainRate
+    assert (
+        plain(model_name="openai/gpt-oss-20b", learning_rate="auto", renderer_name="role_colon").learning_rate == 7e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("Qwen/Qwen3-8B", "learning_rate=auto is 0.000473, by the rule for qwen3 of width 4,096"),
+        (
+            "openai/gpt-oss-20b",
+            "learning_rate=auto is 0.0001, the recipe's default: nobody has published a rule for the learning rate of "
+            "'openai/gpt-oss-20b' (family gpt-oss; there is one for llama, qwen2.5, qwen3, qwen3-vl, qwen3.5)",
+        ),
+    ],
+)
+def test_a_run_says_where_its_automatic_rate_comes_from(model: str, said: str) -> None:
+    auto: Any = OtherRate
+    assert said in settings_notes(auto(model_name=model, learning_rate="auto", renderer_name="role_colon"))
+    assert not [
+        note for note in settings_notes(auto(model_name=model, renderer_name="role_colon")) if "auto is" in note
+    ]
 
 
 def test_defaults_in_words() -> None:

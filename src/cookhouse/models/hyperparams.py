@@ -27,22 +27,39 @@ def get_lr(model: str, *, is_lora: bool = True) -> float:
     Raises:
         InputError: nobody has published e for the model's family, or its hidden size is not known.
     """
+    try:
+        return _by_rule(model, is_lora=is_lora)[0]
+    except InputError as error:
+        raise InputError(f"{error}; set learning_rate to a number, such as 2e-4") from error
+
+
+def auto_lr(model: str, usual: float, *, is_lora: bool = True) -> tuple[float, str]:
+    """What `learning_rate=auto` is: `get_lr`, or `usual`, the recipe's own default, where there is no rule; and which
+    of them it is, in words.
+    """
+    try:
+        rate, rule = _by_rule(model, is_lora=is_lora)
+    except InputError as error:
+        return usual, f"learning_rate=auto is {usual:g}, the recipe's default: {error}"
+    return rate, f"learning_rate=auto is {rate:.3g}, by the rule for {rule}"
+
+
+def _by_rule(model: str, *, is_lora: bool) -> tuple[float, str]:
+    """The rate of `get_lr`, and which rule that is. Raises `InputError` where there is none."""
     family = family_of(model)
     exponent = FAMILIES[family].lr_exponent if family is not None else None
     if exponent is None:
         known = ", ".join(name for name, other in FAMILIES.items() if other.lr_exponent is not None)
         raise InputError(
             f"nobody has published a rule for the learning rate of {model!r} (family {family or 'unknown'}; there is "
-            f"one for {known}); set learning_rate to a number, such as 2e-4"
+            f"one for {known})"
         )
     sizes = dims(model)
     if sizes is None:
-        raise InputError(
-            f"the hidden size of {model!r} is not known, on which its learning rate depends; set learning_rate to a "
-            "number, such as 2e-4, or name a local folder of the model"
-        )
+        raise InputError(f"the hidden size of {model!r} is not known, on which its learning rate depends")
     factor = _LORA_FACTOR if is_lora else 1.0
-    return _BASE_RATE * factor * float((_REFERENCE_HIDDEN / sizes.hidden_size) ** exponent)
+    rate = _BASE_RATE * factor * float((_REFERENCE_HIDDEN / sizes.hidden_size) ** exponent)
+    return rate, f"{family} of width {sizes.hidden_size:,}"
 
 
 def rate_notes(model: str, learning_rate: float, *, is_lora: bool = True, by_reward: bool = False) -> list[str]:

@@ -22,6 +22,8 @@ from cookhouse.settings import (
     rate,
     redefault,
 )
+from cookhouse.settings.defaults import given
+from cookhouse.settings.training import AUTO
 
 if TYPE_CHECKING:
     from cookhouse.workflows import ChildRun
@@ -117,7 +119,9 @@ def _runs(config: Config) -> "Sequence[ChildRun]":
 def _shared(config: Config, run: str) -> dict[str, Any]:
     """What every run is told, and rate and steps of one of them."""
     settings = {name: getattr(config, name) for name in _HANDED_DOWN}
-    settings["learning_rate"] = getattr(config, f"{run}_learning_rate")
+    name = f"{run}_learning_rate"
+    # The run has the same default, and says what it takes.
+    settings["learning_rate"] = AUTO if given(config, name) == AUTO else getattr(config, name)
     steps = getattr(config, f"{run}_max_steps")
     if config.max_steps is not None:
         steps = config.max_steps if steps is None else min(steps, config.max_steps)

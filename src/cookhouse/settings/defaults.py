@@ -16,8 +16,9 @@ T = TypeVar("T")
 class Default(Munger):
     """What a field is where nobody set it, as a function of the whole config, and in words.
 
-    `names` are texts that may be set instead, each with the function that gives what it stands for. `is_by_model`: it
-    is one thing for the embedded model and another, which is published, for all others.
+    `names` are texts that may be set instead, each with the function of the config, and of what the field is where
+    nobody set it, that gives what it stands for. `is_by_model`: it is one thing for the embedded model and another,
+    which is published, for all others.
     """
 
     def __init__(
@@ -25,7 +26,7 @@ class Default(Munger):
         value: Callable[[Any], Any],
         words: str,
         *,
-        names: Mapping[str, Callable[[Any], Any]] | None = None,
+        names: Mapping[str, Callable[[Any, Any], Any]] | None = None,
         is_by_model: bool = False,
     ) -> None:
         self._value = value
@@ -36,10 +37,10 @@ class Default(Munger):
     def __call__(self, value: Any, *, chzself: Any = None, field: Any = None) -> Any:
         del field
         if isinstance(value, str) and value in self.names:
-            return self.names[value](chzself)
+            return self.names[value](chzself, self._value(chzself))
         return self._value(chzself) if value is None else value
 
-    def with_names(self, names: Mapping[str, Callable[[Any], Any]]) -> "Default":
+    def with_names(self, names: Mapping[str, Callable[[Any, Any], Any]]) -> "Default":
         """The same, where these texts may be set."""
         return Default(self._value, self.words, names=names, is_by_model=self.is_by_model)
 
@@ -101,10 +102,19 @@ def is_left_open(config: Any, name: str) -> bool:
 
 def has_default(config: Any, name: str) -> bool:
     """Whether a field of a config has the value that it would have if nobody had set it."""
+    return bool(getattr(config, name) == default_of(config, name))
+
+
+def default_of(config: Any, name: str) -> Any:
+    """What a field of a config would be if nobody had set it."""
     field = chz.chz_fields(config)[name]
     munger = field._munger
-    usual = munger(None, chzself=config) if isinstance(munger, Default) else field._default
-    return bool(getattr(config, name) == usual)
+    return munger(None, chzself=config) if isinstance(munger, Default) else field._default
+
+
+def given(config: Any, name: str) -> Any:
+    """What was set of a field whose default is computed: None where nobody did."""
+    return getattr(config, chz.chz_fields(config)[name].x_name)
 
 
 def _or_none(x_type: Any) -> Any:

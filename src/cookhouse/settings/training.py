@@ -8,7 +8,7 @@ import chz
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
-from cookhouse.models.hyperparams import get_lr
+from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
 from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
@@ -93,13 +93,17 @@ class AdapterSettings(ModelSettings, SeedSettings, Checked):
             )
 
 
+AUTO = "auto"
+"""Of a learning rate."""
+
+
 def rate(default: Default, doc: str, *checks: Any) -> Any:
-    """A learning rate, which may be set to `auto`: what `get_lr` says of the model and of what is trained of it."""
-    names = {"auto": lambda config: get_lr(config.model_name, is_lora=config.lora_rank > 0)}
+    """A learning rate, which may be set to `auto`: what `auto_lr` says of the model and of what is trained of it."""
+    names = {AUTO: lambda config, usual: auto_lr(config.model_name, usual, is_lora=config.lora_rank > 0)[0]}
     return computed(
         default.with_names(names),
         float | Literal["auto"],
-        f"{doc}; auto: by the model's family and width.",
+        f"{doc}; auto: by the model's family and width where there is a rule for these, else the default.",
         [above(0, "2e-4"), *checks],
     )
 

@@ -6,11 +6,13 @@ from typing import Any, Protocol, TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of
-from cookhouse.models.hyperparams import lora_parameter_count, rate_notes
+from cookhouse.models.hyperparams import auto_lr, lora_parameter_count, rate_notes
 from cookhouse.report import RecordedAnswer, overoptimization_remark
 from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
+from cookhouse.settings.defaults import default_of, given
+from cookhouse.settings.training import AUTO
 from cookhouse.telemetry import keys, read_metrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.workflows.base.run import TrainingState
@@ -140,8 +142,16 @@ def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]
     """What a person should know about settings that are not refused."""
     return [
         *_renderer_notes(config),
+        *_auto_notes(config),
         *rate_notes(config.model_name, config.learning_rate, is_lora=config.lora_rank > 0, by_reward=by_reward),
     ]
+
+
+def _auto_notes(config: RatedConfig) -> list[str]:
+    """Where the learning rate comes from, if it is to be found out."""
+    if given(config, "learning_rate") != AUTO:
+        return []
+    return [auto_lr(config.model_name, default_of(config, "learning_rate"), is_lora=config.lora_rank > 0)[1]]
 
 
 def _renderer_notes(config: RatedConfig) -> list[str]:
