@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
+from cookhouse.chat import Renderer
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors
 from cookhouse.registry import Descent, ModelVersion
@@ -15,10 +15,9 @@ from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
 from cookhouse.training import (
     AdamSchedule,
     CheckpointKind,
-    PendingCheckpoint,
+    Objective,
     ScheduledEvaluation,
     SessionSpec,
-    TrainingClient,
     Waiting,
     drop_rolling,
     open_session,
@@ -31,7 +30,7 @@ from cookhouse.workflows.base.evaluation import NamedEvaluator
 from cookhouse.workflows.stages.body import LoopState
 from cookhouse.workflows.stages.registering import is_registered, register_run
 from cookhouse.workflows.stages.sinks import start_sinks
-from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
+from cookhouse.workflows.stages.stage import Stage, stage
 
 
 @dataclass(kw_only=True)
@@ -39,6 +38,8 @@ class TrainingState(LoopState):
     """What the stages of a training run hand to one another."""
 
     config: TrainingSettings
+    renderer: Renderer = field(init=False)
+    objective: Objective[Any] = field(init=False)
     adam: AdamSchedule = field(init=False)
     steps_per_epoch: int = field(init=False)
     folder: RunFolder = field(init=False)
@@ -109,37 +110,6 @@ async def open_run(state: TrainingState) -> None:
     opening = open_session(context.connect, spec)
     state.session = await Waiting(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
     state.closing.push_async_callback(_close_session, state)
-
-
-def optim_step_slot() -> SlotStage[T]:
-    """Adam with the run's schedule."""
-    return SlotStage(name="optim_step", make=lambda state: state.adam, reads=("adam",))
-
-
-def checkpoint_slot() -> SlotStage[T]:
-    """Periodic checkpoints, to continue from."""
-    return SlotStage(
-        name="checkpoint",
-        make=lambda state: partial(_save_state, state.config),
-        reads=("session", "checkpoints"),
-        is_optional=True,
-    )
-
-
-def evaluate_slot() -> SlotStage[T]:
-    """Every evaluation of the state, each when it is due."""
-    return SlotStage(
-        name="evaluate", make=lambda state: state.evaluations, reads=("evaluations", "session"), is_optional=True
-    )
-
-
-def save_every(state: TrainingState) -> int:
-    """Steps between periodic checkpoints."""
-    return state.config.save_every
-
-
-def _save_state(config: TrainingSettings, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
-    return submit_checkpoint(client, cursor, kind=CheckpointKind.STATE, ttl_seconds=config.ttl_seconds)
 
 
 @stage(reads=("session", "folder", "cursor", "checkpoints", "outcome", "total_steps"), writes=("final_checkpoint",))

@@ -4,14 +4,13 @@ where the teacher is told something that the student is not.
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import chz
 
-from cookhouse.data import build_renderer
 from cookhouse.files import file_errors
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
@@ -20,24 +19,15 @@ from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE, TEACHER_SAMPLES_FILE
 from cookhouse.sampling_client import TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events
-from cookhouse.training import BatchSource, Cadence, FinishedStep, ScheduledEvaluation, StepLog
+from cookhouse.training import BatchSource, Cadence, ScheduledEvaluation
 from cookhouse.weights.names import find_weights
-from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.rows import kept_tokens, sources_of
-from cookhouse.workflows.base.run import (
-    checkpoint_slot,
-    cleanup,
-    evaluate,
-    evaluate_slot,
-    open_run,
-    optim_step_slot,
-    register_model,
-    save_every,
-    save_final,
-    set_steps,
-)
+from cookhouse.workflows.base.run import open_run, set_steps
+from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
 from cookhouse.workflows.base.summary import settings_notes
+from cookhouse.workflows.base.tokenizer import load_renderer
+from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch, QuestionDataset, TeacherTargets
 from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
 from cookhouse.workflows.distillation.objective import taught_objective
@@ -56,7 +46,6 @@ from cookhouse.workflows.distillation.teacher_service import (
     check_teacher,
     connect_to_teacher,
 )
-from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -74,10 +63,9 @@ async def load_dataset(state: OffPolicyState) -> None:
 async def init_tokenizer(state: OffPolicyState) -> None:
     """Load the tokenizer, and both renderers over it; and see that the teacher goes with the student."""
     config = state.config
-    make = partial(build_renderer, config.model_name, force=config.force_renderer)
-    state.renderer = await asyncio.to_thread(make, config.renderer_name)
+    state.renderer = await load_renderer(config, config.renderer_name)
     other = config.teacher_renderer
-    state.teacher_renderer = state.renderer if other is None else await asyncio.to_thread(make, other)
+    state.teacher_renderer = state.renderer if other is None else await load_renderer(config, other)
     state.reader = AnswerReader(state.teacher_renderer, config.answer_pattern)
     await asyncio.to_thread(_check_teacher, state)
 
@@ -239,60 +227,28 @@ def _source(state: OffPolicyState) -> BatchSource[QuestionBatch, None]:
         if not config.teacher_top_k
         else TeacherTargets(cast("TopKClient", client), state.teacher_name, config.teacher_top_k),
     )
-    return BatchSource(
-        state.dataset,
-        assemble,
-        total_steps=state.total_steps,
-        steps_per_epoch=state.steps_per_epoch,
-        cursor=state.cursor,
-    )
-
-
-def _log(state: OffPolicyState) -> Callable[[FinishedStep], None]:
-    log = StepLog(
-        state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch, event=events.DISTILLATION_STEP
-    )
-    return with_estimate(log, state.telemetry, state.total_steps)
+    return batch_source(state, assemble)
 
 
 def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) -> Workflow[OffPolicyState]:
     """The stages of a run that learns what its teacher says; `bundled` is the folder of bundled rows."""
-    return Workflow(
+    return training_workflow(
         name="off_policy_distillation",
         state_class=OffPolicyState,
         start=lambda context: OffPolicyState(context=context, config=config, bundled=bundled),
-        # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(load_dataset, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
-        body=Loop(
-            get_work=SlotStage(
-                name="get_distillation_batch",
-                make=_source,
-                reads=(
-                    "dataset",
-                    "renderer",
-                    "reader",
-                    "teacher",
-                    "folder",
-                    "total_steps",
-                    "steps_per_epoch",
-                    "cursor",
-                ),
-                parts=("teacher_inference", "build_distill_datums"),
-            ),
-            forward_backward=SlotStage(
-                name="distillation_forward_backward", make=lambda state: state.objective, reads=("objective",)
-            ),
-            optim_step=optim_step_slot(),
-            log=SlotStage(name="log_distillation_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
-            checkpoint=checkpoint_slot(),
-            evaluate=evaluate_slot(),
-            save_every=save_every,
+        get_work=SlotStage(
+            name="get_distillation_batch",
+            make=_source,
+            reads=("renderer", "reader", "teacher", "folder", *BATCHED),
+            parts=("teacher_inference", "build_distill_datums"),
         ),
-        final=(save_final, evaluate, register_model(Descent.DISTILLED_FROM), cleanup_teacher),
-        cleanup=cleanup,
+        forward_backward=objective_slot("distillation_forward_backward"),
+        log=log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
+        final=(cleanup_teacher,),
+        descent=Descent.DISTILLED_FROM,
         result=partial(distillation_result, off_policy_figures),
         facts=off_policy_facts,
-        notes=lambda state: state.notes,
         previews=preview,
         data_files=sources_of(config, bundled),
     )

@@ -17,16 +17,9 @@ from cookhouse.telemetry import events
 from cookhouse.training import FinishedStep
 from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.evaluation import init_evaluators
-from cookhouse.workflows.base.run import (
-    checkpoint_slot,
-    cleanup,
-    evaluate,
-    evaluate_slot,
-    optim_step_slot,
-    register_model,
-    save_every,
-    save_final,
-)
+from cookhouse.workflows.base.slots import objective_slot
+from cookhouse.workflows.base.tokenizer import init_tokenizer
+from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
 from cookhouse.workflows.distillation.state import NamedTeacher, OnPolicyState
 from cookhouse.workflows.distillation.summary import on_policy_facts, on_policy_result
@@ -45,7 +38,6 @@ from cookhouse.workflows.reinforcement.state import Environments
 from cookhouse.workflows.reinforcement.workflow import (
     build_env_group,
     init_session,
-    init_tokenizer,
     post_kl_slot,
     publish_slot,
     rollout_assembler,
@@ -53,7 +45,6 @@ from cookhouse.workflows.reinforcement.workflow import (
     rollout_of,
     rollout_source,
 )
-from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -182,43 +173,29 @@ def on_policy_workflow(
     """The stages of on-policy distillation in environments, of whose rewards nothing is learned unless `advantage` says
     so. Where each of several environments has a teacher, `environment_names` are theirs, in the teachers' order.
     """
-    return Workflow(
+    return training_workflow(
         name="on_policy_distillation",
         state_class=OnPolicyState,
         start=lambda context: OnPolicyState(
             context=context, config=config, environments=environments, environment_names=environment_names
         ),
-        # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
-        body=Loop(
-            get_work=SlotStage(
-                name="get_distillation_batch",
-                make=_source,
-                reads=(
-                    *("train", "context_tokens", "session", "policy", "reference", "rollout_pages", "teachers"),
-                    *("total_steps", "steps_per_epoch", "cursor"),
-                ),
-                parts=("compute_advantages", "build_distill_datums", "teacher_inference"),
+        get_work=SlotStage(
+            name="get_distillation_batch",
+            make=_source,
+            reads=(
+                *("train", "context_tokens", "session", "policy", "reference", "rollout_pages", "teachers"),
+                *("total_steps", "steps_per_epoch", "cursor"),
             ),
-            forward_backward=SlotStage(
-                name="distillation_forward_backward", make=lambda state: state.objective, reads=("objective",)
-            ),
-            optim_step=optim_step_slot(),
-            log=SlotStage(
-                name="log_distillation_metrics",
-                make=_log,
-                reads=("total_steps", "steps_per_epoch"),
-            ),
-            checkpoint=checkpoint_slot(),
-            evaluate=evaluate_slot(),
-            look_back=post_kl_slot(),
-            publish=publish_slot(),
-            save_every=save_every,
+            parts=("compute_advantages", "build_distill_datums", "teacher_inference"),
         ),
-        final=(save_final, evaluate, register_model(Descent.DISTILLED_FROM), cleanup_teacher),
-        cleanup=cleanup,
+        forward_backward=objective_slot("distillation_forward_backward"),
+        log=SlotStage(name="log_distillation_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
+        look_back=post_kl_slot(),
+        publish=publish_slot(),
+        final=(cleanup_teacher,),
+        descent=Descent.DISTILLED_FROM,
         result=on_policy_result,
         facts=on_policy_facts,
-        notes=lambda state: state.notes,
-        data_files=data_files or {},
+        data_files=data_files,
     )

@@ -26,7 +26,6 @@ class OffPolicyState(TrainingState):
     """Folder of the bundled rows."""
     teacher_prompt: TeacherPrompt | None = field(init=False)
     rows: QuestionRows = field(init=False)
-    renderer: Renderer = field(init=False)
     teacher_renderer: Renderer = field(init=False)
     reader: AnswerReader = field(init=False)
     dataset: QuestionDataset = field(init=False)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cookhouse.chat import Renderer
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import Objective
 from cookhouse.workflows.base.counts import Counts
@@ -25,7 +24,6 @@ class PreferenceState(TrainingState):
     loss: PairLoss = field(init=False)
     objective: Objective[PairPayload] = field(init=False)
     data: PreferenceData = field(init=False)
-    renderer: Renderer = field(init=False)
     dataset: PairDataset | StreamedPairs = field(init=False)
     counts: Counts = field(init=False)
     """Of the answers of all pairs."""

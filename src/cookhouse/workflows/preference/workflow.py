@@ -3,12 +3,12 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from cookhouse.data import BadRows, PreferenceRow, build_renderer, example_statistics
+from cookhouse.data import BadRows, PreferenceRow, example_statistics
 from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.errors import InputError
@@ -22,28 +22,19 @@ from cookhouse.training import (
     Assembled,
     BatchSource,
     Cadence,
-    FinishedStep,
     ScheduledEvaluation,
     service_errors,
 )
-from cookhouse.workflows.base.counts import CountingLog, Counts, batch_metrics, estimated
+from cookhouse.workflows.base.counts import Counts, batch_metrics, estimated
 from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
 from cookhouse.workflows.base.preference_model import check_preference_model
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
-from cookhouse.workflows.base.run import (
-    checkpoint_slot,
-    cleanup,
-    evaluate,
-    evaluate_slot,
-    open_run,
-    optim_step_slot,
-    register_model,
-    save_every,
-    save_final,
-    set_steps,
-)
+from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.second_model import open_sampler
+from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
 from cookhouse.workflows.base.summary import settings_notes
+from cookhouse.workflows.base.tokenizer import init_tokenizer
+from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
 from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers, PairEvaluation, askable
@@ -54,7 +45,6 @@ from cookhouse.workflows.preference.rows import read_data
 from cookhouse.workflows.preference.state import PreferenceState
 from cookhouse.workflows.preference.stream import StreamedPairBatch, StreamedPairs
 from cookhouse.workflows.preference.summary import facts, preference_result
-from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -73,14 +63,6 @@ async def load_dataset(state: PreferenceState) -> None:
     sources = {**sources_of(config, "preferences"), **state.context.folder.data}
     state.data = await asyncio.to_thread(read_data, config, sources)
     state.notes += state.data.notes
-
-
-@stage(reads=("config",), writes=("renderer",))
-async def init_tokenizer(state: PreferenceState) -> None:
-    """Load the tokenizer, and the renderer over it."""
-    config = state.config
-    make = partial(build_renderer, config.model_name, config.renderer_name, force=config.force_renderer)
-    state.renderer = await asyncio.to_thread(make)
 
 
 @stage(
@@ -265,28 +247,15 @@ def _source(state: PreferenceState) -> BatchSource[Batch, PairPayload]:
             return await pairs(batch)
         return replace(await pairs(batch.pairs), metrics=batch_metrics(batch.statistics, batch.num_skipped))
 
-    return BatchSource(
-        state.dataset,
-        assemble,
-        total_steps=state.total_steps,
-        steps_per_epoch=state.steps_per_epoch,
-        cursor=state.cursor,
-    )
-
-
-def _log(state: PreferenceState) -> Callable[[FinishedStep], None]:
-    return CountingLog(
-        state.telemetry, state.total_steps, state.steps_per_epoch, state.folder.metrics, event=events.DPO_STEP
-    )
+    return batch_source(state, assemble)
 
 
 def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]:
     """The stages of a run over preferences."""
-    return Workflow(
+    return training_workflow(
         name="preference",
         state_class=PreferenceState,
         start=lambda context: PreferenceState(context=context, config=config),
-        # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(
             check_preference_model,
             load_dataset,
@@ -295,28 +264,17 @@ def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]
             init_evaluators,
             init_session,
         ),
-        body=Loop(
-            get_work=SlotStage(
-                name="get_preference_batch",
-                make=_source,
-                reads=("dataset", "reference", "total_steps", "steps_per_epoch", "cursor"),
-                parts=("compute_reference_logprobs",),
-            ),
-            forward_backward=SlotStage(
-                name="dpo_forward_backward", make=lambda state: state.objective, reads=("objective",)
-            ),
-            optim_step=optim_step_slot(),
-            log=SlotStage(name="log_dpo_metrics", make=_log, reads=("folder", "total_steps", "steps_per_epoch")),
-            checkpoint=checkpoint_slot(),
-            evaluate=evaluate_slot(),
-            save_every=save_every,
+        get_work=SlotStage(
+            name="get_preference_batch",
+            make=_source,
+            reads=("reference", *BATCHED),
+            parts=("compute_reference_logprobs",),
         ),
-        final=(save_final, evaluate, register_model(Descent.DPO_TRAINED_FROM)),
+        forward_backward=objective_slot("dpo_forward_backward"),
+        log=log_slot("log_dpo_metrics", event=events.DPO_STEP),
         descent=Descent.DPO_TRAINED_FROM,
-        cleanup=cleanup,
         result=preference_result,
         facts=facts,
-        notes=lambda state: state.notes,
         previews=preview,
         data_files=sources_of(config, "preferences"),
     )

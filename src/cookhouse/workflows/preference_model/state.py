@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from cookhouse.chat import ComparisonRenderer, Renderer
+from cookhouse.chat import ComparisonRenderer
 from cookhouse.data import (
     ComparisonRow,
     SupervisedDataset,
@@ -18,7 +18,6 @@ class PreferenceModelState(TrainingState):
 
     config: PreferenceModelSettings
     data: SplitRows[ComparisonRow] = field(init=False)
-    renderer: Renderer = field(init=False)
     comparisons: ComparisonRenderer = field(init=False)
     """Over that renderer."""
     dataset: SupervisedDataset = field(init=False)

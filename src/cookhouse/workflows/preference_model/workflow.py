@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import tinker
-
 from cookhouse.chat import ComparisonRenderer
 from cookhouse.data import (
     BadRows,
@@ -15,7 +13,6 @@ from cookhouse.data import (
     DataSource,
     Example,
     SupervisedDataset,
-    build_renderer,
     read_comparisons,
     render_comparisons,
     usable_comparisons,
@@ -25,15 +22,12 @@ from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.registry import Descent
 from cookhouse.settings import PreferenceModelSettings
 from cookhouse.telemetry import events
 from cookhouse.training import (
     CROSS_ENTROPY,
-    BatchSource,
     Cadence,
     ScheduledEvaluation,
-    StepLog,
     as_datums,
 )
 from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
@@ -45,23 +39,14 @@ from cookhouse.workflows.base.rows import (
     sources_of,
     split_rows,
 )
-from cookhouse.workflows.base.run import (
-    checkpoint_slot,
-    cleanup,
-    evaluate,
-    evaluate_slot,
-    open_run,
-    optim_step_slot,
-    register_model,
-    save_every,
-    save_final,
-    set_steps,
-)
+from cookhouse.workflows.base.run import open_run, set_steps
+from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
 from cookhouse.workflows.base.summary import settings_notes, training_result
+from cookhouse.workflows.base.tokenizer import init_tokenizer
+from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.preference_model.evaluation import ComparisonEvaluation
 from cookhouse.workflows.preference_model.state import PreferenceModelState
 from cookhouse.workflows.preference_model.summary import facts, figures
-from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -89,22 +74,25 @@ def _read(config: PreferenceModelSettings, sources: Mapping[str, DataSource]) ->
     return replace(split, test=test, notes=[*bad.notes, *ties, *split.notes])
 
 
-@stage(reads=("config",), writes=("renderer", "comparisons"))
-async def init_tokenizer(state: PreferenceModelState) -> None:
-    """Load the tokenizer, the renderer over it, and what writes comparisons in its format."""
-    config = state.config
-    make = partial(build_renderer, config.model_name, config.renderer_name, force=config.force_renderer)
-    state.renderer = await asyncio.to_thread(make)
-    state.comparisons = ComparisonRenderer(state.renderer)
-
-
 @stage(
-    reads=("config", "data", "comparisons"),
-    writes=("dataset", "context_tokens", "notes", "total_steps", "steps_per_epoch", "adam"),
+    reads=("config", "data", "renderer"),
+    writes=(
+        "data",
+        "comparisons",
+        "dataset",
+        "objective",
+        "context_tokens",
+        "notes",
+        "total_steps",
+        "steps_per_epoch",
+        "adam",
+    ),
 )
 async def build_comparison_dataset(state: PreferenceModelState) -> None:
     """Tokenize, and know from it how many steps there will be."""
     config = state.config
+    state.objective = CROSS_ENTROPY
+    state.comparisons = ComparisonRenderer(state.renderer)
     state.notes += await asyncio.to_thread(settings_notes, config)
     state.context_tokens = await asyncio.to_thread(context_tokens, config.model_name)
     examples = await _render(state, state.data.train, in_both_orders=config.swap)
@@ -176,44 +164,20 @@ def _held_out(state: PreferenceModelState) -> list[ScheduledEvaluation]:
     return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]
 
 
-def _source(state: PreferenceModelState) -> BatchSource[list[tinker.Datum], None]:
-    return BatchSource(
-        state.dataset,
-        as_datums,
-        total_steps=state.total_steps,
-        steps_per_epoch=state.steps_per_epoch,
-        cursor=state.cursor,
-    )
-
-
 def preference_model_workflow(config: PreferenceModelSettings) -> Workflow[PreferenceModelState]:
     """The stages of a run that trains a preference model."""
-    return Workflow(
+    return training_workflow(
         name="preference_model",
         state_class=PreferenceModelState,
         start=lambda context: PreferenceModelState(context=context, config=config),
-        # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(load_dataset, init_tokenizer, build_comparison_dataset, init_evaluators, init_session),
-        body=Loop(
-            get_work=SlotStage(
-                name="get_comparison_batch", make=_source, reads=("dataset", "total_steps", "steps_per_epoch", "cursor")
-            ),
-            forward_backward=SlotStage(name="forward_backward", make=lambda state: CROSS_ENTROPY),  # noqa: ARG005
-            optim_step=optim_step_slot(),
-            log=SlotStage(
-                name="log_step_metrics",
-                make=lambda state: StepLog(state.telemetry, state.total_steps, steps_per_epoch=state.steps_per_epoch),
-                reads=("total_steps", "steps_per_epoch"),
-            ),
-            checkpoint=checkpoint_slot(),
-            evaluate=evaluate_slot(),
-            save_every=save_every,
+        get_work=SlotStage(
+            name="get_comparison_batch", make=lambda state: batch_source(state, as_datums), reads=BATCHED
         ),
-        final=(save_final, evaluate, register_model(Descent.FINE_TUNED_FROM)),
-        cleanup=cleanup,
+        forward_backward=objective_slot("forward_backward"),
+        log=log_slot("log_step_metrics"),
         result=partial(training_result, figures),
         facts=facts,
-        notes=lambda state: state.notes,
         previews=preview,
         data_files=sources_of(config, "preferences"),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from cookhouse.chat import Renderer
 from cookhouse.envs import OpenSampler
 from cookhouse.rl import (
     EnvGroupBuilder,
@@ -31,7 +30,6 @@ class ReinforcementState(TrainingState):
 
     config: ReinforcementSettings
     environments: Environments
-    renderer: Renderer = field(init=False)
     train: RLDataset = field(init=False)
     test: Sequence[EnvGroupBuilder] = field(init=False)
     """Groups to evaluate on; empty: nothing is evaluated."""

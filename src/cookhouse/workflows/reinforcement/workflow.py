@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from cookhouse.data import DataSource, build_renderer
+from cookhouse.data import DataSource
 from cookhouse.envs import SecondModels, evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import context_tokens
@@ -30,20 +30,12 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
-from cookhouse.workflows.base.run import (
-    checkpoint_slot,
-    cleanup,
-    evaluate,
-    evaluate_slot,
-    open_run,
-    optim_step_slot,
-    register_model,
-    save_every,
-    save_final,
-    set_steps,
-)
+from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.second_model import SecondModel, open_sampler
+from cookhouse.workflows.base.slots import objective_slot
 from cookhouse.workflows.base.summary import settings_notes
+from cookhouse.workflows.base.tokenizer import init_tokenizer
+from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.reinforcement.assembler import RolloutAssembler
 from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
 from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation
@@ -55,7 +47,6 @@ from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
 from cookhouse.workflows.reinforcement.source import RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
 from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
-from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -63,15 +54,6 @@ logger = logging.getLogger(__name__)
 
 
 R = TypeVar("R", bound=ReinforcementState)
-
-
-@stage(reads=("config",), writes=("renderer",))
-async def init_tokenizer(state: ReinforcementState) -> None:
-    """Load the tokenizer, and the renderer over it."""
-    config = state.config
-    state.renderer = await asyncio.to_thread(
-        partial(build_renderer, config.model_name, config.renderer_name, force=config.force_renderer)
-    )
 
 
 @stage(
@@ -264,36 +246,26 @@ def reinforcement_workflow(
     config: ReinforcementSettings, environments: Environments, *, data_files: Mapping[str, DataSource] | None = None
 ) -> Workflow[ReinforcementState]:
     """The stages of a reinforcement run in environments; `data_files` are those that these read, by what for."""
-    return Workflow(
+    return training_workflow(
         name="reinforcement",
         state_class=ReinforcementState,
         start=lambda context: ReinforcementState(context=context, config=config, environments=environments),
-        # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(init_tokenizer, build_env_group, init_evaluators, init_session),
-        body=Loop(
-            get_work=SlotStage(
-                name="do_rollout",
-                make=rollout_source,
-                reads=(
-                    *("train", "context_tokens", "session", "policy", "reference", "rollout_pages"),
-                    *("total_steps", "steps_per_epoch", "cursor"),
-                ),
-                parts=("compute_advantages", "assemble_rl_batch"),
+        get_work=SlotStage(
+            name="do_rollout",
+            make=rollout_source,
+            reads=(
+                *("train", "context_tokens", "session", "policy", "reference", "rollout_pages"),
+                *("total_steps", "steps_per_epoch", "cursor"),
             ),
-            forward_backward=SlotStage(name="ppo_update", make=lambda state: state.objective, reads=("objective",)),
-            optim_step=optim_step_slot(),
-            log=SlotStage(name="log_rl_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
-            checkpoint=checkpoint_slot(),
-            evaluate=evaluate_slot(),
-            look_back=post_kl_slot(),
-            publish=publish_slot(),
-            save_every=save_every,
+            parts=("compute_advantages", "assemble_rl_batch"),
         ),
-        final=(save_final, evaluate, register_model(Descent.RL_TRAINED_FROM)),
+        forward_backward=objective_slot("ppo_update"),
+        log=SlotStage(name="log_rl_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
+        look_back=post_kl_slot(),
+        publish=publish_slot(),
         descent=Descent.RL_TRAINED_FROM,
-        cleanup=cleanup,
         result=reinforcement_result,
         facts=facts,
-        notes=lambda state: state.notes,
-        data_files=data_files or {},
+        data_files=data_files,
     )

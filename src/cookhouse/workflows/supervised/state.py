@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 import tinker
 
-from cookhouse.chat import Renderer
 from cookhouse.data import Conversation, Example, MixedDataset, StreamedDataset, SupervisedDataset
 from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
@@ -35,7 +34,6 @@ class SupervisedState(TrainingState):
     train: Sequence[Conversation] = field(init=False)
     test: Sequence[Conversation] = field(init=False)
     """Chosen for evaluation; empty: nothing is evaluated."""
-    renderer: Renderer = field(init=False)
     dataset: Dataset = field(init=False)
     counts: Counts = field(init=False)
     shown: Sequence[Example] = field(init=False)

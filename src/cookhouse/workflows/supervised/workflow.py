@@ -8,7 +8,6 @@ from functools import partial
 
 import tinker
 
-from cookhouse.chat import Renderer
 from cookhouse.data import (
     BadRows,
     Conversation,
@@ -16,7 +15,6 @@ from cookhouse.data import (
     MixedDataset,
     StreamedDataset,
     SupervisedDataset,
-    build_renderer,
     example_statistics,
     parse_train_on_what,
     shares,
@@ -27,33 +25,22 @@ from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.registry import Descent
 from cookhouse.settings import SupervisedSettings
 from cookhouse.telemetry import events
 from cookhouse.training import (
     Assembled,
-    BatchSource,
     Cadence,
     ScheduledEvaluation,
     supervised_objective,
 )
-from cookhouse.workflows.base.counts import CountingLog, Counts, added, batch_metrics, estimated
+from cookhouse.workflows.base.counts import Counts, added, batch_metrics, estimated
 from cookhouse.workflows.base.evaluation import HeldOutEvaluation, init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
-from cookhouse.workflows.base.run import (
-    checkpoint_slot,
-    cleanup,
-    evaluate,
-    evaluate_slot,
-    open_run,
-    optim_step_slot,
-    register_model,
-    save_every,
-    save_final,
-    set_steps,
-)
+from cookhouse.workflows.base.run import open_run, set_steps
+from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
 from cookhouse.workflows.base.summary import settings_notes, training_result
-from cookhouse.workflows.stages.body import Loop
+from cookhouse.workflows.base.tokenizer import init_tokenizer
+from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.rows import StreamedConversations, TrainingRows, read_data
@@ -75,16 +62,6 @@ async def load_dataset(state: SupervisedState) -> None:
     state.data = await asyncio.to_thread(read_data, state.config, sources)
     state.train, state.test = state.data.conversations, state.data.test
     state.notes += state.data.notes
-
-
-@stage(reads=("config",), writes=("renderer",))
-async def init_tokenizer(state: SupervisedState) -> None:
-    """Load the tokenizer, and the renderer over it."""
-    state.renderer = await asyncio.to_thread(_renderer, state.config)
-
-
-def _renderer(config: SupervisedSettings) -> Renderer:
-    return build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
 
 
 @stage(
@@ -252,16 +229,6 @@ def _held_out(state: SupervisedState) -> list[ScheduledEvaluation]:
     return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]
 
 
-def _source(state: SupervisedState) -> BatchSource[Batch | list[Batch], None]:
-    return BatchSource(
-        state.dataset,
-        _assemble,
-        total_steps=state.total_steps,
-        steps_per_epoch=state.steps_per_epoch,
-        cursor=state.cursor,
-    )
-
-
 async def _assemble(batch: Batch | list[Batch]) -> Assembled[None]:
     """The datums of a batch, or of the batches of several sets; with figures of what is streamed."""
     if isinstance(batch, StreamedBatch):
@@ -278,40 +245,18 @@ async def _assemble(batch: Batch | list[Batch]) -> Assembled[None]:
     )
 
 
-def _log(state: SupervisedState) -> CountingLog:
-    return CountingLog(state.telemetry, state.total_steps, state.steps_per_epoch, state.folder.metrics)
-
-
 def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]:
     """The stages of a supervised run."""
-    return Workflow(
+    return training_workflow(
         name="supervised",
         state_class=SupervisedState,
         start=lambda context: SupervisedState(context=context, config=config),
-        # What can be wrong with the caller's input is found before the folder is made and the session opened.
         setup=(load_dataset, init_tokenizer, build_supervised_dataset, init_evaluators, init_session),
-        body=Loop(
-            get_work=SlotStage(
-                name="get_batch", make=_source, reads=("dataset", "total_steps", "steps_per_epoch", "cursor")
-            ),
-            forward_backward=SlotStage(
-                name="forward_backward", make=lambda state: state.objective, reads=("objective",)
-            ),
-            optim_step=optim_step_slot(),
-            log=SlotStage(
-                name="log_step_metrics",
-                make=_log,
-                reads=("total_steps", "steps_per_epoch", "folder"),
-            ),
-            checkpoint=checkpoint_slot(),
-            evaluate=evaluate_slot(),
-            save_every=save_every,
-        ),
-        final=(save_final, evaluate, register_model(Descent.FINE_TUNED_FROM)),
-        cleanup=cleanup,
+        get_work=SlotStage(name="get_batch", make=lambda state: batch_source(state, _assemble), reads=BATCHED),
+        forward_backward=objective_slot("forward_backward"),
+        log=log_slot("log_step_metrics"),
         result=partial(training_result, figures),
         facts=facts,
-        notes=lambda state: state.notes,
         previews=preview,
         data_files=sources_of(config, "conversations"),
     )

@@ -1,0 +1,96 @@
+"""What fills the slots of the training loop in more than one workflow."""
+
+from functools import partial
+from typing import Protocol, TypeVar
+
+from cookhouse.settings import TrainingSettings
+from cookhouse.training import (
+    Assembler,
+    Batches,
+    BatchSource,
+    CheckpointKind,
+    PendingCheckpoint,
+    TrainingClient,
+    submit_checkpoint,
+)
+from cookhouse.weights.checkpoints import Cursor
+from cookhouse.workflows.base.counts import CountingLog
+from cookhouse.workflows.base.run import TrainingState
+from cookhouse.workflows.stages.stage import SlotStage
+
+B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
+P = TypeVar("P")
+T = TypeVar("T", bound=TrainingState)
+
+BATCHED = ("dataset", "total_steps", "steps_per_epoch", "cursor")
+"""What `batch_source` reads."""
+
+
+class BatchedState(Protocol[B_co]):
+    """A state with a data set in batches."""
+
+    @property
+    def dataset(self) -> Batches[B_co]: ...
+    @property
+    def total_steps(self) -> int: ...
+    @property
+    def steps_per_epoch(self) -> int: ...
+    @property
+    def cursor(self) -> Cursor: ...
+
+
+def batch_source(state: BatchedState[B], assemble: Assembler[B, P]) -> BatchSource[B, P]:
+    """The batches of the data set, from where the run stands on."""
+    return BatchSource(
+        state.dataset,
+        assemble,
+        total_steps=state.total_steps,
+        steps_per_epoch=state.steps_per_epoch,
+        cursor=state.cursor,
+    )
+
+
+def objective_slot(name: str) -> SlotStage[T]:
+    """The state's loss and its metrics."""
+    return SlotStage(name=name, make=lambda state: state.objective, reads=("objective",))
+
+
+def optim_step_slot() -> SlotStage[T]:
+    """Adam with the run's schedule."""
+    return SlotStage(name="optim_step", make=lambda state: state.adam, reads=("adam",))
+
+
+def log_slot(name: str, *, event: str | None = None) -> SlotStage[T]:
+    """Reports steps over batches; `event` is the algorithm's own name of a step."""
+
+    def make(state: T) -> CountingLog:
+        return CountingLog(state.telemetry, state.total_steps, state.steps_per_epoch, state.folder.metrics, event=event)
+
+    return SlotStage(name=name, make=make, reads=("folder", "total_steps", "steps_per_epoch"))
+
+
+def checkpoint_slot() -> SlotStage[T]:
+    """Periodic checkpoints, to continue from."""
+    return SlotStage(
+        name="checkpoint",
+        make=lambda state: partial(_save_state, state.config),
+        reads=("session", "checkpoints"),
+        is_optional=True,
+    )
+
+
+def evaluate_slot() -> SlotStage[T]:
+    """Every evaluation of the state, each when it is due."""
+    return SlotStage(
+        name="evaluate", make=lambda state: state.evaluations, reads=("evaluations", "session"), is_optional=True
+    )
+
+
+def save_every(state: TrainingState) -> int:
+    """Steps between periodic checkpoints."""
+    return state.config.save_every
+
+
+def _save_state(config: TrainingSettings, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:
+    return submit_checkpoint(client, cursor, kind=CheckpointKind.STATE, ttl_seconds=config.ttl_seconds)
