@@ -29,6 +29,7 @@ def run_folder(path: Path, *, said: str = "hello", rows: Any = None) -> Path:
     record = {"recipe": f"supervised {said}", "config": config, "seed": 5, "version": "1", "revision": None}
     point = {"epoch": 0, "batch": 3, "step": 3, "state_path": said, "sampler_path": None}
     (path / "config.json").write_text(json.dumps(record))
+    (path / "run.json").write_text(json.dumps({"launches": [LAUNCH]}))
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (path / "checkpoints.jsonl").write_text(json.dumps({"name": "final", "final": True, **point}) + "\n")
     for step, is_correct in ((0, False), (3, True)):
@@ -110,9 +111,8 @@ def test_values_that_are_not_finite_are_counted_and_not_drawn(tmp_path: Path) ->
 
 def test_an_empty_folder_gets_a_page_that_says_so(tmp_path: Path) -> None:
     text = report(tmp_path).text
-    for name in ("config.json", "metrics.jsonl", "checkpoints.jsonl"):
+    for name in ("run.json", "config.json", "metrics.jsonl", "checkpoints.jsonl"):
         assert f"{name} is missing" in text
-    assert "state\ninterrupted" in text
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from cookhouse.telemetry import Headline, choose_headline, read_metrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 
 def read_record(folder: Path) -> RunRecord:
@@ -39,7 +40,7 @@ def read_record(folder: Path) -> RunRecord:
         raise InputError(f"{folder} is no folder; name the folder of a run")
     gaps: list[str] = []
 
-    def read(path: Path, reader: Callable[[Path], T], empty: T, unmade: str | None = None) -> T:
+    def read(path: Path, reader: Callable[[Path], T], empty: E, unmade: str | None = None) -> T | E:
         name = path.relative_to(folder)
         try:
             if path.exists():
@@ -65,12 +66,10 @@ def read_record(folder: Path) -> RunRecord:
     facts: dict[str, str] = {}
     place, resume = "", None
     warnings: Sequence[str] = ()
-    try:
-        history = read_history(folder)
+    history = read(folder / RUN_FILE, lambda file: read_history(file.parent), None, "when it ran is unknown")
+    if history is not None:
         facts, place, resume = facts_of(history), place_of(history), _resume(folder, history)
         warnings = history.warnings
-    except (OSError, InputError) as error:
-        gaps.append(f"{RUN_FILE} cannot be read: {error}")
     samples = list(evaluated_steps(folder).items())
     return RunRecord(
         folder=folder.resolve(),

@@ -57,4 +57,5 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     line = {"name": "000002", "epoch": 0, "batch": 2, "step": 2, "final": False}
     record = json.dumps({**line, "state_path": run.state_path, "sampler_path": run.sampler_path})
     (folder / "checkpoints.jsonl").write_text(record + "\n")
+    (folder / "run.json").write_text('{"launches": [{"started_at": "2026-05-01T12:00:00+00:00"}]}')
     return run

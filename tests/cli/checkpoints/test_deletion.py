@@ -88,6 +88,7 @@ def test_what_another_run_began_with_is_refused(
 ) -> None:
     child = folder.parent / "child"
     child.mkdir()
+    shutil.copy(folder / "run.json", child)
     name = run.state_path if named == "path" else str(folder)
     record = {"recipe": "supervised", "config": {"load_checkpoint_path": name}}
     (child / "config.json").write_text(json.dumps(record))

@@ -136,24 +136,12 @@ def test_what_could_not_tell_its_own_end_has_it_told(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize(
-    ("files", "state"),
-    [
-        ({"result.json": "{}"}, "finished"),
-        ({"checkpoints.jsonl": '{"name": "final", "final": true}\n'}, "finished"),
-        ({"checkpoints.jsonl": '{"name": "000002", "final": false}\n'}, "interrupted"),
-    ],
-)
-def test_a_folder_from_before_has_one_launch(files: dict[str, str], state: str, tmp_path: Path) -> None:
-    files["logs.log"] = "2026-01-02 03:04:05,678 INFO x: run.start\n"
-    files["config.json"] = "{}"
-    end = datetime(2026, 1, 2, 3, 5, 5).astimezone().timestamp()
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-        os.utime(tmp_path / name, (end, end))
-    history = read_history(tmp_path)
-    assert (history.status, history.seconds, len(history.launches)) == (state, 60.0, 1)
-    assert history.started_at == datetime(2026, 1, 2, 3, 4, 5).astimezone()
+def test_a_folder_without_the_file_has_no_history(tmp_path: Path) -> None:
+    """Would catch a start and an end that nobody recorded, made up from the times of other files."""
+    (tmp_path / "result.json").write_text("{}")
+    (tmp_path / "logs.log").write_text("2026-01-02 03:04:05,678 INFO x: run.start\n")
+    with pytest.raises(InputError, match=r"there is no run\.json in .*, so no run was started there"):
+        read_history(tmp_path)
 
 
 @pytest.mark.parametrize(

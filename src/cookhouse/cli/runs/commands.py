@@ -18,7 +18,7 @@ from cookhouse.cli.runs.names import Run, Runs, Under
 from cookhouse.errors import InputError
 from cookhouse.runs.history.launches import RunStatus, read_history
 from cookhouse.runs.listing.find import FoundRun, find_run, find_runs, is_run
-from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
+from cookhouse.runs.names import RUN_FILE, RUNS_FOLDER
 
 if TYPE_CHECKING:
     from cookhouse.runs import RunOverview
@@ -157,6 +157,11 @@ def resume(
         parent = path.resolve().parent
         raise InputError(f"{path} is a part of the run in {parent}; resume that one, which goes on in this")
     last = history.launches[-1]
+    if last.recipe is None:
+        raise InputError(
+            f"{path / RUN_FILE} does not tell what was run; "
+            f"go on with {program()} run RECIPE log_path={shlex.quote(str(path))} behavior_if_log_dir_exists=resume"
+        )
     where = {"log_path": str(path), "behavior_if_log_dir_exists": "resume"}
     if last.folder is not None and Path(last.folder) != Path.cwd() and Path(last.folder).is_dir():
         typer.echo(f"going on in {last.folder}, where it was started", err=True)
@@ -164,7 +169,7 @@ def resume(
         where["log_path"] = str(path.resolve())
         os.chdir(last.folder)
     layers = layers_of(settings or (), (), where)
-    run_recipe(last.recipe or _recorded_recipe(path), layers, dry_run=False, adapters=last.adapters)
+    run_recipe(last.recipe, layers, dry_run=False, adapters=last.adapters)
 
 
 runs_app.command()(delete)
@@ -203,14 +208,3 @@ def _name_of(path: Path, under: Path) -> str:
 def _page_path(names: Sequence[str], under: Path) -> Path:
     plain = "-".join(name.strip("/.").replace("/", "_") for name in names)
     return (under if under.is_dir() else Path()) / f"compare-{plain[:150]}.html"
-
-
-def _recorded_recipe(path: Path) -> str:
-    """Of a run from before run.json: only its own name is known."""
-    try:
-        return str(json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))["recipe"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path / CONFIG_FILE} does not tell what was run ({error}); "
-            f"go on with {program()} run RECIPE log_path={shlex.quote(str(path))} behavior_if_log_dir_exists=resume"
-        ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.runs.folder.choice import FolderSpec
-from cookhouse.runs.history.launches import Launch, RunStatus, launches_text, over, read_history, read_launches
+from cookhouse.runs.history.launches import Launch, RunStatus, launches_text, over, read_launches
 from cookhouse.runs.history.machine import this_machine, versions
 from cookhouse.runs.names import REPORT_FILE, RUN_FILE
 from cookhouse.runs.page import write_report
@@ -72,7 +72,7 @@ def earlier_launches(folder: Path) -> list[Launch]:
     Raises:
         InputError: run.json is not what a run writes.
     """
-    launches = read_launches(folder) or read_history(folder).launches
+    launches = read_launches(folder)
     return [launch if launch.ended_at else over(folder, launch) for launch in launches]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from cookhouse.errors import InputError
 from cookhouse.runs.history.machine import Machine
 from cookhouse.runs.lock import is_held
-from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, METRICS_FILE, RESULT_FILE, RUN_FILE, SAMPLES_FOLDER, TRACE_FILE
+from cookhouse.runs.names import LOG_FILE, METRICS_FILE, RUN_FILE, SAMPLES_FOLDER, TRACE_FILE
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 MAX_FILE_BYTES = 1 << 20
@@ -151,12 +151,12 @@ class History:
 def read_history(folder: Path) -> History:
     """The launches of the run in a folder. One whose process is gone ends with the last sign of life in the folder.
 
-    A folder from before there were any in it has one, as far as its other files tell.
-
     Raises:
-        InputError: run.json is not what a run writes.
+        InputError: run.json is missing, or not what a run writes.
     """
-    launches = read_launches(folder) or [_guessed(folder)]
+    launches = read_launches(folder)
+    if not launches:
+        raise InputError(f"there is no {RUN_FILE} in {folder}, so no run was started there")
     last = launches[-1]
     if last.ended_at is not None:
         return History(launches=launches, is_running=False)
@@ -166,7 +166,11 @@ def read_history(folder: Path) -> History:
 
 
 def read_launches(folder: Path) -> list[Launch]:
-    """The launches as run.json has them, none if there is no such file. Raises as `read_history`."""
+    """The launches as run.json has them, none if there is no such file.
+
+    Raises:
+        InputError: run.json is not what a run writes.
+    """
     path = folder / RUN_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -195,19 +199,6 @@ def _last_sign(folder: Path) -> datetime | None:
     return datetime.fromtimestamp(max(seconds), UTC) if seconds else None
 
 
-def _guessed(folder: Path) -> Launch:
-    """Of a folder from before run.json: it began with its log, and has finished if it has a result or final weights."""
-    last = _last_sign(folder)
-    config = folder / CONFIG_FILE
-    first = _first_logged(folder / LOG_FILE)
-    if first is None and config.exists():
-        first = datetime.fromtimestamp(config.stat().st_mtime, UTC)
-    started_at = first or last or datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-    is_finished = (folder / RESULT_FILE).exists() or b'"final": true' in end_of(folder / CHECKPOINTS_FILE, 4096)
-    status = RunStatus.FINISHED if is_finished else RunStatus.INTERRUPTED
-    return Launch(started_at=started_at).ended(status, at=last or started_at)
-
-
 def end_of(path: Path, num_bytes: int) -> bytes:
     """The last bytes of a file, none if it cannot be read."""
     try:
@@ -217,16 +208,6 @@ def end_of(path: Path, num_bytes: int) -> bytes:
             return file.read(num_bytes)
     except OSError:
         return b""
-
-
-def _first_logged(path: Path) -> datetime | None:
-    """When the first line of a log was written, in local time."""
-    try:
-        with path.open("rb") as file:
-            stamp = file.read(19).decode("ascii")
-        return datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S").astimezone()
-    except (OSError, ValueError):
-        return None
 
 
 def _launch(row: Mapping[str, Any]) -> Launch:

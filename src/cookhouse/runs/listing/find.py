@@ -14,13 +14,11 @@ from cookhouse.runs.history.launches import MAX_FILE_BYTES, History, read_histor
 from cookhouse.runs.names import (
     CONFIG_FILE,
     EVALUATIONS_FOLDER,
-    METRICS_FILE,
     ROLLOUTS_FOLDER,
     RUN_FILE,
     RUNS_FOLDER,
     SAMPLES_FOLDER,
 )
-from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 _MAX_DEPTH = 4
 """Of folders within folders, down from the place: a pipeline in a group of runs has its children there."""
@@ -122,7 +120,7 @@ def weights_named(name: str, *, may_be_model: bool, place: Path = RUNS_FOLDER) -
 def is_run(folder: Path) -> bool:
     """Whether a run has its files in a folder."""
     try:
-        return any((folder / name).is_file() for name in (RUN_FILE, CHECKPOINTS_FILE)) or bool(_read(folder)[0])
+        return (folder / RUN_FILE).is_file()
     except (OSError, ValueError):  # what is no path at all
         return False
 
@@ -167,9 +165,9 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _found(path: Path, name: str, parent: str | None) -> FoundRun | None:
-    record, problem = _read(path)
-    if not record and not any((path / file).is_file() for file in (RUN_FILE, CHECKPOINTS_FILE, METRICS_FILE)):
+    if not is_run(path):
         return None
+    record, problem = _read(path)
     try:
         history = read_history(path)
     except (InputError, OSError) as error:

@@ -288,8 +288,8 @@ class Checkpoints:
             _log.warning("the deletion of checkpoint %s will be tried again: %s", marker.stem, error)
 
     def _delete_unfinished(self) -> None:
-        """Delete what a server that died while it saved has left, also where an earlier version put it aside."""
-        for path in (*self._folder.glob(_UNFINISHED), *(self._folder.parent / _ASIDE).glob(_UNFINISHED)):
+        """Delete what a server that died while it saved has left."""
+        for path in self._folder.glob(_UNFINISHED):
             try:
                 shutil.rmtree(path)
             except OSError as error:

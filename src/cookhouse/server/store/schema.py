@@ -11,22 +11,21 @@ from alembic.script import ScriptDirectory
 
 from cookhouse.errors import InputError
 
-_BEFORE_ALEMBIC = "0001"
-
 
 def is_current(connection: sa.Connection) -> bool:
     """Whether a database has the schema of this version.
 
     Raises:
-        InputError: a newer version of cookhouse made it.
+        InputError: a newer version of cookhouse made it, or another program.
     """
     scripts = ScriptDirectory.from_config(_config(connection))
     revision = _revision(connection)
     known = {script.revision for script in scripts.walk_revisions()}
-    user_version = connection.execute(sa.text("PRAGMA user_version")).scalar_one()
-    if (revision is not None and revision not in known) or (revision is None and user_version not in (0, 1)):
+    if revision is None and sa.inspect(connection).get_table_names():
+        raise InputError("it is another program's database; choose another state folder")
+    if revision is not None and revision not in known:
         raise InputError(
-            f"it was made by a newer version of cookhouse (schema {revision or user_version}, this one has "
+            f"it was made by a newer version of cookhouse (schema {revision}, this one has "
             f"{scripts.get_current_head()}); use that version, or choose another state folder"
         )
     return revision == scripts.get_current_head()
@@ -34,10 +33,7 @@ def is_current(connection: sa.Connection) -> bool:
 
 def upgrade(connection: sa.Connection) -> None:
     """Bring a database to the schema of this version, in the transaction that the connection is in."""
-    config = _config(connection)
-    if "checkpoints" in sa.inspect(connection).get_table_names() and not _revision(connection):
-        command.stamp(config, _BEFORE_ALEMBIC)
-    command.upgrade(config, "head")
+    command.upgrade(_config(connection), "head")
 
 
 def _revision(connection: sa.Connection) -> str | None:

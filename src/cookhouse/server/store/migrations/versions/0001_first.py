@@ -1,4 +1,4 @@
-"""Sessions, runs, samplers and checkpoints. Databases from before Alembic have this schema."""
+"""Sessions, runs, samplers and checkpoints."""
 
 import sqlalchemy as sa
 from alembic import op

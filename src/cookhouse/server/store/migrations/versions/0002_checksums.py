@@ -9,5 +9,3 @@ down_revision = "0001"
 
 def upgrade() -> None:
     op.add_column("checkpoints", sa.Column("sha256", sa.JSON))
-    # What versions from before Alembic look at: they refuse any other than 1.
-    op.execute("PRAGMA user_version = 2")
