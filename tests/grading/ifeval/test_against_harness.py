@@ -17,8 +17,7 @@ import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.grading.ifeval import parse_instructions, score_instructions
 from cookhouse.grading.ifeval.instructions import Instruction
-from cookhouse.grading.ifeval.sentences import split_sentences
-from cookhouse.grading.ifeval.words import split_words
+from cookhouse.grading.ifeval.segments import split_sentences, split_words
 
 _NEEDS_PUNKT = {"change_case:capital_word_frequency"}
 _SENTENCES = "length_constraints:number_sentences"

@@ -5,11 +5,17 @@ They agree with those of its authors and of lm-evaluation-harness, but for these
 
 - A keyword, a forbidden word, and a mark of sections is a text, not a regular expression.
 - A letter to count may be any character, where theirs draws another one at random for what is not a letter.
-- Sentences are parted by rules (`sentences`), without the data that NLTK downloads.
+- Sentences are split by rules (`segments`), without the data that NLTK downloads.
 - The language of a text is the same each time it is asked.
 """
 
-from cookhouse.grading.ifeval.instructions import CHECKS, Instruction, follows, parse_instructions
-from cookhouse.grading.ifeval.scoring import InstructionScores, score_instructions
+from cookhouse.grading.ifeval.instructions import (
+    CHECKS,
+    Instruction,
+    InstructionScores,
+    follows,
+    parse_instructions,
+    score_instructions,
+)
 
 __all__ = ["CHECKS", "Instruction", "InstructionScores", "follows", "parse_instructions", "score_instructions"]

@@ -1,4 +1,4 @@
-"""Instructions by the names that the data set gives them, and the check of each."""
+"""Instructions by the names that the data set gives them, the check of each, and the scores of an answer."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -7,40 +7,40 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeGuard
 
 from cookhouse.errors import InputError
-from cookhouse.grading.ifeval import cases, combinations, formats, keywords, lengths
+from cookhouse.grading.ifeval import checks
+from cookhouse.grading.ifeval.checks import RELATIONS
 from cookhouse.grading.ifeval.language import is_in_language, require_language
-from cookhouse.grading.ifeval.relations import RELATIONS
 
 Check: TypeAlias = Callable[..., bool]
 """Whether an answer, its first argument, follows an instruction, whose settings are the others."""
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
-        "change_case:capital_word_frequency": cases.has_capital_words,
-        "change_case:english_capital": cases.is_english_capital,
-        "change_case:english_lowercase": cases.is_english_lowercase,
-        "combination:repeat_prompt": combinations.repeats_prompt,
-        "combination:two_responses": combinations.has_two_responses,
-        "detectable_content:number_placeholders": formats.has_placeholders,
-        "detectable_content:postscript": formats.has_postscript,
-        "detectable_format:constrained_response": formats.has_constrained_response,
-        "detectable_format:json_format": formats.is_json,
-        "detectable_format:multiple_sections": formats.has_sections,
-        "detectable_format:number_bullet_lists": formats.has_bullets,
-        "detectable_format:number_highlighted_sections": formats.has_highlights,
-        "detectable_format:title": formats.has_title,
-        "keywords:existence": keywords.has_keywords,
-        "keywords:forbidden_words": keywords.lacks_words,
-        "keywords:frequency": keywords.has_keyword_frequency,
-        "keywords:letter_frequency": keywords.has_letter_frequency,
+        "change_case:capital_word_frequency": checks.has_capital_words,
+        "change_case:english_capital": checks.is_english_capital,
+        "change_case:english_lowercase": checks.is_english_lowercase,
+        "combination:repeat_prompt": checks.repeats_prompt,
+        "combination:two_responses": checks.has_two_responses,
+        "detectable_content:number_placeholders": checks.has_placeholders,
+        "detectable_content:postscript": checks.has_postscript,
+        "detectable_format:constrained_response": checks.has_constrained_response,
+        "detectable_format:json_format": checks.is_json,
+        "detectable_format:multiple_sections": checks.has_sections,
+        "detectable_format:number_bullet_lists": checks.has_bullets,
+        "detectable_format:number_highlighted_sections": checks.has_highlights,
+        "detectable_format:title": checks.has_title,
+        "keywords:existence": checks.has_keywords,
+        "keywords:forbidden_words": checks.lacks_words,
+        "keywords:frequency": checks.has_keyword_frequency,
+        "keywords:letter_frequency": checks.has_letter_frequency,
         "language:response_language": is_in_language,
-        "length_constraints:nth_paragraph_first_word": lengths.has_first_word,
-        "length_constraints:number_paragraphs": lengths.has_paragraphs,
-        "length_constraints:number_sentences": lengths.has_sentences,
-        "length_constraints:number_words": lengths.has_words,
-        "punctuation:no_comma": keywords.lacks_commas,
-        "startend:end_checker": combinations.ends_with,
-        "startend:quotation": combinations.is_quoted,
+        "length_constraints:nth_paragraph_first_word": checks.has_first_word,
+        "length_constraints:number_paragraphs": checks.has_paragraphs,
+        "length_constraints:number_sentences": checks.has_sentences,
+        "length_constraints:number_words": checks.has_words,
+        "punctuation:no_comma": checks.lacks_commas,
+        "startend:end_checker": checks.ends_with,
+        "startend:quotation": checks.is_quoted,
     }
 )
 _ENGLISH = {"change_case:english_capital", "change_case:english_lowercase"}
@@ -128,3 +128,39 @@ def _is_list(value: object, kind: type) -> TypeGuard[Sequence[Any]]:
 
 def _listed(names: Any) -> str:
     return ", ".join(sorted(names)) or "no settings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionScores:
+    """Which instructions of a prompt an answer follows, one by one."""
+
+    strict: tuple[bool, ...]
+    """As it was written."""
+    loose: tuple[bool, ...]
+    """As it was written, or without its first line, its last line, or both, each with and without stars."""
+
+    @property
+    def prompt_strict(self) -> bool:
+        """Whether it follows all of them as it was written."""
+        return all(self.strict)
+
+    @property
+    def prompt_loose(self) -> bool:
+        """Whether it follows each of them, loosely."""
+        return all(self.loose)
+
+
+def score_instructions(instructions: Sequence[Instruction], answer: str) -> InstructionScores:
+    """Whether an answer follows the instructions of its prompt. The model's text makes it raise nothing."""
+    forms = _loose_forms(answer)
+    return InstructionScores(
+        strict=tuple(instruction(answer) for instruction in instructions),
+        loose=tuple(any(map(instruction, forms)) for instruction in instructions),
+    )
+
+
+def _loose_forms(answer: str) -> list[str]:
+    lines = answer.split("\n")
+    shorter = ["\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1])]
+    forms = [answer, *shorter]
+    return [*forms, *(form.replace("*", "") for form in forms)]

@@ -1,7 +1,10 @@
-"""Sentences of a text as NLTK's Punkt tokenizer parts English (Kiss and Strunk, 2006), by rules in place of its data.
+"""Sentences and words of a text.
 
-A mark ends a sentence where white space or a mark of `_AFTER` follows. A period after an abbreviation, an initial or a
+Sentences are split as NLTK's Punkt tokenizer splits English (Kiss and Strunk, 2006), by rules in place of its data. A
+mark ends a sentence where white space or a mark of `_AFTER` follows. A period after an abbreviation, an initial or a
 number, and an ellipsis, do so only before certain words. Line breaks alone end nothing.
+
+Words are those of the Penn Treebank: marks stand alone, and so does what follows the apostrophe of "it's".
 """
 
 import re
@@ -30,6 +33,11 @@ _ABBREVIATIONS = frozenset(_ABBREVIATED.split())
 _STARTERS = frozenset(_STARTING.split())
 """Written small unless they begin a sentence."""
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*")
+# A comma or a colon before a digit, and a hyphen, stand within a word.
+_WORDS = re.compile(r"(?:[^\s;@#$%&?!()\[\]{}<>\"“”‘’«»—–…,:]|[,:](?=\d))+")
+_DASHES = re.compile(r"--|\.\.+")
+_PARTED = re.compile(r"(?i)(?<=[^'])(?='(?:[smd]|ll|re|ve)$)|(?<=.)(?=n't$)")
+_JOINED = re.compile(r"(?i)(?:(can)(not)|(gim|lem)(me)|(gon)(na)|(got)(ta)|(wan)(na)|(d)('ye)|('t)(is|was))")
 
 
 def split_sentences(text: str) -> list[str]:
@@ -58,3 +66,14 @@ def _is_end(text: str, found: re.Match[str]) -> bool:
     if len(word) == 1 and word.isalpha() and following[:1].isalpha():
         return is_starter
     return not (_NUMBER.fullmatch(word) and following[:1].islower())
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text, in order, without the marks that stand alone."""
+    return [part for found in _WORDS.findall(text) for word in _DASHES.split(found) for part in _parts(word) if part]
+
+
+def _parts(word: str) -> list[str]:
+    word = word.strip("'").rstrip(".")
+    joined = _JOINED.fullmatch(word)
+    return [part for part in joined.groups() if part] if joined else _PARTED.split(word)
