@@ -12,7 +12,7 @@ from cookhouse.report.curves import MAX_POINTS, Curve, curve_svg, curves_of
 def only_curve(values: Sequence[Any]) -> Curve:
     """The curve of a metric whose value at step i is values[i]; None is a step without it."""
     rows = [{"step": step, "m": value} if value is not None else {"step": step} for step, value in enumerate(values)]
-    (curve,) = curves_of(rows)
+    (curve,) = curves_of(rows, own={})
     return curve
 
 
@@ -52,7 +52,7 @@ def test_rows_of_one_step_are_one_step() -> None:
         {"step": 1, "a": 2.0},
         {"step": 1, "b": 6.0},
     ]
-    assert {curve.name: stretches(curve) for curve in curves_of(rows)} == {"a": [[0, 1]], "b": [[0, 1]]}
+    assert {curve.name: stretches(curve) for curve in curves_of(rows, own={})} == {"a": [[0, 1]], "b": [[0, 1]]}
 
 
 def test_few_enough_points_keep_ends_extremes_and_gaps() -> None:
@@ -113,7 +113,7 @@ def test_a_lone_value_is_a_dot_at_its_step() -> None:
 
 
 def test_the_name_of_a_metric_is_never_markup() -> None:
-    (curve,) = curves_of([{"step": 0, '"><script>\x00\ud800': 1.0}])
+    (curve,) = curves_of([{"step": 0, '"><script>\x00\ud800': 1.0}], own={})
     chart = drawn(curve)
     assert chart.attrib["aria-label"].startswith('"><script>\\x00\\ud800')
 
@@ -125,7 +125,7 @@ def test_a_few_values_are_joined_and_not_taken_for_a_broken_line() -> None:
 
 
 def test_a_share_has_an_axis_in_percent() -> None:
-    (curve,) = curves_of([{"step": step, "test/exact_match": step / 4} for step in range(4)])
+    (curve,) = curves_of([{"step": step, "test/exact_match": step / 4} for step in range(4)], own={})
     labels = [node.text for node in drawn(curve, 0, 3).findall("text") if node.get("text-anchor") == "end"]
     assert labels == ["0%", "20%", "40%", "60%"]
     assert drawn(curve, 0, 3).findall("circle")[2].findtext("title") == "step 2: 50%"

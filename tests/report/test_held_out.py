@@ -21,7 +21,7 @@ ONE: dict[str, Any] = {
 
 def test_a_single_evaluation_has_values() -> None:
     """Catches rows for standard errors beside their metric, and columns that say the same three times."""
-    table = held_out_table(curves_of([ONE]))
+    table = held_out_table(curves_of([ONE], own={}))
     assert table is not None
     assert table.header == ["metric", "value", "n"]
     assert table.rows == [
@@ -37,7 +37,7 @@ def test_of_several_the_first_the_best_and_the_last() -> None:
         {"step": 2, "test/nll": 1.0, "test/sums/correct": 0.75},
         {"step": 4, "test/nll": 1.5, "test/sums/correct": 0.5, "test/sums/correct_stderr": 0.1},
     ]
-    table = held_out_table(curves_of([ONE, *later]))
+    table = held_out_table(curves_of([ONE, *later], own={}))
     assert table is not None
     assert table.header == ["metric", "first", "best", "last", "difference"]
     rows = {row[0]: list(row[1:]) for row in table.rows}
@@ -48,4 +48,4 @@ def test_of_several_the_first_the_best_and_the_last() -> None:
 
 @pytest.mark.parametrize("rows", [[], [{"step": 1, "train/loss": 1.0}], [{"step": 1, "test/nll": float("nan")}]])
 def test_nothing_measured(rows: list[dict[str, Any]]) -> None:
-    assert held_out_table(curves_of(rows)) is None
+    assert held_out_table(curves_of(rows, own={})) is None

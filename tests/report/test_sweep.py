@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from cookhouse.report import RunRecord, SweepTable, sweep_table, swept_settings
+from cookhouse.telemetry import find_metric
 
 Way = Literal["less", "more"]
 
@@ -89,7 +90,7 @@ def test_only_a_run_that_has_finished_can_be_the_best() -> None:
     assert [(row.state, row.value) for row in made.rows] == [("failed", 0.1), ("finished", 0.5), ("waiting", None)]
     assert best(runs, "test/nll", a="running", b="interrupted") is None
     # The headline is a metric of those that finished, whatever the others lack.
-    assert table({**runs, "a": [{"train/loss": 1.0}]}, a="failed").metric == "test/nll"
+    assert table({**runs, "a": [{"train/loss": 1.0}]}, a="failed").metric == find_metric("test/nll")
 
 
 def test_settings_that_differ_are_told_with_their_types() -> None:

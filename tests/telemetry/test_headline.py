@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.telemetry import Headline, choose_headline, difference_text, metric_text, number, ranked
+from cookhouse.telemetry import Headline, choose_headline, find_metric, number, ranked
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_numbers_are_short(value: float, shown: str) -> None:
 )
 def test_a_share_is_read_in_percent_and_nothing_else_is(name: str, value: float | None, shown: str) -> None:
     # Catches a loss of 0.5 told as 50%, and an accuracy that a user has in percent told as 8750%.
-    assert metric_text(name, value) == shown
+    assert find_metric(name).text(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_share_is_read_in_percent_and_nothing_else_is(name: str, value: float 
     ],
 )
 def test_a_difference_has_its_sign_and_unit(name: str, before: float, after: float, shown: str) -> None:
-    assert difference_text(name, before, after) == shown
+    assert find_metric(name).difference_text(before, after) == shown
 
 
 def chosen(*rows: Mapping[str, Any]) -> Headline | None:

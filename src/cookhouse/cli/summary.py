@@ -150,7 +150,7 @@ def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
 
     table, width = sweep.table, console.width if console.is_terminal else None
     metric = table.metric
-    header = ["run", *table.swept, "state", *([] if metric is None else [f"{metric} (* best)"])]
+    header = ["run", *table.swept, "state", *([] if metric is None else [f"{metric.name} (* best)"])]
     rows = [
         [
             row.name,

@@ -10,7 +10,6 @@ from cookhouse.report.comparison import (
     telling,
 )
 from cookhouse.report.comparison_page import comparison_page, setting_text, value_text
-from cookhouse.report.direction import direction
 from cookhouse.report.noted_page import noted_page
 from cookhouse.report.overoptimization import overoptimization_remark
 from cookhouse.report.paired_page import PairedTable, paired_page
@@ -37,7 +36,6 @@ __all__ = [
     "SweepTable",
     "compare",
     "comparison_page",
-    "direction",
     "last_value",
     "noted_page",
     "overoptimization_remark",

@@ -4,29 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cookhouse.report.curves import Curve
-from cookhouse.telemetry import COMPANIONS, change_text, difference_text, keys
+from cookhouse.telemetry import COMPANIONS, Metric
 
-FIRST = (
-    keys.TRAIN_LOSS,
-    keys.TEST_NLL,
-    keys.TEST_EXACT_MATCH,
-    keys.PAIR_LOSS,
-    keys.TEST_PAIR_ACCURACY,
-    keys.TEST_WIN_RATE_CHOSEN,
-    keys.TEST_WIN_RATE_INITIAL,
-    keys.TEST_ANSWERED_CHOSEN,
-    keys.PAIR_MARGIN,
-    keys.TEACHER_KL,
-    keys.TRAIN_REWARD,
-    keys.TEST_REWARD,
-    keys.TEST_PAIR_MARGIN,
-    keys.TEST_ANSWER_WIN_RATE,
-    "optim/kl_sample_train_v1",
-    "optim/entropy",
-    "optim/grad_norm",
-    keys.LEARNING_RATE,
-)
-"""The most telling metrics, in this order, above all others."""
 _GROUPS = ("train", "env", "test", "optim", "rollouts", "time")
 
 
@@ -35,6 +14,8 @@ class Chart:
     """A drawn metric."""
 
     name: str
+    place: int | None = None
+    """Among those above all others, as a `Metric` has it."""
     svg: str
     """Markup; empty if there is nothing to draw."""
     caption: str
@@ -56,9 +37,9 @@ class ChartGroup:
     charts: Sequence[Chart]
 
 
-def is_charted(name: str) -> bool:
+def is_charted(metric: Metric) -> bool:
     """Whether a metric has a chart of its own."""
-    return not name.endswith(COMPANIONS)
+    return metric.chart is not None or not metric.name.endswith(COMPANIONS)
 
 
 def is_drawn(curve: Curve) -> bool:
@@ -72,10 +53,11 @@ def in_numbers(curve: Curve, caption: str) -> Chart:
     whole = len(curve.points) == 2
     return Chart(
         name=curve.name,
+        place=curve.metric.chart,
         svg="",
         caption=caption,
-        change=change_text(curve.name, first if whole else None, last),
-        difference=difference_text(curve.name, first, last) if whole else "",
+        change=curve.metric.change_text(first if whole else None, last),
+        difference=curve.metric.difference_text(first, last) if whole else "",
     )
 
 
@@ -83,8 +65,8 @@ def grouped(charts: Sequence[Chart]) -> Iterator[ChartGroup]:
     """The most telling ones, then the others by prefix; what counts the progress is hidden at first."""
     groups: dict[str, list[Chart]] = {name: [] for name in ("", *_GROUPS)}
     for chart in charts:
-        groups.setdefault("" if chart.name in FIRST else chart.name.split("/")[0], []).append(chart)
-    groups[""].sort(key=lambda chart: FIRST.index(chart.name))
+        groups.setdefault(chart.name.split("/")[0] if chart.place is None else "", []).append(chart)
+    groups[""].sort(key=lambda chart: chart.place or 0)
     for name, members in groups.items():
         if members:
             title = f"{name}/ ({len(members)})" if name else None

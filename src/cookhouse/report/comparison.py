@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cookhouse.report.charts import FIRST, is_charted
 from cookhouse.report.curves import Curve, curves_of
-from cookhouse.report.direction import best
 from cookhouse.report.record import RunRecord
+from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out
 
 OF_THE_FOLDER = {"log_path", "behavior_if_log_dir_exists"}
 """Settings that say where a run lies, not what it is."""
@@ -35,11 +34,15 @@ class ComparedSetting:
 class ComparedMetric:
     """A metric of which at least one run has a value."""
 
-    name: str
+    metric: Metric
     values: Sequence[float | None]
     """The last of each run."""
     best: Sequence[bool]
-    """Whether it is better than another; of none where nobody can tell which way is better."""
+    """Whether it is better than another; of none where neither way is better."""
+
+    @property
+    def name(self) -> str:
+        return self.metric.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +64,12 @@ def compare(records: Mapping[str, RunRecord]) -> Comparison:
     """What differs among runs, by the names that they go by."""
     whole = list(records.values())
     settings = {name: [_setting(record, name) for record in whole] for name in _setting_names(whole)}
+    own = declared_by(whole)
     curves: dict[str, list[Curve | None]] = {}
     for index, record in enumerate(whole):
-        for curve in curves_of(record.metrics):
+        for curve in curves_of(record.metrics, own):
             curves.setdefault(curve.name, [None] * len(whole))[index] = curve
-    metrics = [_metric(name, some) for name, some in curves.items()]
+    metrics = [_metric(find_metric(name, own), some) for name, some in curves.items()]
     return Comparison(
         names=list(records),
         records=whole,
@@ -76,6 +80,11 @@ def compare(records: Mapping[str, RunRecord]) -> Comparison:
         metrics=sorted((metric for metric in metrics if any(_is_there(metric))), key=_rank),
         curves=curves,
     )
+
+
+def declared_by(records: Sequence[RunRecord]) -> dict[str, Metric]:
+    """What runs said of their metrics, by name; where they say different things, the last one's."""
+    return {name: metric for record in records for name, metric in record.declared.items()}
 
 
 def _setting_names(records: Sequence[RunRecord]) -> list[str]:
@@ -102,28 +111,29 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _metric(name: str, curves: Sequence[Curve | None]) -> ComparedMetric:
+def _metric(metric: Metric, curves: Sequence[Curve | None]) -> ComparedMetric:
     values = [curve.points[-1].value if curve is not None and curve.points else None for curve in curves]
     found = [value for value in values if value is not None]
-    top = best(name, found) if len(set(found)) > 1 else None
-    return ComparedMetric(name=name, values=values, best=[value is not None and value == top for value in values])
+    top = metric.best(found) if len(set(found)) > 1 else None
+    return ComparedMetric(metric=metric, values=values, best=[value is not None and value == top for value in values])
 
 
 def _is_there(metric: ComparedMetric) -> Iterator[bool]:
     return (value is not None for value in metric.values)
 
 
-def _rank(metric: ComparedMetric) -> tuple[bool, int, str]:
-    is_first = metric.name in FIRST
-    return not is_first, FIRST.index(metric.name) if is_first else not metric.name.startswith("test/"), metric.name
+def _rank(compared: ComparedMetric) -> tuple[bool, int, str]:
+    metric = compared.metric
+    place = int(not is_held_out(metric.name)) if metric.chart is None else metric.chart
+    return metric.chart is None, place, metric.name
 
 
 def telling(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
-    """Those worth a line in a terminal: what is held out, and the most telling of training."""
-    trained = [name for name in FIRST if name.startswith(("train/", "env/"))]
-    return [
-        metric
-        for metric in metrics
-        if metric.name in trained
-        or (metric.name.startswith("test/") and is_charted(metric.name) and not metric.name.endswith("_tokens"))
-    ]
+    """Those worth a line in a terminal: what is held out, and what of training has a place and a way that is better."""
+    return [compared for compared in metrics if _tells(compared.metric)]
+
+
+def _tells(metric: Metric) -> bool:
+    if is_held_out(metric.name):
+        return metric.chart is not None or not metric.name.endswith((*COMPANIONS, "_tokens"))
+    return metric.chart is not None and metric.direction is not None

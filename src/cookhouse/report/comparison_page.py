@@ -11,7 +11,7 @@ from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style
 from cookhouse.report.page import render
 from cookhouse.report.setting_chart import is_log, setting_legend, setting_svg
 from cookhouse.report.sweep import SweepTable
-from cookhouse.telemetry import metric_text
+from cookhouse.telemetry import Metric
 
 _FACTS = ("state", "started", "duration", "machine")
 
@@ -48,9 +48,9 @@ def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> 
     """One self-contained page of runs side by side; of those of a sweep, with what came of each setting above."""
     steps = [row["step"] for record in comparison.records for row in record.metrics] or [0]
     charts = [
-        _chart(name, comparison.names, curves, (min(steps), max(steps)))
-        for name, curves in sorted(comparison.curves.items())
-        if is_charted(name) and not _is_told(curves)
+        _chart(metric, comparison.names, curves, (min(steps), max(steps)))
+        for _, curves in sorted(comparison.curves.items())
+        if is_charted(metric := _metric_of(curves)) and not _is_told(curves)
     ]
     shown = telling(comparison.metrics)
     return render(
@@ -63,7 +63,7 @@ def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> 
         num_unshared=comparison.num_unshared,
         metrics=[_metric(metric) for metric in shown],
         other_metrics=[
-            _metric(metric) for metric in comparison.metrics if is_charted(metric.name) and metric not in shown
+            _metric(metric) for metric in comparison.metrics if is_charted(metric.metric) and metric not in shown
         ],
         chart_groups=list(grouped(charts)),
         gaps=[
@@ -77,16 +77,16 @@ def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> 
 def _sweep(table: SweepTable) -> _Sweep:
     charts = [
         Chart(
-            name=f"{table.metric} over {setting}",
+            name=f"{table.metric.name} over {setting}",
             svg=svg,
             caption=" (logarithmic axis)" if is_log([row.settings[setting] for row in table.rows]) else "",
             legend=setting_legend(table, setting),
         )
         for setting in table.swept
-        if (svg := setting_svg(table, setting))
+        if table.metric is not None and (svg := setting_svg(table, setting))
     ]
     return _Sweep(
-        columns=["run", *table.swept, "state", *([] if table.metric is None else [table.metric])],
+        columns=["run", *table.swept, "state", *([] if table.metric is None else [table.metric.name])],
         rows=[
             (
                 [row.name, *map(setting_text, row.settings.values()), row.state],
@@ -98,9 +98,9 @@ def _sweep(table: SweepTable) -> _Sweep:
     )
 
 
-def value_text(metric: str, value: float | None) -> str:
+def value_text(metric: Metric, value: float | None) -> str:
     """A metric's last value as one reads it, also where the run diverged."""
-    return metric_text(metric, value) if value is None or math.isfinite(value) else str(value)
+    return metric.text(value) if value is None or math.isfinite(value) else str(value)
 
 
 def setting_text(value: object) -> str:
@@ -118,12 +118,16 @@ def _facts(comparison: Comparison) -> list[tuple[str, list[str]]]:
     return [("recipe", recipes), ("model", models), *((name, some) for name, some in told if set(some) != {"-"})]
 
 
-def _metric(metric: ComparedMetric) -> _Row:
-    values = zip(metric.values, metric.best, strict=True)
+def _metric(compared: ComparedMetric) -> _Row:
+    values = zip(compared.values, compared.best, strict=True)
     return _Row(
-        name=metric.name,
-        values=[_Value(text=metric_text(metric.name, value), is_best=is_best) for value, is_best in values],
+        name=compared.name,
+        values=[_Value(text=compared.metric.text(value), is_best=is_best) for value, is_best in values],
     )
+
+
+def _metric_of(curves: Sequence[Curve | None]) -> Metric:
+    return next(curve.metric for curve in curves if curve is not None)
 
 
 def _is_told(curves: Sequence[Curve | None]) -> bool:
@@ -132,7 +136,7 @@ def _is_told(curves: Sequence[Curve | None]) -> bool:
     return bool(some) and not any(map(is_drawn, some))
 
 
-def _chart(name: str, names: Sequence[str], curves: Sequence[Curve | None], steps: tuple[int, int]) -> Chart:
+def _chart(metric: Metric, names: Sequence[str], curves: Sequence[Curve | None], steps: tuple[int, int]) -> Chart:
     several = [
         Series(curve=curve, label=label, style=series_style(index))
         for index, (label, curve) in enumerate(zip(names, curves, strict=True))
@@ -140,4 +144,5 @@ def _chart(name: str, names: Sequence[str], curves: Sequence[Curve | None], step
     ]
     lacking = sum(curve.num_not_finite for curve in curves if curve is not None)
     caption = f"{lacking:,} not finite" if lacking else ""
-    return Chart(name=name, svg=overlaid_svg(several, *steps) if several else "", caption=caption)
+    svg = overlaid_svg(several, *steps) if several else ""
+    return Chart(name=metric.name, place=metric.chart, svg=svg, caption=caption)

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from cookhouse.printable import printable
-from cookhouse.telemetry import is_share, metric_text
+from cookhouse.telemetry import Metric, find_metric
 
 NUM_COLORS = 8
 """Of curves in one chart."""
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 class Curve:
     """A metric over the steps of a run."""
 
-    name: str
+    metric: Metric
     points: Sequence[Point]
     """Finite values only, in order of steps."""
     num_not_finite: int
@@ -48,6 +48,16 @@ class Curve:
     is_dense: bool
     """Whether most steps between its first and its last have it. In one that has not, only such values break a
     stretch, as evaluations are steps apart; in a dense one a step without a value does, too."""
+
+    @property
+    def name(self) -> str:
+        return self.metric.name
+
+    @property
+    def best(self) -> Point | None:
+        """The best value; None of a metric that is better neither way."""
+        best = self.metric.best(point.value for point in self.points)
+        return next((point for point in self.points if point.value == best), None)
 
     @property
     def lowest(self) -> Point:
@@ -63,10 +73,10 @@ class Curve:
             yield list(points)
 
 
-def curves_of(rows: Sequence[Mapping[str, Any]]) -> list[Curve]:
+def curves_of(rows: Sequence[Mapping[str, Any]], own: Mapping[str, Metric]) -> list[Curve]:
     """Every metric of the rows of a metrics file, by name; what is no number counts as missing.
 
-    Rows of one step count as one: a final evaluation adds its own.
+    Rows of one step count as one: a final evaluation adds its own. `own` are the metrics that the run declared.
     """
     by_step: dict[int, dict[str, Any]] = {}
     for row in rows:
@@ -76,10 +86,10 @@ def curves_of(rows: Sequence[Mapping[str, Any]]) -> list[Curve]:
         for name, value in by_step[step].items():
             if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
                 series.setdefault(name, []).append((index, step, value))
-    return [_curve(name, series[name]) for name in sorted(series)]
+    return [_curve(find_metric(name, own), series[name]) for name in sorted(series)]
 
 
-def _curve(name: str, values: Sequence[tuple[int, int, float]]) -> Curve:
+def _curve(metric: Metric, values: Sequence[tuple[int, int, float]]) -> Curve:
     """From (index among the run's steps, step, value)."""
     num_steps = values[-1][0] - values[0][0] + 1
     # Of three values within five steps nobody can tell: they are taken for evaluations, which a line joins.
@@ -93,7 +103,7 @@ def _curve(name: str, values: Sequence[tuple[int, int, float]]) -> Curve:
         if is_drawable:
             points.append(Point(step, float(value), stretch))
         expected = index + 1
-    return Curve(name=name, points=points, num_not_finite=len(values) - len(points), is_dense=is_dense)
+    return Curve(metric=metric, points=points, num_not_finite=len(values) - len(points), is_dense=is_dense)
 
 
 def _decimated(points: Sequence[Point], max_points: int) -> list[Point]:
@@ -153,7 +163,7 @@ def _chart(
     across = Scale(first_step, last_step, LEFT, WIDTH - RIGHT, whole=True)
     lowest, highest = min(curve.lowest.value for curve in curves), max(curve.highest.value for curve in curves)
     margin = (highest - lowest) / 20
-    is_percent = is_share(curves[0].name) and lowest >= -1 and highest <= 1
+    is_percent = curves[0].metric.is_share and lowest >= -1 and highest <= 1
     upward = Scale(lowest - margin, highest + margin, HEIGHT - BOTTOM, TOP, is_percent=is_percent)
     name = escape(printable(curves[0].name))
     return "".join(
@@ -240,5 +250,5 @@ def _line(curve: Curve, across: Scale, upward: Scale, of: str = "") -> Iterator[
         radius = 1.5 if kind == "dot" and not is_short else 3
         for point in stretch:
             x, y = place(point)
-            title = f"{of}step {point.step}: {metric_text(curve.name, point.value)}"
+            title = f"{of}step {point.step}: {curve.metric.text(point.value)}"
             yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{title}</title></circle>'

@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cookhouse.report.charts import FIRST
 from cookhouse.report.curves import Curve, Point
-from cookhouse.report.direction import direction
-from cookhouse.telemetry import COMPANIONS, difference_text, metric_text
+from cookhouse.telemetry import COMPANIONS, is_held_out
 
 _STDERR, _N = "_stderr", "_n"
 
@@ -23,9 +21,9 @@ def held_out_table(curves: Sequence[Curve]) -> HeldOutTable | None:
     """The first, the best and the last value of each metric under `test/`, and how far it is from the first to the
     last; of a single evaluation, its values. None if nothing was measured.
     """
-    tested = {curve.name: curve for curve in curves if curve.name.startswith("test/") and curve.points}
+    tested = {curve.name: curve for curve in curves if is_held_out(curve.name) and curve.points}
     rows = [curve for curve in tested.values() if not _is_told_beside(curve.name, tested)]
-    rows.sort(key=lambda curve: curve.name not in FIRST)
+    rows.sort(key=lambda curve: curve.metric.chart is None)
     if not rows:
         return None
     is_single = len({point.step for curve in rows for point in curve.points}) == 1
@@ -44,24 +42,17 @@ def held_out_table(curves: Sequence[Curve]) -> HeldOutTable | None:
 def _over_steps(curve: Curve, tested: Mapping[str, Curve]) -> list[str]:
     first, last = curve.points[0], curve.points[-1]
     is_measured_twice = len(curve.points) > 1 and not curve.name.endswith(COMPANIONS)
-    difference = difference_text(curve.name, first.value, last.value) if is_measured_twice else "-"
+    difference = curve.metric.difference_text(first.value, last.value) if is_measured_twice else "-"
     shown = [
-        f"{_at(curve, tested, point)} (step {point.step})" if point else "-" for point in (first, _best(curve), last)
+        f"{_at(curve, tested, point)} (step {point.step})" if point else "-" for point in (first, curve.best, last)
     ]
     return [*shown, difference]
 
 
 def _at(curve: Curve, tested: Mapping[str, Curve], point: Point) -> str:
-    value = metric_text(curve.name, point.value)
+    value = curve.metric.text(point.value)
     stderr = _companion(curve.name + _STDERR, tested, point.step)
-    return value if stderr is None else f"{value} ± {metric_text(curve.name + _STDERR, stderr)}"
-
-
-def _best(curve: Curve) -> Point | None:
-    """The best value of a metric whose name tells which way is better."""
-    ways = {"less": curve.lowest, "more": curve.highest}
-    way = direction(curve.name)
-    return None if way is None else ways[way]
+    return value if stderr is None else f"{value} ± {curve.metric.text(stderr)}"
 
 
 def _is_told_beside(name: str, tested: Mapping[str, Curve]) -> bool:

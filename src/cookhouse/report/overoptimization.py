@@ -92,7 +92,7 @@ def overoptimization_chart(rows: Sequence[Mapping[str, Any]], steps: tuple[int, 
     scores = scores_of(rows)
     if not scores:
         return None
-    curves: dict[str, Curve] = {curve.name: curve for curve in curves_of(rows)}
+    curves: dict[str, Curve] = {curve.name: curve for curve in curves_of(rows, own={})}
     named = {"preference model": keys.TEST_WIN_SHARE, "rule": keys.TEST_RULE}
     several = [
         Series(curve=curves[name], label=label, style=series_style(index))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cookhouse.telemetry import Headline
+from cookhouse.telemetry import Headline, Metric
 from cookhouse.weights.checkpoints import Checkpoint
 
 
@@ -60,6 +60,8 @@ class RunRecord:
     """When it ran, where, and how it stands, in words."""
     evaluations: Sequence[str] = ()
     """Names of the pages of what evaluators noted, in the same order."""
+    declared: Mapping[str, Metric] = field(default_factory=dict)
+    """What it said of metrics that are not cookhouse's, by name."""
     headline: Headline | None = None
     """The metric that tells most of it."""
     place: str = ""

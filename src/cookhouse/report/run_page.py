@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import quote
 
-from cookhouse.report.charts import FIRST, Chart, grouped, in_numbers, is_charted, is_drawn
+from cookhouse.report.charts import Chart, grouped, in_numbers, is_charted, is_drawn
 from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.page import render
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
-from cookhouse.telemetry import metric_text
+from cookhouse.telemetry import is_held_out
 
 _MAX_ANSWERS = 40
 _MAX_CHARACTERS = 2000
@@ -34,7 +34,7 @@ class _Asked:
 def run_page(record: RunRecord) -> str:
     """One self-contained page of a run, finished or not; what is missing or broken is named on it."""
     settings = record.config.get("config", {})
-    curves = curves_of(record.metrics)
+    curves = curves_of(record.metrics, record.declared)
     steps = [row["step"] for row in record.metrics] or [0]
     answered = {step: answers for step, answers in record.answers.items() if answers}
     questions = _questions(answered, record.teacher)
@@ -102,26 +102,26 @@ def _part(part: RunPart) -> tuple[str, str | None, str, str, str]:
 
 
 def _at(curve: Curve, point: Point) -> str:
-    return f"{metric_text(curve.name, point.value)} (step {point.step})"
+    return f"{curve.metric.text(point.value)} (step {point.step})"
 
 
 def _has_chart(curve: Curve) -> bool:
     """Whether it is among the charts: what the table of held-out metrics says whole only if it tells most."""
-    is_told = curve.name.startswith("test/") and curve.name not in FIRST and curve.points and not is_drawn(curve)
-    return is_charted(curve.name) and not is_told
+    is_told = is_held_out(curve.name) and curve.metric.chart is None and curve.points and not is_drawn(curve)
+    return is_charted(curve.metric) and not is_told
 
 
 def _chart(curve: Curve, steps: tuple[int, int]) -> Chart:
     gaps = f"{curve.num_not_finite:,} not finite" if curve.num_not_finite else ""
     if not curve.points:
-        return Chart(name=curve.name, svg="", caption=gaps)
+        return Chart(name=curve.name, place=curve.metric.chart, svg="", caption=gaps)
     if not is_drawn(curve):
         steps_text = " and ".join(str(point.step) for point in curve.points)
         where = f"step{'s' * (len(curve.points) > 1)} {steps_text}"
         return in_numbers(curve, " · ".join([where, *filter(None, [gaps])]))
     ends = {"last": curve.points[-1], "min": curve.lowest, "max": curve.highest}
     facts = [*(f"{name} {_at(curve, point)}" for name, point in ends.items()), *filter(None, [gaps])]
-    return Chart(name=curve.name, svg=curve_svg(curve, *steps), caption=" · ".join(facts))
+    return Chart(name=curve.name, place=curve.metric.chart, svg=curve_svg(curve, *steps), caption=" · ".join(facts))
 
 
 def _evaluation(when: str, answers: Sequence[RecordedAnswer]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from cookhouse.printable import printable
 from cookhouse.report.curves import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, series_style
 from cookhouse.report.sweep import SweepRow, SweepTable
-from cookhouse.telemetry import is_share, metric_text
+from cookhouse.telemetry import Metric
 
 _DECADE = 10
 _LABEL_PIXELS = 34
@@ -29,14 +29,14 @@ def setting_svg(table: SweepTable, setting: str) -> str:
     across = Scale(min(ends), max(ends), LEFT + 10, WIDTH - RIGHT - 10)
     heights = [row.value for row in rows if row.value is not None]
     low, high = min(heights), max(heights)
-    is_percent = is_share(table.metric) and low >= -1 and high <= 1
+    is_percent = table.metric.is_share and low >= -1 and high <= 1
     margin = (high - low) / 20
     upward = Scale(low - margin, high + margin, HEIGHT - BOTTOM, TOP, is_percent=is_percent)
 
     def x(value: Any) -> float:
         return across.pixel(place(value))
 
-    name = escape(printable(f"{table.metric} over {setting}"))
+    name = escape(printable(f"{table.metric.name} over {setting}"))
     return "".join(
         [
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">',
@@ -88,7 +88,7 @@ def _labels(values: Sequence[Any], x: Callable[[Any], float]) -> Iterator[str]:
 
 
 def _lines(
-    metric: str, setting: str, rows: Sequence[SweepRow], x: Callable[[Any], float], upward: Scale
+    metric: Metric, setting: str, rows: Sequence[SweepRow], x: Callable[[Any], float], upward: Scale
 ) -> Iterator[str]:
     for index, (choice, some) in enumerate(_alike(setting, rows).items()):
         ordered = sorted(some, key=lambda row: x(row.settings[setting]))
@@ -97,7 +97,7 @@ def _lines(
         yield f'<g class="{series_style(index)}"><polyline class="line" points="{points}"/>'
         for row, across, up in places:
             of = f"{choice}, " if choice else ""
-            title = f"{of}{setting}={_text(row.settings[setting])}: {metric_text(metric, row.value)}"
+            title = f"{of}{setting}={_text(row.settings[setting])}: {metric.text(row.value)}"
             yield f'<circle class="dot" cx="{across:.1f}" cy="{up:.1f}" r="3"><title>'
             yield f"{escape(printable(title))}</title></circle>"
         yield "</g>"

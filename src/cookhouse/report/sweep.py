@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.report.comparison import ABSENT
-from cookhouse.report.direction import Direction, direction
+from cookhouse.report.comparison import ABSENT, declared_by
 from cookhouse.report.record import RunRecord
-from cookhouse.telemetry import ranked
+from cookhouse.telemetry import Direction, Metric, find_metric, ranked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +30,10 @@ class SweepTable:
 
     swept: Sequence[str]
     """Names of the settings that differ among the runs."""
-    metric: str | None
+    metric: Metric | None
     """By which runs are compared; None: no metric is in all those that finished."""
     way: Direction | None
-    """Which way is better; None: nobody can tell, and no run is the best."""
+    """Which way is better; None: neither, and no run is the best."""
     rows: Sequence[SweepRow]
 
     @property
@@ -58,11 +57,14 @@ def sweep_table(
     """
     swept = swept_settings(list(parts.values()))
     finished = {name: record for name, record in records.items() if states.get(name) == "finished"}
-    telling = _shared(list(finished.values()))
+    own = declared_by(list(records.values()))
+    telling = _shared(list(finished.values()), own)
     metric = metric or next(iter(telling), None)
-    way = way or (None if metric is None else direction(metric))
+    known = None if metric is None else find_metric(metric, own)
+    way = way or (None if known is None else known.direction)
     values = {} if metric is None else {name: last_value(record, metric) for name, record in records.items()}
-    best = None if metric is None or way is None else _best(finished, {metric: way, **_ways(telling, metric)})
+    ways = {} if metric is None or way is None else {metric: way} | _ways(telling, own) | {metric: way}
+    best = _best(finished, ways) if ways else None
     rows = [
         SweepRow(
             name=name,
@@ -73,7 +75,7 @@ def sweep_table(
         )
         for name, part in parts.items()
     ]
-    return SweepTable(swept=swept, metric=metric, way=way, rows=rows)
+    return SweepTable(swept=swept, metric=known, way=way, rows=rows)
 
 
 def swept_settings(parts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -107,14 +109,14 @@ def _best(records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> st
     return min(found, key=ranks.__getitem__) if found else None
 
 
-def _ways(metrics: Sequence[str], but: str) -> dict[str, Direction]:
-    return {name: way for name in metrics if name != but and (way := direction(name)) is not None}
+def _ways(names: Sequence[str], own: Mapping[str, Metric]) -> dict[str, Direction]:
+    return {name: way for name in names if (way := find_metric(name, own).direction) is not None}
 
 
-def _shared(records: Sequence[RunRecord]) -> list[str]:
+def _shared(records: Sequence[RunRecord], own: Mapping[str, Metric]) -> list[str]:
     """Metrics that every one of some runs has, the most telling one first."""
     names = [set(_numbers(record)) for record in records]
-    return ranked(sorted(set.intersection(*names))) if names else []
+    return ranked(sorted(set.intersection(*names)), own) if names else []
 
 
 def _numbers(record: RunRecord) -> Iterator[str]:

@@ -23,7 +23,7 @@ from cookhouse.runs.names import (
     TEACHER_FILE,
 )
 from cookhouse.runs.samples import evaluated_steps, read_answers
-from cookhouse.telemetry import Headline, choose_headline, read_metrics
+from cookhouse.telemetry import Headline, Metric, choose_headline, read_metrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 T = TypeVar("T")
@@ -66,10 +66,11 @@ def read_record(folder: Path) -> RunRecord:
     facts: dict[str, str] = {}
     place, resume = "", None
     warnings: Sequence[str] = ()
+    declared: Mapping[str, Metric] = {}
     history = read(folder / RUN_FILE, lambda file: read_history(file.parent), None, "when it ran is unknown")
     if history is not None:
         facts, place, resume = facts_of(history), place_of(history), _resume(folder, history)
-        warnings = history.warnings
+        warnings, declared = history.warnings, history.declared
     samples = list(evaluated_steps(folder).items())
     return RunRecord(
         folder=folder.resolve(),
@@ -81,7 +82,9 @@ def read_record(folder: Path) -> RunRecord:
         rollouts=_pages(folder / ROLLOUTS_FOLDER),
         evaluations=_pages(folder / EVALUATIONS_FOLDER),
         facts=facts,
-        headline=_headline(metrics) or next((part.headline for part in reversed(parts) if part.headline), None),
+        declared=declared,
+        headline=_headline(metrics, declared)
+        or next((part.headline for part in reversed(parts) if part.headline), None),
         place=place,
         resume=resume,
         parts=parts,
@@ -90,7 +93,7 @@ def read_record(folder: Path) -> RunRecord:
     )
 
 
-def _headline(metrics: Sequence[Mapping[str, Any]]) -> Headline | None:
+def _headline(metrics: Sequence[Mapping[str, Any]], own: Mapping[str, Metric]) -> Headline | None:
     """As the list of runs has it, which reads no whole file."""
     first: dict[str, Any] = {}
     for row in metrics:
@@ -98,7 +101,7 @@ def _headline(metrics: Sequence[Mapping[str, Any]]) -> Headline | None:
             break
         first |= row
     last = {name: row for row in metrics for name in row}
-    return choose_headline((*first, *(metrics[-1] if metrics else ())), first, lambda name: last.get(name, {}))
+    return choose_headline((*first, *(metrics[-1] if metrics else ())), first, lambda name: last.get(name, {}), own)
 
 
 def _resume(folder: Path, history: History) -> str | None:

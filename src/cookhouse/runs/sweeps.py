@@ -79,7 +79,7 @@ def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:
 def _csv(table: SweepTable) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", *table.swept, "state", table.metric or "metric", "best"])
+    writer.writerow(["run", *table.swept, "state", table.metric.name if table.metric else "metric", "best"])
     for row in table.rows:
         value = "" if row.value is None else row.value
         writer.writerow([row.name, *map(setting_text, row.settings.values()), row.state, value, int(row.is_best)])

@@ -1,20 +1,11 @@
 """Telemetry: what a run reports about itself, and where that goes."""
 
 from cookhouse.telemetry.console import make_console, say, say_command, tell, wrapped
-from cookhouse.telemetry.headline import (
-    COMPANIONS,
-    Headline,
-    change_text,
-    choose_headline,
-    difference_text,
-    is_share,
-    label_of,
-    metric_text,
-    number,
-    ranked,
-)
+from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
+from cookhouse.telemetry.headline import Headline, choose_headline
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
+from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, number
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
 from cookhouse.telemetry.scopes import (
     Entry,
@@ -47,11 +38,13 @@ __all__ = [
     "COMPANIONS",
     "SINKS",
     "Background",
+    "Direction",
     "Entry",
     "Event",
     "Headline",
     "JsonlSink",
     "LogSink",
+    "Metric",
     "MetricsRow",
     "NoopSink",
     "Note",
@@ -68,20 +61,20 @@ __all__ = [
     "TerminalSink",
     "TraceSink",
     "Values",
-    "change_text",
+    "check_metric",
     "check_sink",
     "choose_headline",
     "cut_metrics",
-    "difference_text",
+    "declare_metric",
+    "declared_of",
     "entries_from_json",
     "entries_to_json",
+    "find_metric",
     "find_sink",
-    "is_share",
-    "label_of",
+    "is_held_out",
     "log_file",
     "logs_of",
     "make_console",
-    "metric_text",
     "note",
     "number",
     "ranked",

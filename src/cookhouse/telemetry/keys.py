@@ -1,33 +1,50 @@
-"""Names of the metrics that a run writes, with unit and reduction beside each."""
+"""The metrics that cookhouse writes, declared: names, with unit and reduction beside each, and what `Metric` holds."""
 
 from typing import Final
 
-TRAIN_LOSS: Final = "train/loss"
+from cookhouse.telemetry.metric import Metric
+
+BUILT_IN: Final[dict[str, Metric]] = {}
+"""What is declared here, by name."""
+
+
+def _declared(metric: Metric) -> str:
+    BUILT_IN[metric.name] = metric
+    return metric.name
+
+
+TRAIN_LOSS: Final = _declared(Metric("train/loss", direction="less", label="training loss", chart=10, headline=80))
 """Mean negative log-likelihood in nats: −Σ logprob·weight / Σ weight over the step's tokens."""
 TRAIN_TOKENS: Final = "train/num_tokens"
 """Input tokens of the step."""
 TRAIN_TRAINED_TOKENS: Final = "train/num_trained_tokens"
 """Tokens of the step with a weight other than 0."""
-POLICY_LOSS: Final = "optim/loss"
+POLICY_LOSS: Final = _declared(Metric("optim/loss", direction="less", label="policy loss", headline=100))
 """Of a policy loss: its sum over all tokens of the step."""
-PAIR_LOSS: Final = "train/dpo_loss"
+PAIR_LOSS: Final = _declared(Metric("train/dpo_loss", direction="less", label="training loss", chart=40, headline=90))
 """Mean loss of a step's pairs of answers, whichever loss over pairs that is."""
-PAIR_ACCURACY: Final = "train/accuracy"
+PAIR_ACCURACY: Final = _declared(
+    Metric("train/accuracy", direction="more", is_share=True, label="accuracy in training", headline=70)
+)
 """Share of pairs whose chosen answer has the higher reward, in [0, 1]; a tie is half."""
-PAIR_MARGIN: Final = "train/margin"
+PAIR_MARGIN: Final = _declared(Metric("train/margin", direction="more", chart=90))
 """Mean of the chosen less the rejected answer's reward."""
-TEACHER_KL: Final = "teacher_kl"
+TEACHER_KL: Final = _declared(Metric("teacher_kl", direction="less", chart=100))
 """Reverse divergence of the student from its teacher: the mean over sampled tokens of logprob under the student less
 that under the teacher, in nats. Behind a slash, of one data set."""
 TEACHER_KL_AT: Final = "teacher_kl_at/"
 """The same at positions of an answer, counted from 0."""
-TRAIN_REWARD: Final = "env/all/reward/total"
+TRAIN_REWARD: Final = _declared(
+    Metric("env/all/reward/total", direction="more", label="reward in training", chart=110, headline=60)
+)
 """Mean total reward per trajectory of the step."""
 TRAIN_REWARD_STD: Final = "env/all/reward/total_std"
 """Standard deviation of these rewards, divided by their number."""
 TRAIN_EPISODES: Final = "env/all/total_episodes"
 """Attempts that these are over."""
-TEST_REWARD: Final = "test/env/all/reward/total"
+TEST_REWARD: Final = _declared(
+    Metric("test/env/all/reward/total", direction="more", label="held-out reward", chart=120, headline=20)
+)
 """As `env/all/reward/total`, over the held-out problems."""
 TEST_REWARD_STDERR: Final = "test/env/all/reward/total_stderr"
 """Standard error of that mean, of independent problems."""
@@ -35,9 +52,11 @@ TEST_EPISODES: Final = "test/env/all/total_episodes"
 """Attempts that `test/env/all/reward/total` is over."""
 TEST_CORRECT: Final = "test/env/all/correct"
 """Mean of what an environment calls correct, over the held-out problems."""
-TEST_NLL: Final = "test/nll"
+TEST_NLL: Final = _declared(Metric("test/nll", direction="less", label="held-out loss", chart=20, headline=50))
 """As `train/loss`, over the held-out examples."""
-TEST_EXACT_MATCH: Final = "test/exact_match"
+TEST_EXACT_MATCH: Final = _declared(
+    Metric("test/exact_match", direction="more", is_share=True, label="exact match", chart=30, headline=10)
+)
 """Share of held-out conversations answered exactly, in [0, 1]."""
 TEST_COUNT: Final = "test/exact_match_n"
 """Held-out conversations that `test/exact_match` is over."""
@@ -48,21 +67,21 @@ TEST_PRECISION: Final = "test/precision"
 TEST_RECALL: Final = "test/recall"
 TEST_F1: Final = "test/f1"
 TEST_PAIR_LOSS: Final = "test/dpo_loss"
-TEST_PAIR_ACCURACY: Final = "test/accuracy"
-TEST_PAIR_MARGIN: Final = "test/margin"
+TEST_PAIR_ACCURACY: Final = _declared(Metric("test/accuracy", direction="more", is_share=True, chart=50, headline=40))
+TEST_PAIR_MARGIN: Final = _declared(Metric("test/margin", direction="more", chart=130))
 """As those of `train/`, over the held-out pairs."""
 TEST_PAIRS: Final = "test/accuracy_n"
 """Held-out pairs that these are over."""
-TEST_ANSWERED_CHOSEN: Final = "test/answered_chosen"
+TEST_ANSWERED_CHOSEN: Final = _declared(Metric("test/answered_chosen", direction="more", is_share=True, chart=80))
 """Share of held-out prompts that are answered exactly with the chosen answer, in [0, 1]."""
 TEST_ANSWERED_REJECTED: Final = "test/answered_rejected"
-TEST_ANSWER_WIN_RATE: Final = "test/answer_win_rate"
+TEST_ANSWER_WIN_RATE: Final = _declared(Metric("test/answer_win_rate", direction="more", is_share=True, chart=140))
 """Of answers to held-out prompts that are exactly one of the two, the share that is the chosen one; `_n` is how many
 these are, `_low` and `_high` are Wilson's interval."""
-TEST_WIN_RATE_CHOSEN: Final = "test/win_rate_chosen"
+TEST_WIN_RATE_CHOSEN: Final = _declared(Metric("test/win_rate_chosen", direction="more", is_share=True, chart=60))
 """Share of answers to held-out prompts that win against the chosen ones by the preference model, a draw being half a
 win; `_low` and `_high` are Wilson's interval, `_n` is of how many."""
-TEST_WIN_RATE_INITIAL: Final = "test/win_rate_initial"
+TEST_WIN_RATE_INITIAL: Final = _declared(Metric("test/win_rate_initial", direction="more", is_share=True, chart=70))
 """The same, against the answers of the weights that the run began with."""
 TEST_WIN_SHARE: Final = "test/env/all/win_share"
 """Of held-out answers: (1 + score) / 2 by the preference model against the answers of the data, in [0, 1]."""
@@ -70,11 +89,11 @@ TEST_RULE: Final = "test/env/all/rule"
 """Mean grade of the same answers by a rule that is not trained on, in [0, 1]."""
 TEST_AGREEMENT: Final = "test/env/all/agreement"
 """Share of the same answers that both find better than not, or neither."""
-ENTROPY: Final = "optim/entropy"
+ENTROPY: Final = _declared(Metric("optim/entropy", chart=160))
 """Mean negative logprob of the sampled tokens when they were sampled, in nats."""
 CLIP_SHARE: Final = "optim/clip_frac"
 """Share of sampled tokens whose ratio is outside of the loss's bounds, in [0, 1]; of losses that have some."""
-SAMPLER_KL: Final = "optim/kl_sample_train_v1"
+SAMPLER_KL: Final = _declared(Metric("optim/kl_sample_train_v1", chart=150))
 """Mean log-ratio of the weights that sampled and those that train, over the sampled tokens, in nats."""
 REFERENCE_KL: Final = "optim/kl_reference"
 """Mean log-ratio of sampler and reference over the sampled tokens, in nats."""
@@ -89,8 +108,10 @@ DATA_UNTRAINED: Final = "data/num_untrained"
 """Examples without a trained token, which are left out."""
 DATA_SKIPPED: Final = "data/num_skipped_rows"
 """Rows that could not be used, with `on_bad_row=skip`."""
-LEARNING_RATE: Final = "optim/lr"
-"""Of the step. The service's own optimizer metrics stand beside it, as `optim/grad_norm`, taken before clipping."""
+LEARNING_RATE: Final = _declared(Metric("optim/lr", chart=180))
+"""Of the step. The service's own optimizer metrics stand beside it."""
+GRAD_NORM: Final = _declared(Metric("optim/grad_norm", chart=170))
+"""Of the service, taken before clipping."""
 PROGRESS_EPOCH: Final = "progress/epoch"
 PROGRESS_BATCH: Final = "progress/batch"
 """Batch within the epoch, from 0."""
@@ -103,3 +124,31 @@ ROLLOUT_WAIT_SECONDS: Final = "time/rollout_wait_seconds"
 """Wall-clock time of a step in which training waited for its rollouts, new weights for them included."""
 TOKENS_PER_SECOND: Final = "time/tokens_per_second"
 """Input tokens of the step over `time/step_seconds`."""
+
+for _metric in (
+    # What services, losses and evaluators of any name call so.
+    *(Metric(name, direction="less") for name in ("loss", "dpo_loss", "nll", "bits_per_byte", "forward_kl")),
+    *(Metric(name, direction="more") for name in ("reward", "margin", "precision", "recall", "f1")),
+    Metric("accuracy", direction="more", is_share=True),
+    Metric("exact_match", direction="more", is_share=True, label="exact match"),
+    # Benchmarks, and the grades of their answers.
+    Metric("test/correct", direction="more", is_share=True, headline=30),
+    *(Metric(name, direction="more", is_share=True) for name in ("correct", "correct_norm", "correct_loose")),
+    *(Metric(name, direction="more", is_share=True) for name in ("pass@K", "format")),
+    *(Metric(name, direction="more", is_share=True) for name in ("instructions_strict", "instructions_loose")),
+    *(Metric(name, direction="less", is_share=True) for name in ("malformed", "failed")),
+    # Environments.
+    *(Metric(name, direction="less") for name in ("tool_errors", "invalid_move")),
+    *(Metric(name, direction="more") for name in ("allowed", "rule", "agreement", "win_share", "win_minus_loss")),
+    *(Metric(name, direction="more") for name in ("win_share_chosen", "win_share_rejected", "win_share_initial")),
+    # Answers that are compared with others.
+    *(Metric(name, direction="more", is_share=True) for name in ("answered_chosen", "answer_win_rate")),
+    *(Metric(name, direction="more", is_share=True) for name in ("win_rate_chosen", "win_rate_initial")),
+    Metric("answered_rejected", direction="less", is_share=True),
+    *(Metric(name, direction="less") for name in ("order_disagreement", "not_compared")),
+    # Attempts and groups of them, and a teacher's samples.
+    *(Metric(name, direction="less") for name in ("failures", "retried", "dropped", "groups_failed", "frac_all_bad")),
+    Metric("frac_all_good", direction="more"),
+    *(Metric(name, direction="less") for name in ("teacher_kl_at", "cut_to_nothing", "num_skipped_rows")),
+):
+    _declared(_metric)

@@ -14,7 +14,6 @@ from rich.text import Text
 from cookhouse.printable import printable
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
-from cookhouse.telemetry.headline import COMPANIONS
 from cookhouse.telemetry.keys import (
     PAIR_ACCURACY,
     PAIR_LOSS,
@@ -35,6 +34,7 @@ from cookhouse.telemetry.keys import (
     TRAIN_REWARD,
     TRAIN_TOKENS,
 )
+from cookhouse.telemetry.metric import COMPANIONS
 from cookhouse.telemetry.record import Event, Record
 
 _RECENT_STEPS = 20

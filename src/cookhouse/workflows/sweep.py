@@ -23,7 +23,7 @@ from cookhouse.runs import (
 )
 from cookhouse.runs.names import EXPERIMENT_FILE
 from cookhouse.settings import SweepSettings
-from cookhouse.telemetry import Values, events, label_of, metric_text
+from cookhouse.telemetry import Values, events
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows.pipeline import RunChild
@@ -232,17 +232,16 @@ def best_text(record: SweepRecord) -> str:
     """Which run is the best, or why nobody can tell."""
     table = record.table
     if table.best is not None and table.metric is not None:
-        value = metric_text(table.metric, table.best.value)
-        return f"{table.best.name}, {label_of(table.metric)} {value}"
+        return f"{table.best.name}, {table.metric.label} {table.metric.text(table.best.value)}"
     if table.metric is None:
         return "no run has finished with a metric that the others have"
     measured = [record for record in record.records.values() if record.metrics]
     if measured and all(row.value is None for row in table.rows):
         names = {name for record in measured for name in record.metrics[-1]}
-        return f"no run has it: {UnknownNameError('metric', table.metric, names)}"
+        return f"no run has it: {UnknownNameError('metric', table.metric.name, names)}"
     if table.way is None:
-        return f"nobody can tell which way {table.metric} is better; say it with direction=less or direction=more"
-    return f"no run has finished with a finite {table.metric}"
+        return f"nobody can tell which way {table.metric.name} is better; say it with direction=less or direction=more"
+    return f"no run has finished with a finite {table.metric.name}"
 
 
 def _usage(results: Mapping[str, RunResult[Any]]) -> Mapping[str, float] | None:

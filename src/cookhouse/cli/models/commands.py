@@ -303,6 +303,6 @@ def _compared(versions: "Sequence[ModelVersion]") -> Iterator[Sequence[str]]:
 
 
 def _number(version: "ModelVersion", metric: str) -> str:
-    from cookhouse.telemetry import metric_text
+    from cookhouse.telemetry import find_metric
 
-    return metric_text(metric, version.metrics[metric]) if metric in version.metrics else ""
+    return find_metric(metric).text(version.metrics[metric]) if metric in version.metrics else ""

@@ -7,7 +7,7 @@ from rich.tree import Tree
 
 from cookhouse.printable import printable
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, ancestors, children_by_parent
-from cookhouse.telemetry import label_of, metric_text
+from cookhouse.telemetry import find_metric
 
 
 def lineage_tree(registry: ModelRegistry, version: ModelVersion) -> Tree:
@@ -26,7 +26,8 @@ def headline(version: ModelVersion) -> str:
     """The metric that tells most, with its value; nothing where none was given."""
     if version.headline is None:
         return ""
-    return printable(f"{label_of(version.headline)} {metric_text(version.headline, version.metrics[version.headline])}")
+    metric = find_metric(version.headline)
+    return printable(f"{metric.label} {metric.text(version.metrics[metric.name])}")
 
 
 def _add_children(

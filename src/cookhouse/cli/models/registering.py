@@ -69,7 +69,8 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
 
     last = CheckpointFile(folder / "checkpoints.jsonl").read()[-1]
     paths = [path for path in (last.state_path, last.sampler_path) if path is not None]
-    recorded = read_record(folder).config
+    record = read_record(folder)
+    recorded = record.config
     address = recorded["config"].get("base_url")
     artifacts = [_artifact(path, files[path], address) for path in paths]
     result = read_result(folder)
@@ -85,7 +86,7 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
         sampler=artifacts[1] if len(artifacts) > 1 else None,
         parent=None if parent is None else parent.id,
         metrics=metrics,
-        headline=next(iter(ranked(metrics)), None),
+        headline=next(iter(ranked(metrics, record.declared)), None),
         recipe=str(recorded["recipe"]),
         run_folder=str(folder.resolve()),
         is_synthetic=bool(recorded_synthetic(folder)),

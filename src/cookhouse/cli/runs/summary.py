@@ -15,7 +15,7 @@ from cookhouse.recipes import find_recipe, recorded_settings
 from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
-from cookhouse.telemetry import change_text, make_console, metric_text, say, say_command
+from cookhouse.telemetry import find_metric, make_console, say, say_command
 
 _LABEL_CELLS = 12
 _SHOWN = 4
@@ -65,8 +65,8 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     shown = telling(comparison.metrics)
     if shown:
         rows = [
-            [metric.name, *(metric_text(metric.name, value) + " *" * is_best for value, is_best in _values(metric))]
-            for metric in shown
+            [each.name, *(each.metric.text(value) + " *" * is_best for value, is_best in _values(each))]
+            for each in shown
         ]
         say(console, "")
         _print_lines(console, side_by_side(["last value (* best)", *comparison.names], rows, width))
@@ -129,16 +129,17 @@ def _print_figures(console: Console, path: Path, record: RunRecord) -> None:
         say(console, f"\nresult after {summary.num_steps:,} of {summary.total_steps:,} steps")
         for figure in summary.figures:
             if (figure.before, figure.after) != (None, None):
-                ends = (metric_text(figure.name, value) for value in (figure.before, figure.after))
+                metric = find_metric(figure.name, record.declared)
+                ends = (metric.text(value) for value in (figure.before, figure.after))
                 say(console, printable(f"  {figure.label}: {' → '.join(ends)}"))
         return
     if record.metrics:
         say(console, f"\nso far, to step {max(row['step'] for row in record.metrics):,}")
         alone = compare({"": record})
-        for metric in telling(alone.metrics):
-            points = [point.value for curve in alone.curves[metric.name] if curve is not None for point in curve.points]
+        for each in telling(alone.metrics):
+            points = [point.value for curve in alone.curves[each.name] if curve is not None for point in curve.points]
             before = points[0] if len(points) > 1 else None
-            say(console, printable(f"  {metric.name}: {change_text(metric.name, before, points[-1])}"))
+            say(console, printable(f"  {each.name}: {each.metric.change_text(before, points[-1])}"))
 
 
 def _print_checkpoints(console: Console, record: RunRecord) -> None:

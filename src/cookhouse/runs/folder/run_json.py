@@ -14,7 +14,7 @@ from cookhouse.runs.history.launches import Launch, RunStatus, launches_text, ov
 from cookhouse.runs.history.machine import this_machine, versions
 from cookhouse.runs.names import REPORT_FILE, RUN_FILE
 from cookhouse.runs.page import write_report
-from cookhouse.telemetry import Event, Record, events
+from cookhouse.telemetry import Event, MetricsRow, Record, declared_of, events
 from cookhouse.training import SessionStatus
 from cookhouse.version import __version__
 
@@ -28,8 +28,8 @@ _STATUSES: dict[SessionStatus, RunStatus] = {
 
 
 class RunJson:
-    """The record of a launch that is on; a sink, from which it has the number of steps, the service, warnings and the
-    registered model.
+    """The record of a launch that is on; a sink, from which it has the number of steps, the service, warnings, the
+    registered model, and what was declared of its metrics.
 
     Whatever is told of it is on disk when the call returns, which raises `InputError` where it cannot be.
     """
@@ -38,9 +38,15 @@ class RunJson:
         self._folder = folder
         self._before = before
         self._launch = launch
+        self._seen: set[str] = set()
         self._change(lambda launch: launch)
 
     def write(self, record: Record) -> None:
+        if isinstance(record, MetricsRow) and (new := set(record.metrics) - self._seen):
+            self._seen |= new
+            declared = {metric.name: metric for metric in (*self._launch.metrics, *declared_of(new))}
+            if list(declared.values()) != list(self._launch.metrics):
+                self._change(lambda launch: replace(launch, metrics=list(declared.values())))
         if isinstance(record, Event) and record.name == events.RUN_START and "total_steps" in record.metrics:
             total_steps = int(record.metrics["total_steps"])
             self._change(lambda launch: replace(launch, total_steps=total_steps))

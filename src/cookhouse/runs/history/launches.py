@@ -20,6 +20,7 @@ from cookhouse.errors import InputError
 from cookhouse.runs.history.machine import Machine
 from cookhouse.runs.lock import is_held
 from cookhouse.runs.names import LOG_FILE, METRICS_FILE, RUN_FILE, SAMPLES_FOLDER, TRACE_FILE
+from cookhouse.telemetry import Metric, check_metric
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 MAX_FILE_BYTES = 1 << 20
@@ -69,6 +70,8 @@ class Launch:
     """What the service counted for it: tokens by kind, and seconds of its engine."""
     warnings: Sequence[str] = ()
     """What it warned of."""
+    metrics: Sequence[Metric] = ()
+    """What was declared of the metrics that it wrote, besides those of cookhouse."""
 
     @property
     def seconds(self) -> float:
@@ -139,6 +142,11 @@ class History:
     def warnings(self) -> Sequence[str]:
         """Of all launches; what a resume warned of again stands once."""
         return list(dict.fromkeys(warning for launch in self.launches for warning in launch.warnings))
+
+    @property
+    def declared(self) -> Mapping[str, Metric]:
+        """What was declared of its metrics, by name; where launches differ, in the last one."""
+        return {metric.name: metric for launch in self.launches for metric in launch.metrics}
 
     @property
     def seconds(self) -> float:
@@ -230,9 +238,16 @@ def _launch(row: Mapping[str, Any]) -> Launch:
     warnings = values.get("warnings", [])
     if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
         raise TypeError("warnings must be texts")
+    values["metrics"] = [_metric(row) for row in values.get("metrics", ())]
     if not isinstance(values.get("total_steps"), int | None):
         raise TypeError("total_steps must be a number")
     return Launch(**values)
+
+
+def _metric(row: Mapping[str, Any]) -> Metric:
+    metric = Metric(**row)
+    check_metric(metric)
+    return metric
 
 
 def _one_line(text: str, max_characters: int) -> str:

@@ -8,11 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cookhouse.report import direction
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
-from cookhouse.telemetry import Headline, choose_headline, keys
+from cookhouse.telemetry import Headline, Metric, choose_headline, keys
 
 _END_BYTES = 1 << 18
 _START_BYTES = 1 << 16
@@ -46,7 +45,8 @@ class RunOverview:
     def as_json(self) -> dict[str, Any]:
         """Plain values by name."""
         times = {name: getattr(self, name).isoformat(timespec="seconds") for name in ("started_at", "last_at")}
-        return {**asdict(self), **times, "path": str(self.path), "seconds": round(self.seconds, 3)}
+        plain = {"path": str(self.path), "seconds": round(self.seconds, 3)}
+        return {**asdict(self), **times, **plain, "headline": self.headline and self.headline.as_json()}
 
 
 def overview_of(run: FoundRun) -> RunOverview:
@@ -64,7 +64,7 @@ def overview_of(run: FoundRun) -> RunOverview:
         model=_text(settings.get("model_name")),
         steps=steps,
         total_steps=total_steps,
-        headline=_headline(rows),
+        headline=_headline(rows, run.history.declared),
         started_at=run.history.started_at,
         last_at=run.history.last_at,
         seconds=run.history.seconds,
@@ -104,7 +104,7 @@ def _goodness(headline: Headline) -> float:
     """The more, the better."""
     if headline.after is None:
         return -math.inf
-    return -headline.after if direction(headline.name) == "less" else headline.after
+    return -headline.after if headline.metric.direction == "less" else headline.after
 
 
 class _Rows:
@@ -156,8 +156,8 @@ def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | N
     return (taken, total) if last or total is not None else (None, None)
 
 
-def _headline(rows: _Rows) -> Headline | None:
-    return choose_headline((*rows.first, *rows.last()), rows.first, rows.last)
+def _headline(rows: _Rows, own: Mapping[str, Metric]) -> Headline | None:
+    return choose_headline((*rows.first, *rows.last()), rows.first, rows.last, own)
 
 
 def _told(path: Path) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from cookhouse.evals import Outcome, is_of_group
 from cookhouse.runs import Figure, RunResult, RunSummary
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, REPORT_FILE
-from cookhouse.telemetry import is_share
+from cookhouse.telemetry import find_metric
 from cookhouse.workflows.evaluation.inspect_stages import logs_remark, page_of
 from cookhouse.workflows.evaluation.state import EvaluationState
 
@@ -88,4 +88,4 @@ def _figures(state: EvaluationState) -> list[Figure]:
 
 def is_shown_as_share(name: str) -> bool:
     """Whether a figure is a share. Those of benchmarks are; of a task of Inspect AI, the metric's name tells."""
-    return not name.startswith("inspect/") or is_share(name)
+    return not name.startswith("inspect/") or find_metric(name).is_share
