@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cookhouse.cli.sampling.target import named_target
-from cookhouse.recipes.evaluated import origin_of
+from cookhouse.recipes.eval import origin_of
 from cookhouse.registry import Artifact, ModelRegistry, NewModel, open_registry
 from cookhouse.settings import TrainingSettings
 from cookhouse.training import FakeService, SessionSpec, open_session

@@ -1,6 +1,7 @@
 """Graders of answers, by name: the built-in ones and the user's own."""
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ Grader: TypeAlias = Callable[[str, str], Awaitable[float]]
 """How right an answer is, from 0 to 1; the second argument is the expected one."""
 
 _SHOWN_CHARACTERS = 100
+_POLITE = re.compile(r"(?:could|would|can|will) you please (?P<what>.+)\?", re.IGNORECASE)
 
 
 async def by_value(answer: str, expected: str) -> float:
@@ -24,6 +26,16 @@ async def by_value(answer: str, expected: str) -> float:
 async def exact(answer: str, expected: str) -> float:
     """Equal as text, up to white space at the ends."""
     return float(answer.strip() == expected.strip())
+
+
+async def polite(answer: str, expected: str) -> float:
+    """1 for a question such as "Could you please ...?" that asks for what the expected one asks for, else 0; as text,
+    but for case and white space at the ends. An expected answer that is no such question asks for anything.
+    """
+    given, wanted = (_POLITE.fullmatch(text.strip()) for text in (answer, expected))
+    if given is None:
+        return 0.0
+    return float(wanted is None or given["what"].casefold() == wanted["what"].casefold())
 
 
 def _check(thing: Any) -> Grader | None:
@@ -37,7 +49,7 @@ GRADERS: OpenSet[Grader] = OpenSet(
     builtin={
         "math": f"{__name__}:by_value",
         "exact": f"{__name__}:exact",
-        "polite": "cookhouse.grading.polite:polite",
+        "polite": f"{__name__}:polite",
     },
     check=_check,
     wants="a grader is an async function of an answer and the expected one that returns a number from 0 to 1",

@@ -11,7 +11,6 @@ from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.naming import names_in
 from cookhouse.recipes.config import settle
-from cookhouse.recipes.evaluated import base_model_of, origin_of
 from cookhouse.recipes.pipeline import prepare_child, run_child
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
@@ -20,6 +19,41 @@ from cookhouse.settings.defaults import is_left_open
 
 if TYPE_CHECKING:
     from cookhouse.workflows import Workflow
+import os
+from dataclasses import replace
+
+from cookhouse.assets import TINY_MODEL
+from cookhouse.registry import names_registered_model, open_registry
+from cookhouse.runs.names import RUNS_FOLDER
+from cookhouse.weights.names import CheckpointPath, Origin, find_weights
+
+_OF_WEIGHTS = read_if(lambda config: config.openai_base_url is None, "without openai_base_url")
+
+
+def origin_of(weights: str, registry: str | None = None) -> Origin:
+    """What named weights were trained on. Raises `InputError` for a registered model that there is not."""
+    models = open_registry(registry, os.environ) if names_registered_model(weights) else None
+    named = find_weights(weights, models)
+    found = named.origin((RUNS_FOLDER,))
+    if found.base_model is None and isinstance(named, CheckpointPath):
+        from cookhouse.service.local import kept_base_model
+
+        return replace(found, base_model=kept_base_model(weights))
+    return found
+
+
+def base_model_of(weights: str | None, registry: str | None = None) -> str:
+    """The base model of named weights; None means the embedded one.
+
+    Raises:
+        InputError: the registered model, or the base model, is not known here.
+    """
+    if weights is None:
+        return TINY_MODEL
+    base_model = origin_of(weights, registry).base_model
+    if base_model is None:
+        raise InputError(f"nothing on this machine names the base model of {weights}; give it as model_name (--model)")
+    return base_model
 
 
 def _model(config: EvalSettings) -> str:
@@ -37,9 +71,6 @@ def _renderer(config: EvalSettings) -> str:
             return trained.renderer_name
     # The embedded model answers no problem in its chat format.
     return "human_ai" if is_embedded(config) else default_renderer(config.model_name)
-
-
-_OF_WEIGHTS = read_if(lambda config: config.openai_base_url is None, "without openai_base_url")
 
 
 @chz.chz

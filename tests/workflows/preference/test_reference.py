@@ -17,7 +17,7 @@ from cookhouse.training import BatchSource, FakeService, Work
 from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset, interleaved
-from cookhouse.workflows.preference.measure import measure_pairs
+from cookhouse.workflows.preference.evaluation import measure_pairs
 from cookhouse.workflows.preference.objective import pair_objective
 from cookhouse.workflows.preference.reference import NoReference, ServiceReference, sums_by_forward, sums_by_sampler
 

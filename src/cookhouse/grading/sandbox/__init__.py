@@ -1,10 +1,17 @@
 """Sandboxes for programs that nobody trusts."""
 
 from cookhouse.grading.sandbox.isolation import Isolation, Walls
-from cookhouse.grading.sandbox.limits import Limits
 from cookhouse.grading.sandbox.local import LocalSandbox, default_sandbox
 from cookhouse.grading.sandbox.modal import ModalSandbox
-from cookhouse.grading.sandbox.sandbox import Execution, Outcome, PairingSandbox, Program, Sandbox, standalone_source
+from cookhouse.grading.sandbox.sandbox import (
+    Execution,
+    Limits,
+    Outcome,
+    PairingSandbox,
+    Program,
+    Sandbox,
+    standalone_source,
+)
 from cookhouse.grading.sandbox.sandbox_fusion import SandboxFusion
 
 __all__ = [

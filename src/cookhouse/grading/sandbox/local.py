@@ -15,8 +15,7 @@ from typing import Generic, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading.sandbox.isolation import Isolation, Walls, check_weak_walls, possible_walls
-from cookhouse.grading.sandbox.limits import Limits
-from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
+from cookhouse.grading.sandbox.sandbox import Execution, Limits, Outcome, Program
 from cookhouse.grading.sandbox.warm_worker import WarmWorker, WorkerEndedError
 
 _logger = logging.getLogger(__name__)

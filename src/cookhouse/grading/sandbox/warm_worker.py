@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import ServiceError
-from cookhouse.grading.sandbox.bubblewrap import bubblewrap_command
 from cookhouse.grading.sandbox.isolation import Walls, describe
 from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
 from cookhouse.grading.sandbox.streams import Streams, holding
@@ -24,6 +23,7 @@ from cookhouse.grading.sandbox.worker.frames import receive_frame, send_frame
 _PACKAGE = Path(__file__).parent / "worker"
 _START_SECONDS = 30.0
 _GRACE_SECONDS = 5.0  # beyond a run's own limit, before the worker is given up
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
 
 
 class WorkerEndedError(ServiceError):
@@ -147,3 +147,24 @@ def _outcome(end: str | None, status: int, stderr: bytes) -> Outcome:
     if status == -24:  # SIGXCPU
         return Outcome.TIMEOUT
     return Outcome.KILLED if status < 0 else Outcome.NONZERO_EXIT
+
+
+def bubblewrap_command(command: Sequence[str], folder: str, package: Path, disk_bytes: int) -> list[str]:
+    """`command` as process 1 of its own namespaces, seeing Python, system libraries and the scratch `folder` alone."""
+    arguments = [
+        shutil.which("bwrap") or "bwrap",
+        "--unshare-all",
+        "--as-pid-1",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+    ]
+    executable = Path(sys.executable).resolve().parents[1]
+    for path in (*_SYSTEM, sys.base_prefix, sys.prefix, str(executable), str(package)):
+        if Path(path).is_symlink():
+            arguments += ["--symlink", str(Path(path).readlink()), path]
+        elif Path(path).exists():
+            arguments += ["--ro-bind", path, path]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(disk_bytes), "--tmpfs", folder, "--chdir", folder]
+    return [*arguments, *command]

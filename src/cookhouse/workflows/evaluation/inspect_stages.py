@@ -12,8 +12,7 @@ from cookhouse.runs import RunFolder
 from cookhouse.runs.names import INSPECT_FOLDER
 from cookhouse.settings import EvalSettings, has_default
 from cookhouse.training import service_errors
-from cookhouse.workflows.evaluation.progress import Progress
-from cookhouse.workflows.evaluation.state import EvaluationState
+from cookhouse.workflows.evaluation.state import EvaluationState, Progress
 from cookhouse.workflows.stages.stage import stage
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
-"""What the stages of an evaluation hand to one another."""
+"""What the stages of an evaluation hand to one another, and how far one is."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from cookhouse.data import DataSource
 from cookhouse.evals import Answerer, Benchmark, Estimate, LoadedBenchmark
 from cookhouse.runs import RunFolder
 from cookhouse.settings import EvalSettings
+from cookhouse.telemetry import Telemetry, events
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 from cookhouse.workflows.stages.state import RunState
 
@@ -39,3 +41,19 @@ class EvaluationState(RunState):
     """By benchmark or task, and name."""
     eval_results: dict[str, Any] = field(default_factory=dict)
     """The same as metrics, under `test/`."""
+
+
+class Progress:
+    """Tells of each item of a benchmark that is done; `done` were before."""
+
+    def __init__(self, telemetry: Telemetry, name: str, total: int, done: int = 0) -> None:
+        self._telemetry = telemetry
+        self._name, self._total = name, total
+        self._before = self._done = done
+        self._start = time.monotonic()
+
+    def __call__(self) -> None:
+        self._done += 1
+        pace = (time.monotonic() - self._start) / (self._done - self._before)
+        metrics = {"done": self._done, "total": self._total, "seconds_left": pace * (self._total - self._done)}
+        self._telemetry.event(events.EVAL_PROGRESS, metrics=metrics, benchmark=self._name)

@@ -45,8 +45,7 @@ from cookhouse.workflows.evaluation.inspect_stages import (
     run_inspect_tasks,
     write_inspected,
 )
-from cookhouse.workflows.evaluation.progress import Progress
-from cookhouse.workflows.evaluation.state import EvaluationState
+from cookhouse.workflows.evaluation.state import EvaluationState, Progress
 from cookhouse.workflows.evaluation.summary import evaluation_facts, evaluation_result
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.sinks import start_sinks

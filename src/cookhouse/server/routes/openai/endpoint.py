@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import BusyError, StorageBusyError, message_of, status_of
 from cookhouse.server.routes.exchange import forget
-from cookhouse.server.routes.openai import chat, completions, models
 from cookhouse.server.routes.openai.exchange import ClientGoneError
+from cookhouse.server.routes.openai.routes import router
 from cookhouse.server.service import Service
 from cookhouse.server.wire.openai import FieldError, error_body, field_of
 
@@ -22,8 +22,7 @@ def create_endpoint(service: Service) -> FastAPI:
     """An application over a service that another one opens and closes."""
     app = FastAPI(title="cookhouse", openapi_url=None)
     app.state.service = service
-    for router in (chat.router, completions.router, models.router):
-        app.include_router(router)
+    app.include_router(router)
     app.add_exception_handler(ClientGoneError, forget)
     app.add_exception_handler(ClientDisconnect, forget)
     app.add_exception_handler(CookhouseError, _refuse)
