@@ -7,6 +7,8 @@ from typing import Any
 import typer
 
 from cookhouse.cli.main import app as command_line
+from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
+from cookhouse.policy_losses import POLICY_LOSSES
 from cookhouse.recipes import Recipe, aliases_of, config_fields, every_recipe
 
 HELP_WIDTH = 100
@@ -54,6 +56,36 @@ def commands() -> str:
 def command_helps() -> Iterator[tuple[str, str]]:
     """Each command by its whole name with its help; those of recipes are settings, and have a page of their own."""
     yield from _helps("cookhouse", typer.main.get_command(command_line), None)
+
+
+def pair_losses() -> str:
+    """A table of the losses over pairs, with what is known of each."""
+    rows = [
+        (
+            f"`{name}`",
+            "yes" if loss.needs_reference else "no",
+            "no" if loss.compares_answers else "yes",
+            f"{loss.default_beta:g}",
+            _codes(loss.reads),
+        )
+        for name, loss in BUILT_IN_PAIR_LOSSES.items()
+    ]
+    return table(("loss", "needs a reference", "takes single answers", "`dpo_beta` by default", "also reads"), rows)
+
+
+def policy_losses() -> str:
+    """A table of the service's losses over sampled tokens, with what is known of each."""
+    ratios = {"token": "of each token", "sequence": "one for the whole sequence", None: "none"}
+    rows = [
+        (
+            f"`{name}`",
+            ratios[loss.ratio],
+            ", ".join(f"`{option}` {value:g}" for option, value in loss.options.items()),
+            "yes" if loss.options and loss.are_defaults_published else "",
+        )
+        for name, loss in POLICY_LOSSES.items()
+    ]
+    return table(("loss", "ratio", "options, by default", "these are the hosted service's"), rows)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -107,5 +139,11 @@ def _slug(heading: str) -> str:
     return heading.lower().replace(" ", "-")
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"recipes": recipes, "settings": settings, "commands": commands}
+PARTS: Mapping[str, Callable[[], str]] = {
+    "recipes": recipes,
+    "settings": settings,
+    "commands": commands,
+    "pair-losses": pair_losses,
+    "policy-losses": policy_losses,
+}
 """What makes a generated part, by its name."""

@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -128,6 +128,12 @@ def build(builders: OpenSet[Callable[[], Any]], name: str, is_one: Callable[[obj
 def names_in(text: str) -> list[str]:
     """The names of a text that has them separated by commas."""
     return [name for part in text.split(",") if (name := part.strip())]
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """Names in a sentence: `a, b and c`."""
+    *first, end = names
+    return f"{', '.join(first)} {last} {end}" if first else end
 
 
 def load(place: str) -> Any:

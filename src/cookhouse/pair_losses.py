@@ -1,20 +1,29 @@
-"""Losses over pairs, as formulas: the same for whoever trains and for a service that computes them itself.
+"""Losses over pairs: their formulas, and what settings, workflows and a service that computes them know of each.
 
 Of two answers to one prompt, one is preferred. Each loss is a function of sums over the tokens of an answer,
-Σ w·logprob, under the weights being trained and under a reference, and of the number of those tokens.
+Σ w·logprob, under the weights being trained and under a reference, and of the number of those tokens. A run trains on
+its mean over the pairs. Reading this module loads no torch.
 
 Legend: P pairs.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cookhouse.errors import UnknownNameError
+from cookhouse.naming import OpenSet
 
 if TYPE_CHECKING:
     import torch
 
+DEFAULT_BETA = 0.1
+OPTIONS: Mapping[str, float] = {"label_smoothing": 0.0, "simpo_gamma": 1.0}
+"""Settings that a loss may read besides β, and what they are where nobody sets them."""
+
 
 class PairLossOptions(Protocol):
-    """What the losses may be told."""
+    """What the losses may be told: β and `OPTIONS`."""
 
     @property
     def dpo_beta(self) -> float: ...
@@ -118,3 +127,81 @@ def _log_odds(logprob_P: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     return logprob_P - torch.log(-torch.expm1(logprob_P.clamp(max=-1e-12)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairLoss:
+    """A loss over pairs, and what is known of it. The defaults are what a function alone has.
+
+    Raises:
+        UnknownNameError: `reads` names what is no option.
+    """
+
+    function: "Callable[[PairLogprobs, Any], torch.Tensor]"
+    """Of P pairs and `PairLossOptions`: the loss of each."""
+    needs_reference: bool = True
+    """If not, none is opened, and the reference's logprobs are zeros."""
+    is_per_token: bool = False
+    """Whether it compares means over the tokens of an answer, so that its rewards are such means, too."""
+    compares_answers: bool = False
+    """Whether it compares the two answers of one prompt. Rows that judge single answers are then refused."""
+    compares_batch: bool = False
+    """Whether a pair's loss depends on the others of its batch. No service computes such a loss: the gradient of the
+    first pass could not be known before the last."""
+    default_beta: float = DEFAULT_BETA
+    """`dpo_beta` where nobody sets it."""
+    reads: tuple[str, ...] = tuple(OPTIONS)
+    """Of `OPTIONS`, those that change it. The others are refused where somebody sets them."""
+
+    def __post_init__(self) -> None:
+        for name in self.reads:
+            if name not in OPTIONS:
+                raise UnknownNameError("option of losses over pairs", name, OPTIONS)
+
+    @property
+    def options(self) -> Mapping[str, float]:
+        """The settings that it reads, with their defaults."""
+        return {"dpo_beta": self.default_beta, **{name: OPTIONS[name] for name in self.reads}}
+
+    def rewards(self, pairs: PairLogprobs, settings: PairLossOptions) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Of the chosen and of the rejected answers: βΔ, or βΔ over the answer's tokens."""
+        chosen_P, rejected_P = settings.dpo_beta * pairs.delta_chosen, settings.dpo_beta * pairs.delta_rejected
+        if self.is_per_token:
+            return chosen_P / pairs.chosen_tokens_P, rejected_P / pairs.rejected_tokens_P
+        return chosen_P, rejected_P
+
+
+_SMOOTHED = ("label_smoothing",)
+
+BUILT_IN_PAIR_LOSSES: Mapping[str, PairLoss] = {
+    "dpo": PairLoss(function=dpo, compares_answers=True, reads=_SMOOTHED),
+    "dpo_norm": PairLoss(function=dpo_norm, is_per_token=True, compares_answers=True, reads=_SMOOTHED),
+    "ipo": PairLoss(function=ipo, compares_answers=True, reads=()),
+    "kto": PairLoss(function=kto, compares_batch=True, reads=()),
+    "orpo": PairLoss(function=orpo, needs_reference=False, is_per_token=True, compares_answers=True, reads=_SMOOTHED),
+    "simpo": PairLoss(
+        function=simpo, needs_reference=False, is_per_token=True, compares_answers=True, default_beta=2.0
+    ),
+}
+
+
+def _as_loss(thing: Any) -> PairLoss | None:
+    if isinstance(thing, PairLoss):
+        return thing
+    return PairLoss(function=thing) if callable(thing) else None
+
+
+PAIR_LOSSES: OpenSet[PairLoss] = OpenSet(
+    kind="preference loss",
+    group="cookhouse.preference_losses",
+    builtin={},
+    check=_as_loss,
+    wants="a preference loss is a function of PairLogprobs and PairLossSettings that returns the loss of each pair, or "
+    "a PairLoss around one",
+    takes=("pairs", "settings"),
+    function_of=lambda loss: loss.function,
+)
+"""`BUILT_IN_PAIR_LOSSES` and those of users."""
+
+for _name, _loss in BUILT_IN_PAIR_LOSSES.items():
+    PAIR_LOSSES.register(_name, _loss)

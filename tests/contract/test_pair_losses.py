@@ -13,6 +13,7 @@ from tests.server.hosting import KEY, Host, hosted
 from tests.workflows.preference.kit import pairs
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
 
+from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.server.settings import Settings
 from cookhouse.settings import PairLossSettings
 from cookhouse.training import PairLossOffer, TinkerServiceClient, TrainingClient, Work
@@ -68,10 +69,10 @@ async def _trained(
     [
         {},
         {"label_smoothing": 0.1},
-        {"loss_fn": "dpo_norm"},
-        {"loss_fn": "ipo"},
-        {"loss_fn": "orpo"},
-        {"loss_fn": "simpo"},
+        {"pair_loss": "dpo_norm"},
+        {"pair_loss": "ipo"},
+        {"pair_loss": "orpo"},
+        {"pair_loss": "simpo"},
     ],
     ids=str,
 )
@@ -83,7 +84,7 @@ async def test_the_service_computes_what_the_client_would(
     settings = PairLossSettings(**given)
     offer = await service.pair_losses()
     reference: NoReference | ServiceReference = NoReference()
-    if settings.loss_fn not in ("orpo", "simpo"):
+    if PAIR_LOSSES.find(settings.pair_loss).needs_reference:
         base = await service.create_lora_training_client(BASE_MODEL, rank=1, seed=0)
         reference = ServiceReference(sums_by_forward(base, offer))
     found = []
@@ -104,7 +105,7 @@ async def test_the_service_computes_what_the_client_would(
 
 
 async def test_a_loss_over_the_whole_batch_stays_with_the_client(service: TinkerServiceClient) -> None:
-    settings = PairLossSettings(loss_fn="kto")
+    settings = PairLossSettings(pair_loss="kto")
     assert not isinstance(pair_objective(settings, await service.pair_losses()).loss, FusedPairLoss)
 
 

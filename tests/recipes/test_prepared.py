@@ -94,7 +94,7 @@ CASES = {
     ),
     "a loss": supervised(ONE + r"\(data, logprobs\)", loss_fn="own.py:one_argument"),
     "a loss over pairs": Case(
-        recipe="dpo", message=ONE + r"\(pairs, settings\)", settings={"loss_fn": "own.py:one_argument"}
+        recipe="dpo", message=ONE + r"\(pairs, settings\)", settings={"pair_loss": "own.py:one_argument"}
     ),
     "a loss of a policy": Case(
         recipe="rl", message=ONE + r"\(data, logprobs\)", settings={"loss_fn": "own.py:one_argument"}

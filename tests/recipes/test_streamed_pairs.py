@@ -149,7 +149,7 @@ async def test_single_answers_are_not_streamed(make_config: MakeConfig, tmp_path
     rows = [{"prompt": f"say {n}", "completion": "it is", "label": n % 2 > 0} for n in range(8)]
     path = write(tmp_path / "kto.jsonl", rows)
     with pytest.raises(InputError, match="single answers with a label are matched with one another"):
-        await run(make_config(dataset_path=path, loss_fn="kto"), FakeService())
+        await run(make_config(dataset_path=path, pair_loss="kto"), FakeService())
 
 
 def test_a_plan_marks_its_estimates(make_config: MakeConfig) -> None:

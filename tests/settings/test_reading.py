@@ -95,8 +95,8 @@ OTHER = "Qwen/Qwen3-8B"
         ("twenty_questions", {"answerer_renderer": "qwen3"}, "answerer_renderer"),
         ("twenty_questions", {"answerer_model": OTHER, "num_candidates": 8}, "num_candidates"),
         ("dpo", {"simpo_gamma": 2.0}, "simpo_gamma"),
-        ("dpo", {"loss_fn": "ipo", "label_smoothing": 0.1}, "label_smoothing"),
-        ("dpo", {"loss_fn": "simpo", "cache_reference": False}, "cache_reference"),
+        ("dpo", {"pair_loss": "ipo", "label_smoothing": 0.1}, "label_smoothing"),
+        ("dpo", {"pair_loss": "simpo", "cache_reference": False}, "cache_reference"),
         ("dpo", {"preference_renderer": "qwen3"}, "preference_renderer"),
         ("preference_model", {"eval_max_tokens": 8}, "eval_max_tokens"),
         ("supervised", {"label_averaging": "micro"}, "label_averaging"),
@@ -125,7 +125,7 @@ def test_settings_of_recipes_are_refused_where_nothing_reads_them(
         ("rl", {"env": "mine.py:environment", "grader": "exact", "dataset_path": "x.jsonl", "format_coef": 0.5}),
         ("rl", {"env": "arithmetic,prompts", "format_coef": 0.5, "env_weights": "2,1"}),
         ("rl", {"kl_reference": OTHER, "compute_kl": True}),
-        ("dpo", {"loss_fn": "mine.py:loss", "simpo_gamma": 2.0, "cache_reference": False}),
+        ("dpo", {"pair_loss": "mine.py:loss", "simpo_gamma": 2.0, "cache_reference": False}),
         ("supervised", {"wandb_name": "one", "wandb_project": "all"}),
         ("supervised", {"wandb_name": "one", "sinks": "mlflow"}),
         ("supervised", {"warmup_steps": 0}),
@@ -136,7 +136,8 @@ def test_settings_of_recipes_are_accepted_where_something_may_read_them(
     recipe: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Catches a refusal of what code of a user's own may read."""
-    (tmp_path / "mine.py").write_text("def environment(settings, open_sampler): ...\n")
+    own = "def environment(settings, open_sampler): ...\ndef loss(pairs, settings): ...\n"
+    (tmp_path / "mine.py").write_text(own)
     monkeypatch.chdir(tmp_path)
     make_config(find_recipe(recipe), settings)
 

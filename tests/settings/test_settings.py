@@ -154,10 +154,10 @@ def test_a_config_makes_the_checks_of_every_spec_that_it_is_made_of(recipe: Any)
     assert set(getattr(recipe.config_class, "__chz_validators__", [])) == declared
 
 
-@pytest.mark.parametrize("loss_fn", ["ipo", "kto"])
-def test_smoothing_is_refused_by_losses_that_have_no_place_for_it(loss_fn: str) -> None:
+@pytest.mark.parametrize("pair_loss", ["ipo", "kto"])
+def test_smoothing_is_refused_by_losses_that_have_no_place_for_it(pair_loss: str) -> None:
     with pytest.raises(InputError, match=r"label_smoothing=0\.1 would change nothing"):
-        PreferenceSettings(loss_fn=loss_fn, label_smoothing=0.1)
+        PreferenceSettings(pair_loss=pair_loss, label_smoothing=0.1)
 
 
 @chz.chz
@@ -177,7 +177,7 @@ class _EvenPairs(_EvenBatch, PreferenceSettings):
     ("settings", "message"),
     [
         ({"batch_size": 3}, "batch_size is odd"),
-        ({"loss_fn": "ipo", "label_smoothing": 0.1}, "label_smoothing=0.1 would change nothing"),
+        ({"pair_loss": "ipo", "label_smoothing": 0.1}, "label_smoothing=0.1 would change nothing"),
         ({"train_mlp": False, "train_attn": False, "train_unembed": False}, "at least one must be true"),
     ],
 )

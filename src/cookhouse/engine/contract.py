@@ -16,9 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cookhouse import pair_losses
 from cookhouse.errors import InputError
 
-PAIR_LOSSES = ("dpo", "dpo_norm", "ipo", "orpo", "simpo")
+PAIR_LOSSES = tuple(name for name, loss in pair_losses.BUILT_IN_PAIR_LOSSES.items() if not loss.compares_batch)
 """Losses over pairs of datums (chosen, rejected, chosen, ...), besides those over tokens."""
 
 

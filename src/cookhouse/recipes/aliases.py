@@ -45,7 +45,7 @@ ALIASES = (
     Alias(name="reference_model_name", means=("kl_reference",), doc="TinkexCookbook"),
     Alias(name="reference_model_name", means=("reference_model",), doc="tinker-cookbook"),
     Alias(name="beta", means=("dpo_beta",), doc="TRL"),
-    Alias(name="loss_type", means=("loss_fn",), beside=("dpo_beta",), doc="TRL, of pairs"),
+    Alias(name="loss_type", means=("pair_loss",), doc="TRL"),
     Alias(name="clip_epsilon", means=("clip_low", "clip_high"), convert=_clip_range, doc="1 - ε to 1 + ε"),
     Alias(name="rm_learning_rate", means=("preference_learning_rate",), doc="tinker-cookbook: of the reward model"),
     Alias(name="model_path", means=("weights",), doc="tinker-cookbook, of evaluations"),

@@ -27,21 +27,27 @@ if TYPE_CHECKING:
 _Env = Literal["python_functions", "deepcoder"]
 
 
-def _of_ppo(name: str, value: Any, otherwise: Any) -> Any:
-    """What goes with the loss ppo, for models other than the embedded one."""
+_PUBLISHED_LOSS = "ppo"
+
+
+def _of_published_loss(name: str, value: Any, otherwise: Any) -> Any:
+    """What the recipe was published with beside its loss, for models other than the embedded one."""
     default = Default(
-        lambda config: value if config.loss_fn == "ppo" and not is_embedded(config) else otherwise,
-        f"{value} with ppo for other models than {TINY_MODEL}" + ("" if otherwise is None else f", else {otherwise}"),
+        lambda config: value if config.loss_fn == _PUBLISHED_LOSS and not is_embedded(config) else otherwise,
+        f"{value} with {_PUBLISHED_LOSS} for other models than {TINY_MODEL}"
+        + ("" if otherwise is None else f", else {otherwise}"),
         is_by_model=True,
     )
     return redefault(ReinforcementSettings, name, default)
 
 
 def _loss_fn(config: Any) -> str:
-    return "importance_sampling" if is_embedded(config) and not sets_clip(config) else "ppo"
+    return "importance_sampling" if is_embedded(config) and not sets_clip(config) else _PUBLISHED_LOSS
 
 
-_LOSS = Default(_loss_fn, f"importance_sampling for {TINY_MODEL} where no clip is set, else ppo", is_by_model=True)
+_LOSS = Default(
+    _loss_fn, f"importance_sampling for {TINY_MODEL} where no clip is set, else {_PUBLISHED_LOSS}", is_by_model=True
+)
 
 
 @chz.chz
@@ -68,9 +74,9 @@ class Config(ReinforcementSettings):
     max_tokens: int = rl_default("max_tokens", embedded=32, published=1024)
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=1e-5)
     loss_fn: str = redefault(ReinforcementSettings, "loss_fn", _LOSS)
-    clip_low: float | None = _of_ppo("clip_low", 0.8, None)
-    clip_high: float | None = _of_ppo("clip_high", 1.2, None)
-    ppo_epochs: int = _of_ppo("ppo_epochs", 4, 1)
+    clip_low: float | None = _of_published_loss("clip_low", 0.8, None)
+    clip_high: float | None = _of_published_loss("clip_high", 1.2, None)
+    ppo_epochs: int = _of_published_loss("ppo_epochs", 4, 1)
     advantage: str = rl_default("advantage", embedded="group_centered", published="gae")
     gamma: float = rl_default("gamma", embedded=0.99, published=0.99)
     gae_lambda: float = rl_default("gae_lambda", embedded=0.95, published=0.95)

@@ -1,43 +1,62 @@
 """Settings of runs that learn from preferences."""
 
+from collections.abc import Callable, Collection
+from typing import Any
+
 import chz
 
+from cookhouse.naming import listed
+from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, DEFAULT_BETA, OPTIONS, PAIR_LOSSES, PairLoss
 from cookhouse.settings.checks import above, at_least, from_to_below
 from cookhouse.settings.defaults import Default, computed, redefault
 from cookhouse.settings.preference_model import JudgeSettings
-from cookhouse.settings.reading import narrowed, read_if
+from cookhouse.settings.reading import ReadIf, narrowed, read_if
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
-_WITHOUT_GAMMA = ("dpo", "dpo_norm", "ipo", "kto", "orpo")
-_WITHOUT_REFERENCE = ("orpo", "simpo")
+
+def _loss(config: Any) -> PairLoss:
+    return PAIR_LOSSES.find(config.pair_loss)
+
+
+def _read_with(is_read: Callable[[PairLoss], bool], *, idle: Collection[Any] = ()) -> ReadIf:
+    """A setting that some losses read; a function of a user's own is taken to read all."""
+    names = listed(name for name, loss in BUILT_IN_PAIR_LOSSES.items() if is_read(loss))
+    return read_if(lambda config: is_read(_loss(config)), f"by pair_loss={names}", idle=idle)
+
+
+_BETAS = ", ".join(
+    f"{loss.default_beta} with {name}"
+    for name, loss in BUILT_IN_PAIR_LOSSES.items()
+    if loss.default_beta != DEFAULT_BETA
+)
 
 
 @chz.chz
 class PairLossSettings:
     """A loss over pairs of answers."""
 
-    loss_fn: str = chz.field(
-        default="dpo", doc="dpo, dpo_norm, ipo, kto, orpo or simpo, or your own as module:name or file.py:name."
+    pair_loss: str = chz.field(
+        default="dpo", doc=f"{listed(BUILT_IN_PAIR_LOSSES, 'or')}, or your own as module:name or file.py:name."
     )
     dpo_beta: float = computed(
-        Default(lambda config: 2.0 if config.loss_fn == "simpo" else 0.1, "2.0 with simpo, else 0.1"),
+        Default(lambda config: _loss(config).default_beta, f"{_BETAS}, else {DEFAULT_BETA}"),
         float,
         "β: how much a difference from the reference counts; λ of orpo.",
         above(0, "0.1"),
     )
     label_smoothing: float = chz.field(
-        default=0.0,
+        default=OPTIONS["label_smoothing"],
         doc="Share of labels taken to be wrong, below 0.5: conservative DPO.",
         validator=[
             from_to_below(0, 0.5, "0.1"),
-            read_if(lambda config: config.loss_fn not in ("ipo", "kto"), "by other losses than ipo and kto", idle=[0]),
+            _read_with(lambda loss: "label_smoothing" in loss.reads, idle=[0]),
         ],
     )
     simpo_gamma: float = chz.field(
-        default=1.0,
+        default=OPTIONS["simpo_gamma"],
         doc="γ of simpo: what the chosen answer's reward is to be ahead by.",
-        validator=[at_least(0), read_if(lambda config: config.loss_fn not in _WITHOUT_GAMMA, "by loss_fn=simpo")],
+        validator=[at_least(0), _read_with(lambda loss: "simpo_gamma" in loss.reads)],
     )
 
 
@@ -55,9 +74,7 @@ class ReferenceSettings:
     )
 
 
-_WITH_REFERENCE = read_if(
-    lambda config: config.loss_fn not in _WITHOUT_REFERENCE, "by losses that need a reference, as dpo, ipo and kto"
-)
+_WITH_REFERENCE = _read_with(lambda loss: loss.needs_reference)
 
 
 @chz.chz

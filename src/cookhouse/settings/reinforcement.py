@@ -6,9 +6,11 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.errors import InputError
+from cookhouse.naming import listed
+from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, PolicyLoss
 from cookhouse.settings.checks import above, at_least, between
 from cookhouse.settings.defaults import Default, computed, is_left_open
-from cookhouse.settings.reading import read_if
+from cookhouse.settings.reading import ReadIf, read_if
 from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSettings, TrainingSettings
 
 
@@ -157,11 +159,13 @@ def sets_clip(config: Any) -> bool:
     return not (is_left_open(config, "clip_low") and is_left_open(config, "clip_high"))
 
 
-SERVICE_LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "gspo")
-"""Losses over sampled tokens that a service computes by itself."""
+def _with(option: str) -> str:
+    """The service's losses that have an option, in words."""
+    return listed(name for name, loss in POLICY_LOSSES.items() if option in loss.options)
 
 
-_CLIPS = read_if(lambda config: config.loss_fn in ("ppo", "cispo", "gspo"), "by loss_fn=ppo, cispo and gspo")
+def _read_with(option: str) -> ReadIf:
+    return read_if(lambda config: option in config.policy_loss.options, f"by loss_fn={_with(option)}")
 
 
 @chz.chz
@@ -174,31 +178,36 @@ class LossSettings:
             "importance_sampling; ppo where clip_low or clip_high is set",
         ),
         str,
-        "importance_sampling, ppo, cispo, dro or gspo of the service, or your own as module:name or file.py:name.",
+        f"{listed(POLICY_LOSSES, 'or')} of the service, or your own as module:name or file.py:name.",
     )
     clip_low: float | None = chz.field(
-        default=None, doc="Lower bound of the ratio, for ppo, cispo and gspo.", validator=[at_least(0), _CLIPS]
+        default=None,
+        doc=f"Lower bound of the ratio, for {_with(CLIP_LOW)}.",
+        validator=[at_least(0), _read_with(CLIP_LOW)],
     )
     clip_high: float | None = chz.field(
-        default=None, doc="Upper bound of the ratio, for ppo, cispo and gspo.", validator=[at_least(0), _CLIPS]
+        default=None,
+        doc=f"Upper bound of the ratio, for {_with(CLIP_HIGH)}.",
+        validator=[at_least(0), _read_with(CLIP_HIGH)],
     )
     dro_beta: float | None = chz.field(
         default=None,
         doc="Weight of dro's quadratic term.",
-        validator=[at_least(0), read_if(lambda config: config.loss_fn == "dro", "by loss_fn=dro")],
+        validator=[at_least(0), _read_with("beta")],
     )
     compute_post_kl: bool = chz.field(
         default=False, doc="Report how far each step moved the weights from its sampler; costs a pass over the batch."
     )
 
     @property
+    def policy_loss(self) -> PolicyLoss:
+        """What is known of the loss."""
+        return POLICY_LOSSES.get(self.loss_fn, PolicyLoss())
+
+    @property
     def loss_fn_config(self) -> Mapping[str, float]:
         """What is sent with the service's loss: the options that are set, by the service's names."""
-        options = {
-            "clip_low_threshold": self.clip_low,
-            "clip_high_threshold": self.clip_high,
-            "beta": self.dro_beta,
-        }
+        options = {CLIP_LOW: self.clip_low, CLIP_HIGH: self.clip_high, "beta": self.dro_beta}
         return {name: value for name, value in options.items() if value is not None}
 
 

@@ -23,11 +23,11 @@ LENGTHS = [12, 9, 40, 33, 13, 21, 5, 5]
 
 CASES: dict[str, dict[str, Any]] = {
     "dpo": {},
-    "cdpo": {"loss_fn": "dpo", "label_smoothing": 0.2},
-    "dpo_norm": {"loss_fn": "dpo_norm"},
-    "ipo": {"loss_fn": "ipo"},
-    "orpo": {"loss_fn": "orpo"},
-    "simpo": {"loss_fn": "simpo", "simpo_gamma": 0.3},
+    "cdpo": {"pair_loss": "dpo", "label_smoothing": 0.2},
+    "dpo_norm": {"pair_loss": "dpo_norm"},
+    "ipo": {"pair_loss": "ipo"},
+    "orpo": {"pair_loss": "orpo"},
+    "simpo": {"pair_loss": "simpo", "simpo_gamma": 0.3},
 }
 
 
@@ -52,11 +52,9 @@ def pairs_of_datums(lengths: list[int] = LENGTHS) -> list[TrainingDatum]:
 def fused(name: str, data_D: list[TrainingDatum], reference_D: np.ndarray, **changes: Any) -> ForwardBackward:
     settings = PairLossSettings(**CASES[name])
     config = {"dpo_beta": settings.dpo_beta, "num_pairs": len(data_D) / 2}
-    if settings.label_smoothing:
-        config["label_smoothing"] = settings.label_smoothing
-    if settings.loss_fn == "simpo":
-        config["simpo_gamma"] = settings.simpo_gamma
-    if settings.loss_fn not in ("orpo", "simpo"):
+    facts = pair_losses.BUILT_IN_PAIR_LOSSES[settings.pair_loss]
+    config |= {option: getattr(settings, option) for option in facts.reads}
+    if facts.needs_reference:
         data_D = [
             dataclasses.replace(
                 datum,
@@ -68,7 +66,7 @@ def fused(name: str, data_D: list[TrainingDatum], reference_D: np.ndarray, **cha
             )
             for datum, total in zip(data_D, reference_D, strict=True)
         ]
-    request = ForwardBackward(model_id="m", data_D=data_D, loss_fn=settings.loss_fn, loss_fn_config=config)
+    request = ForwardBackward(model_id="m", data_D=data_D, loss_fn=settings.pair_loss, loss_fn_config=config)
     return dataclasses.replace(request, **changes)
 
 
@@ -98,7 +96,7 @@ def in_two_passes(
         chosen_tokens_P=tokens_D[0::2],
         rejected_tokens_P=tokens_D[1::2],
     )
-    loss = getattr(pair_losses, settings.loss_fn)(pairs, settings).mean()
+    loss = getattr(pair_losses, settings.pair_loss)(pairs, settings).mean()
     gradients_D = torch.autograd.grad(loss, lp_D)
     linear = [
         dataclasses.replace(datum, loss_fn_inputs={**datum.loss_fn_inputs, "weights": -gradient.numpy()})

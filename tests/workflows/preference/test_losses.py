@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.pair_losses import PAIR_LOSSES, PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
-from cookhouse.training import PairLogprobs
-from cookhouse.workflows.preference.losses import PAIR_LOSSES, PairLoss
 
 # Of four pairs: Σ logprob of chosen and rejected, the same under the reference, and tokens.
 CHOSEN, REJECTED = [-3.0, -9.5, -0.7, -20.0], [-4.0, -2.0, -6.25, -21.0]
@@ -63,11 +62,11 @@ def kto(c: float, r: float, rc: float, rr: float, *_: Any) -> float:
 CASES: dict[str, tuple[dict[str, Any], Callable[..., float]]] = {
     "dpo": ({}, dpo),
     "cdpo": ({"label_smoothing": 0.2}, cdpo),
-    "dpo_norm": ({"loss_fn": "dpo_norm"}, dpo_norm),
-    "ipo": ({"loss_fn": "ipo"}, ipo),
-    "kto": ({"loss_fn": "kto"}, kto),
-    "orpo": ({"loss_fn": "orpo"}, orpo),
-    "simpo": ({"loss_fn": "simpo"}, simpo),
+    "dpo_norm": ({"pair_loss": "dpo_norm"}, dpo_norm),
+    "ipo": ({"pair_loss": "ipo"}, ipo),
+    "kto": ({"pair_loss": "kto"}, kto),
+    "orpo": ({"pair_loss": "orpo"}, orpo),
+    "simpo": ({"pair_loss": "simpo"}, simpo),
 }
 
 
@@ -94,7 +93,7 @@ def test_each_loss_and_its_gradient_are_those_of_its_formula(name: str) -> None:
     # Catches swapped answers, a reference with the wrong sign, a missing β, and sums where means belong.
     given, formula = CASES[name]
     settings = PairLossSettings(**given)
-    loss = PAIR_LOSSES.find(settings.loss_fn)
+    loss = PAIR_LOSSES.find(settings.pair_loss)
     chosen_P = torch.tensor(CHOSEN, dtype=torch.float64, requires_grad=True)
     rejected_P = torch.tensor(REJECTED, dtype=torch.float64, requires_grad=True)
     loss_P = loss.function(logprobs(chosen=chosen_P, rejected=rejected_P), settings)
@@ -134,7 +133,7 @@ def test_losses_stay_finite_where_a_model_is_certain() -> None:
     # Catches an overflow of log(1 + exp) and the odds of a probability of 1.
     for name in ("dpo", "dpo_norm", "ipo", "kto", "orpo", "simpo"):
         chosen_P = torch.tensor([0.0, -5000.0, 0.0, -1e-9], dtype=torch.float64, requires_grad=True)
-        settings = PairLossSettings(loss_fn=name)
+        settings = PairLossSettings(pair_loss=name)
         loss_P = PAIR_LOSSES.find(name).function(logprobs(chosen=chosen_P, rejected=[-5000.0, 0.0, 0.0, 0.0]), settings)
         (gradient_P,) = torch.autograd.grad(loss_P.mean(), [chosen_P])
         assert torch.isfinite(loss_P).all(), name
@@ -164,7 +163,7 @@ def test_a_loss_of_the_users_own_is_a_function() -> None:
         ({"dpo_beta": 0.0}, "dpo_beta is 0.0; it must be a number above 0"),
         ({"dpo_beta": -1.0}, "dpo_beta is -1.0"),
         ({"label_smoothing": 0.5}, "at least 0 and below 0.5"),
-        ({"label_smoothing": 0.1, "loss_fn": "ipo"}, "label_smoothing=0.1 would change nothing"),
+        ({"label_smoothing": 0.1, "pair_loss": "ipo"}, "label_smoothing=0.1 would change nothing"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], said: str) -> None:
@@ -173,4 +172,4 @@ def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], said: st
 
 
 def test_beta_of_simpo_is_its_own() -> None:
-    assert (PairLossSettings().dpo_beta, PairLossSettings(loss_fn="simpo").dpo_beta) == (0.1, 2.0)
+    assert (PairLossSettings().dpo_beta, PairLossSettings(pair_loss="simpo").dpo_beta) == (0.1, 2.0)

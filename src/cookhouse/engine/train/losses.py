@@ -22,6 +22,8 @@ from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.engine.train.loss import Loss, LossInputs
 from cookhouse.engine.train.pairs import PAIR_LOSSES
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.naming import listed
+from cookhouse.policy_losses import POLICY_LOSSES
 
 
 def cross_entropy(lp_M: Tensor, inputs: LossInputs) -> Tensor:
@@ -86,23 +88,15 @@ _POLICY_INPUTS = frozenset({"logprobs", "advantages"})
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": Loss(function=cross_entropy, inputs=frozenset({"weights"}), defaults={"weights": 1.0}),
     "importance_sampling": Loss(function=importance_sampling, inputs=_POLICY_INPUTS),
-    "ppo": Loss(function=ppo, inputs=_POLICY_INPUTS, config={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
-    "cispo": Loss(
-        function=cispo, inputs=_POLICY_INPUTS, config={"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
-    ),
-    # The hosted service publishes no default; 0.05 is the one of its examples.
-    "dro": Loss(function=dro, inputs=_POLICY_INPUTS, config={"beta": 0.05}),
-    # The hosted service publishes no defaults; these are the paper's (section 5.1).
-    "gspo": Loss(
-        function=gspo,
-        inputs=_POLICY_INPUTS | {"sequence_ratio_mask"},
-        config={"clip_low_threshold": 1 - 3e-4, "clip_high_threshold": 1 + 4e-4},
-    ),
+    "ppo": Loss(function=ppo, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["ppo"].options),
+    "cispo": Loss(function=cispo, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["cispo"].options),
+    "dro": Loss(function=dro, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["dro"].options),
+    "gspo": Loss(function=gspo, inputs=_POLICY_INPUTS | {"sequence_ratio_mask"}, config=POLICY_LOSSES["gspo"].options),
     **PAIR_LOSSES,
 }
 
 _REFUSED = {
-    "stable_reinforce": "its objective is not published; use importance_sampling, ppo, cispo, dro or gspo",
+    "stable_reinforce": f"its objective is not published; use {listed(POLICY_LOSSES, 'or')}",
     "custom": "losses traced on the client are not run here; pass forward_backward_custom a plain function",
 }
 

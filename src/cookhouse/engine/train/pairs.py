@@ -2,26 +2,24 @@
 
 An answer is the tokens with weight. `reference_logprobs` are values that add up, in double precision, to the answer's
 Σ w·logprob under a reference. The loss is the sum over the pairs of a request, divided by `num_pairs`: those of a batch
-that comes in several requests. A loss that compares a pair with the others of its batch (`kto`) is not among them: its
-gradient could not be known before the last pass is done.
+that comes in several requests. A loss that compares a pair with the others of its batch is not among them.
 
 Legend: M targets, D datums, P pairs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
-from cookhouse import pair_losses
+from cookhouse.engine import contract
 from cookhouse.engine.contract import ForwardBackward
 from cookhouse.engine.train.loss import Loss, LossInputs
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import PairLogprobs, PairLossOptions
+from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
 
 _REFERENCE = "reference_logprobs"
-_COMMON = {"dpo_beta": 0.1, "num_pairs": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +31,16 @@ class _Options:
     simpo_gamma: float = 0.0
 
 
-def _loss(
-    function: Callable[[PairLogprobs, PairLossOptions], Tensor], config: Mapping[str, float], *, has_reference: bool
-) -> Loss:
+def _loss(facts: PairLoss) -> Loss:
     def compute(lp_M: Tensor, inputs: LossInputs) -> Tensor:
         options = {name: value for name, value in inputs.config.items() if name != "num_pairs"}
-        return function(_pairs(lp_M, inputs), _Options(**options)) / inputs.config["num_pairs"]
+        return facts.function(_pairs(lp_M, inputs), _Options(**options)) / inputs.config["num_pairs"]
 
     return Loss(
         function=compute,
         inputs=frozenset({"weights"}),
-        sums=frozenset({_REFERENCE} if has_reference else ()),
-        config={**_COMMON, **config},
+        sums=frozenset({_REFERENCE} if facts.needs_reference else ()),
+        config={**facts.options, "num_pairs": 1.0},
         group_datums=2,
         check=_check,
     )
@@ -105,12 +101,4 @@ def _check_options(name: str, given: Mapping[str, float | str], num_pairs: int) 
             raise InputError(f"option {option} of {name} is {config[option]:g}; it must be {bound}")
 
 
-PAIR_LOSSES: Mapping[str, Loss] = {
-    "dpo": _loss(pair_losses.dpo, {"label_smoothing": 0.0}, has_reference=True),
-    "dpo_norm": _loss(pair_losses.dpo_norm, {"label_smoothing": 0.0}, has_reference=True),
-    "ipo": _loss(pair_losses.ipo, {}, has_reference=True),
-    "orpo": _loss(pair_losses.orpo, {"label_smoothing": 0.0}, has_reference=False),
-    "simpo": _loss(
-        pair_losses.simpo, {"dpo_beta": 2.0, "label_smoothing": 0.0, "simpo_gamma": 1.0}, has_reference=False
-    ),
-}
+PAIR_LOSSES: Mapping[str, Loss] = {name: _loss(BUILT_IN_PAIR_LOSSES[name]) for name in contract.PAIR_LOSSES}

@@ -12,6 +12,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
+from cookhouse.policy_losses import POLICY_LOSSES, PolicyLoss
 from cookhouse.rl.trajectory import Trajectory, TrajectoryGroup, Transition, observed_tokens
 
 GroupAdvantages: TypeAlias = Sequence[Sequence[Sequence[float]]]
@@ -79,14 +80,15 @@ _OURS = frozenset({"mask", "teacher_logprobs"})
 
 
 def for_loss(datum: tinker.Datum, loss_fn: str) -> tinker.Datum:
-    """The datum as a loss of the service takes it: without `mask`, which gspo gets as `sequence_ratio_mask`, and
-    without `teacher_logprobs`.
+    """The datum as a loss of the service takes it: without `teacher_logprobs`, and with `mask` under the name that the
+    loss has for it, if it has one.
     """
     if _OURS.isdisjoint(datum.loss_fn_inputs):
         return datum
     inputs = {name: values for name, values in datum.loss_fn_inputs.items() if name not in _OURS}
-    if loss_fn == "gspo" and "mask" in datum.loss_fn_inputs:
-        inputs["sequence_ratio_mask"] = datum.loss_fn_inputs["mask"]
+    mask_input = POLICY_LOSSES.get(loss_fn, PolicyLoss()).mask_input
+    if mask_input is not None and "mask" in datum.loss_fn_inputs:
+        inputs[mask_input] = datum.loss_fn_inputs["mask"]
     return tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
 
 Tokens: TypeAlias = NDArray[np.float64]
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
@@ -24,13 +25,14 @@ def token_losses(name: str, lp_T: Tokens, inputs: Inputs, config: Mapping[str, A
     """
     if name not in _LOSSES:
         raise UnknownNameError("loss", name, _LOSSES)
-    function, wanted, defaults = _LOSSES[name]
+    facts = POLICY_LOSSES.get(name)
+    wanted, defaults = (("weights",), {}) if facts is None else (facts.inputs, facts.options)
     for option in config or {}:
         if option not in defaults:
             raise UnknownNameError(f"option of {name}", option, defaults)
     if missing := sorted(set(wanted) - set(inputs)):
         raise InputError(f"{name} lacks {', '.join(missing)}")
-    return function(lp_T, inputs, {**defaults, **(config or {})})
+    return _LOSSES[name](lp_T, inputs, {**defaults, **(config or {})})
 
 
 def _cross_entropy(lp_T: Tokens, inputs: Inputs, options: Options) -> tuple[Tokens, Tokens]:
@@ -71,7 +73,7 @@ def _ratio(lp_T: Tokens, inputs: Inputs) -> Tokens:
 
 
 def _clip(ratio_T: Tokens, options: Options) -> Tokens:
-    return np.clip(ratio_T, options["clip_low_threshold"], options["clip_high_threshold"])
+    return np.clip(ratio_T, options[CLIP_LOW], options[CLIP_HIGH])
 
 
 def _clipped(ratio_T: Tokens, inputs: Inputs, options: Options) -> tuple[Tokens, Tokens]:
@@ -80,20 +82,13 @@ def _clipped(ratio_T: Tokens, inputs: Inputs, options: Options) -> tuple[Tokens,
     return -np.minimum(plain_T, clipped_T), np.where(plain_T <= clipped_T, -plain_T, 0.0)
 
 
-_POLICY = ("logprobs", "advantages")
-
 _Loss: TypeAlias = Callable[[Tokens, Inputs, Options], tuple[Tokens, Tokens]]
 
-# Inputs and default options, as the service has them.
-_LOSSES: Mapping[str, tuple[_Loss, tuple[str, ...], Options]] = {
-    "cross_entropy": (_cross_entropy, ("weights",), {}),
-    "importance_sampling": (_importance_sampling, _POLICY, {}),
-    "ppo": (_ppo, _POLICY, {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
-    "cispo": (_cispo, _POLICY, {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}),
-    "dro": (_dro, _POLICY, {"beta": 0.05}),
-    "gspo": (
-        _gspo,
-        (*_POLICY, "sequence_ratio_mask"),
-        {"clip_low_threshold": 1 - 3e-4, "clip_high_threshold": 1 + 4e-4},
-    ),
+_LOSSES: Mapping[str, _Loss] = {
+    "cross_entropy": _cross_entropy,
+    "importance_sampling": _importance_sampling,
+    "ppo": _ppo,
+    "cispo": _cispo,
+    "dro": _dro,
+    "gspo": _gspo,
 }

@@ -12,13 +12,12 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import PairLogprobs
+from cookhouse.pair_losses import PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.loop.objective import Answered, custom_metrics
 from cookhouse.training.work import Work
 from cookhouse.workflows.preference.assembler import PairPayload
-from cookhouse.workflows.preference.losses import PairLoss
 
 if TYPE_CHECKING:
     import torch

@@ -8,10 +8,10 @@ from functools import partial
 
 from cookhouse.data import BadRows, PreferenceRow, example_statistics
 from cookhouse.data.batches.examples import ExampleStatistics
-from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
+from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.workflows.base.counts import Counts, estimated
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
@@ -19,7 +19,6 @@ from cookhouse.workflows.base.run import set_steps
 from cookhouse.workflows.base.summary import settings_notes
 from cookhouse.workflows.preference.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
 from cookhouse.workflows.preference.evaluation import HeldOutAnswers, askable
-from cookhouse.workflows.preference.losses import PAIR_LOSSES
 from cookhouse.workflows.preference.rows import read_data
 from cookhouse.workflows.preference.state import PreferenceState
 from cookhouse.workflows.preference.stream import StreamedPairs
@@ -30,9 +29,7 @@ from cookhouse.workflows.stages.stage import stage
 async def load_dataset(state: PreferenceState) -> None:
     """Read the pairs to train on and, evenly spaced through the held-out ones, those to evaluate on."""
     config = state.config
-    state.loss = PAIR_LOSSES.find(config.loss_fn)
-    if config.reference_model is not None and not state.loss.needs_reference:
-        raise InputError(f"reference_model is set, and {config.loss_fn} needs no reference; leave it out")
+    state.loss = PAIR_LOSSES.find(config.pair_loss)
     # The run folder's own sources where it has them: a function is then called once, and what is trained on is what the
     # fingerprint is of.
     sources = {**sources_of(config, "preferences"), **state.context.folder.data}

@@ -22,6 +22,7 @@ from cookhouse.evals import (
 )
 from cookhouse.evals import Metrics as MaybeMetrics
 from cookhouse.grading import PreferenceModel
+from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry
@@ -29,7 +30,6 @@ from cookhouse.training import SamplingClient, TrainingClient
 from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.preference.custom import pair_logprobs, pair_metrics
 from cookhouse.workflows.preference.dataset import Pair, interleaved
-from cookhouse.workflows.preference.losses import PAIR_LOSSES
 from cookhouse.workflows.preference.reference import Reference
 
 _SOURCE = "source"
@@ -234,7 +234,7 @@ def measure_pairs(
         reference_P2 = await reference.logprobs(pairs)
         outputs = [fields for pending in asked for fields in (await pending).loss_fn_outputs]
         logprobs_D_T = [fields["logprobs"].to_torch() for fields in outputs]
-        loss = PAIR_LOSSES.find(settings.loss_fn)
+        loss = PAIR_LOSSES.find(settings.pair_loss)
         found = pair_logprobs(interleaved(pairs), logprobs_D_T, reference_P2)
         return pair_metrics(loss, settings, found, float(loss.function(found, settings).mean()))
 

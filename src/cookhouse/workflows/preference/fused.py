@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import tinker
 
+from cookhouse.pair_losses import PairLoss
 from cookhouse.settings import PairLossSettings
 from cookhouse.training.clients.client import PairLossOffer, TrainingClient
 from cookhouse.training.loop.objective import Answered
@@ -14,7 +15,6 @@ from cookhouse.training.work import Work
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.calls import answer_sums, whole_pairs, with_reference
 from cookhouse.workflows.preference.custom import answer_tokens, pair_metrics, pairs_of_sums
-from cookhouse.workflows.preference.losses import PairLoss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class FusedPairLoss:
         data_D = list(work.data_D)
         if self.loss.needs_reference:
             data_D = with_reference(data_D, work.payload.reference_P2)
-        name = cast("tinker.types.LossFnType", self.settings.loss_fn)
+        name = cast("tinker.types.LossFnType", self.settings.pair_loss)
         # Every call divides by the pairs of the whole batch, so that they add up to its mean.
         config = {**self._options, "num_pairs": float(len(data_D) // 2)}
         calls = [client.forward_backward(call, name, config) for call in whole_pairs(data_D, self.offer)]
@@ -37,13 +37,7 @@ class FusedPairLoss:
 
     @property
     def _options(self) -> Mapping[str, float | str]:
-        settings = self.settings
-        options: dict[str, float | str] = {"dpo_beta": settings.dpo_beta}
-        if settings.label_smoothing:
-            options["label_smoothing"] = settings.label_smoothing
-        if settings.loss_fn == "simpo":
-            options["simpo_gamma"] = settings.simpo_gamma
-        return options
+        return {name: getattr(self.settings, name) for name in self.loss.options}
 
     def metrics(self, parts: Answered[PairPayload]) -> dict[str, float]:
         """`pair_metrics` of what the service has computed, a mean over the step's pieces, under `train/`."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import PairLossOffer
@@ -11,7 +12,6 @@ from cookhouse.training.loop.objective import Answered, Objective
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.custom import CustomPairLoss
 from cookhouse.workflows.preference.fused import FusedPairLoss
-from cookhouse.workflows.preference.losses import PAIR_LOSSES
 
 
 def pair_objective(settings: PairLossSettings, offer: PairLossOffer | None = None) -> Objective[PairPayload]:
@@ -21,9 +21,9 @@ def pair_objective(settings: PairLossSettings, offer: PairLossOffer | None = Non
         UnknownNameError: there is no such loss.
         InputError: it cannot be imported.
     """
-    found = PAIR_LOSSES.find(settings.loss_fn)
+    found = PAIR_LOSSES.find(settings.pair_loss)
     loss: CustomPairLoss | FusedPairLoss = CustomPairLoss(loss=found, settings=settings)
-    if offer is not None and settings.loss_fn in offer.names:
+    if offer is not None and settings.pair_loss in offer.names:
         loss = FusedPairLoss(loss=found, settings=settings, offer=offer)
 
     def metrics(parts: Answered[PairPayload]) -> Mapping[str, float]:

@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from cookhouse.data import Example
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import append_line, whole_lines
+from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
 from cookhouse.training.clients.client import PairLossOffer, TrainingClient
 from cookhouse.training.clients.logprobs import ComputeLogprobs
 from cookhouse.training.clients.session import service_errors
 from cookhouse.workflows.preference.calls import answer_sums, whole_pairs
 from cookhouse.workflows.preference.dataset import Pair, interleaved
-
-_SUMMING = "simpo"
-"""A loss over pairs that needs no reference. Of what it computes only the sums are read."""
 
 AnswerSums = Callable[[Sequence[Pair]], Awaitable[NDArray[np.float64]]]
 """Σ w·logprob of each answer, of shape (P, 2): chosen, rejected. NaN where a logprob is missing."""
@@ -35,6 +33,9 @@ def sums_by_forward(client: TrainingClient, offer: PairLossOffer | None = None) 
     """One `forward` for all: what a training client of the same weights computes for the same pairs, to the bit. Where
     a service computes losses over pairs, that is how they are then trained on, and it is asked for the sums alone.
     """
+    # Of a loss over pairs only the sums are read: any does that needs no reference.
+    fit = [name for name, loss in BUILT_IN_PAIR_LOSSES.items() if not loss.needs_reference]
+    summing = None if offer is None else next((name for name in fit if name in offer.names), None)
 
     async def of_tokens(pairs: Sequence[Pair]) -> NDArray[np.float64]:
         output = await client.forward(interleaved(pairs), "cross_entropy")
@@ -43,11 +44,11 @@ def sums_by_forward(client: TrainingClient, offer: PairLossOffer | None = None) 
 
     async def of_pairs(pairs: Sequence[Pair]) -> NDArray[np.float64]:
         assert offer is not None
-        name = cast("tinker.types.LossFnType", _SUMMING)
+        name = cast("tinker.types.LossFnType", summing)
         outputs = [await call for call in [client.forward(d, name) for d in whole_pairs(interleaved(pairs), offer)]]
         return np.array([total for output in outputs for total in answer_sums(output)]).reshape(-1, 2)
 
-    return of_tokens if offer is None or _SUMMING not in offer.names else of_pairs
+    return of_tokens if summing is None else of_pairs
 
 
 def sums_by_sampler(compute: ComputeLogprobs) -> AnswerSums:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors, write_whole
+from cookhouse.pair_losses import PairLoss
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
@@ -13,7 +14,6 @@ from cookhouse.settings import PreferenceSettings
 from cookhouse.training import PairLossOffer, TrainingSession, service_errors
 from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.second_model import sampler_at
-from cookhouse.workflows.preference.losses import PairLoss
 from cookhouse.workflows.preference.reference import (
     AnswerSums,
     NoReference,

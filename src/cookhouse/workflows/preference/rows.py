@@ -21,6 +21,8 @@ from cookhouse.data.batches import stream
 from cookhouse.data.rows.comparisons import paired, preference_of, read_judged
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
+from cookhouse.naming import listed
+from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, PAIR_LOSSES
 from cookhouse.settings import PreferenceSettings
 from cookhouse.workflows.base.rows import SplitRows, check_preferences, joined, split_rows
 
@@ -68,16 +70,13 @@ def _kind(row: PreferenceRow | LabeledRow) -> bool | None:
     return row.is_good if isinstance(row, LabeledRow) else None
 
 
-_OF_ONE_PROMPT = ("dpo", "dpo_norm", "ipo", "orpo", "simpo")
-"""Losses that compare the two answers of a pair with one another."""
-
-
 def _check_loss(config: PreferenceSettings, rows: Mapping[str, Sequence[PreferenceRow | LabeledRow]]) -> None:
     single = next((row for some in rows.values() for row in some if isinstance(row, LabeledRow)), None)
-    if single is not None and config.loss_fn in _OF_ONE_PROMPT:
+    if single is not None and PAIR_LOSSES.find(config.pair_loss).compares_answers:
+        others = listed((name for name, loss in BUILT_IN_PAIR_LOSSES.items() if not loss.compares_answers), "or")
         raise InputError(
-            f"{single.source}: such rows judge single answers as good or bad, and {config.loss_fn} compares two "
-            "answers to one prompt; set loss_fn=kto"
+            f"{single.source}: such rows judge single answers as good or bad, and {config.pair_loss} compares two "
+            f"answers to one prompt; set pair_loss={others}"
         )
 
 

@@ -35,7 +35,7 @@ async def init_session(state: PreferenceState) -> None:
     adapters = state.context.adapters
     with service_errors("asking which losses the service has"):
         offered = await state.session.service.pair_losses()
-    offer = offered if state.config.loss_fn in offered.names else None
+    offer = offered if state.config.pair_loss in offered.names else None
     state.objective = pair_objective(state.config, offer)
     state.reference = await open_reference(
         state.config, state.loss, state.session, state.folder, adapters.registry, offer

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cookhouse.pair_losses import PairLoss
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import Objective
 from cookhouse.workflows.base.counts import Counts
@@ -10,7 +11,6 @@ from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset
 from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers
-from cookhouse.workflows.preference.losses import PairLoss
 from cookhouse.workflows.preference.reference import Reference
 from cookhouse.workflows.preference.rows import PreferenceData
 from cookhouse.workflows.preference.stream import StreamedPairs

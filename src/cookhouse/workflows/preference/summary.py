@@ -65,9 +65,9 @@ def facts(state: PreferenceState) -> dict[str, str]:
         f"({counted.trained_share:.1%}) are trained on",
         "context": context_fact(state.context_tokens),
         "longest answer": f"{max(pair.longest_tokens for pair in pairs):,} tokens with its prompt",
-        "loss": f"{config.loss_fn}, β {config.dpo_beta:g}",
+        "loss": f"{config.pair_loss}, β {config.dpo_beta:g}",
         "held-out answers": _comparison(state),
-        "reference": reference if state.loss.needs_reference else f"none: {config.loss_fn} needs no reference",
+        "reference": reference if state.loss.needs_reference else f"none: {config.pair_loss} needs no reference",
         "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }

@@ -18,7 +18,7 @@ class DivergenceWatch:
     def __init__(self, telemetry: Telemetry, settings: ReinforcementSettings) -> None:
         self._telemetry = telemetry
         self._settings = settings
-        self._is_said = settings.loss_fn != "importance_sampling"
+        self._is_said = not settings.policy_loss.has_unbounded_ratio
 
     def __call__(self, finished: FinishedStep) -> None:
         kl = finished.metrics.get(keys.SAMPLER_KL)

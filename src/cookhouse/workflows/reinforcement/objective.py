@@ -6,9 +6,9 @@ from typing import Any
 
 import tinker
 
+from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
 from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
 from cookhouse.settings import LossSettings
-from cookhouse.settings.reinforcement import SERVICE_LOSSES
 from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.loop.objective import (
@@ -22,14 +22,6 @@ from cookhouse.training.loop.objective import (
 )
 from cookhouse.training.work import Work
 
-CLIPPED_LOSSES: Mapping[str, Mapping[str, float]] = {
-    "ppo": {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
-    "cispo": {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0},
-    "gspo": {},
-}
-"""Losses that bound the ratio of new to old probability, with the service's own bounds; gspo's are not published, and
-where none are known no clipped share is reported."""
-
 
 def policy_objective(settings: LossSettings) -> Objective[Any]:
     """A loss of the service over sampled tokens with advantages, or one of `LOSSES`.
@@ -38,7 +30,7 @@ def policy_objective(settings: LossSettings) -> Objective[Any]:
         UnknownNameError: there is no such loss.
         InputError: it cannot be imported.
     """
-    if settings.loss_fn in SERVICE_LOSSES:
+    if settings.loss_fn in POLICY_LOSSES:
         loss = ServiceLoss(name=settings.loss_fn, config=settings.loss_fn_config)
         return Objective(loss=loss, metrics=partial(policy_metrics, settings))
     custom = CustomLoss(function=LOSSES.find(settings.loss_fn))
@@ -46,8 +38,8 @@ def policy_objective(settings: LossSettings) -> Objective[Any]:
 
 
 def policy_metrics(settings: LossSettings, parts: Answered[Any]) -> dict[str, float]:
-    """Divergence of the sampler from the weights that each piece met, entropy, clipped share, token counts, and the
-    loss as the service reports it, a sum over all tokens.
+    """Divergence of the sampler from the weights that each piece met, entropy, clipped share where the bounds are
+    known, token counts, and the loss as the service reports it, a sum over all tokens.
     """
     answered = list(answered_datums(parts))
     data_D = [datum for datum, _ in answered]
@@ -61,14 +53,15 @@ def policy_metrics(settings: LossSettings, parts: Answered[Any]) -> dict[str, fl
     losses = [output.metrics["loss:sum"] for _, output in parts if "loss:sum" in output.metrics]
     if len(losses) == len(parts):
         metrics[keys.POLICY_LOSS] = float(sum(losses))
-    bounds = {**CLIPPED_LOSSES.get(settings.loss_fn, {}), **settings.loss_fn_config}
-    if "clip_low_threshold" in bounds and "clip_high_threshold" in bounds:
+    loss = settings.policy_loss
+    bounds = {**loss.published_options, **settings.loss_fn_config}
+    if CLIP_LOW in bounds and CLIP_HIGH in bounds:
         metrics |= clip_metrics(
             data_D,
             logprobs_D_T,
-            low=bounds["clip_low_threshold"],
-            high=bounds["clip_high_threshold"],
-            is_per_datum=settings.loss_fn == "gspo",
+            low=bounds[CLIP_LOW],
+            high=bounds[CLIP_HIGH],
+            is_per_datum=loss.ratio == "sequence",
         )
     return metrics
 

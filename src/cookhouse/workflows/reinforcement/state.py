@@ -48,4 +48,4 @@ class ReinforcementState(TrainingState):
     @property
     def scores_sequences(self) -> bool:
         """Whether somebody is asked for the logprobs of whole sequences."""
-        return self.reference is not None or self.config.loss_fn == "dro"
+        return self.reference is not None or self.config.policy_loss.reads_unsampled_tokens

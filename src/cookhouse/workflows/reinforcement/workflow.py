@@ -216,8 +216,8 @@ def rollout_log(state: ReinforcementState, event: str) -> Callable[[FinishedStep
 
 def rollout_assembler(state: ReinforcementState, **more: Any) -> RolloutAssembler:
     """The assembler of a run's groups; `more` as it takes them."""
-    # dro looks at every token: at those that were not sampled its ratio is to be 1, whatever the weights.
-    needs_observations = state.config.loss_fn == "dro"
+    # At tokens that were not sampled the ratio is to be 1, whatever the weights.
+    needs_observations = state.config.policy_loss.reads_unsampled_tokens
     return RolloutAssembler(
         state.config,
         state.telemetry,

@@ -1,0 +1,59 @@
+"""The service's losses over sampled tokens, as facts: what settings, workflows and whoever computes them know by name.
+
+https://tinker-docs.thinkingmachines.ai/losses
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+CLIP_LOW, CLIP_HIGH = "clip_low_threshold", "clip_high_threshold"
+"""Options: bounds of the ratio itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyLoss:
+    """What is known of a loss over sampled tokens. The defaults are what a function of a user's own has."""
+
+    ratio: Literal["token", "sequence"] | None = None
+    """New over old probability, which weighs the advantages: one for each token, or one for the datum. None: no ratio
+    is known of."""
+    options: Mapping[str, float] = field(default_factory=dict)
+    """What the service may be told with it, and what our own service takes where nobody says."""
+    are_defaults_published: bool = True
+    """Whether the hosted service takes the same."""
+    mask_input: str | None = None
+    """The input that says which tokens were sampled, if it has one."""
+    reads_unsampled_tokens: bool = False
+    """Whether tokens that were not sampled count, whatever their advantage: they need old logprobs, too."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Of a datum, besides its targets."""
+        return ("logprobs", "advantages", *([] if self.mask_input is None else [self.mask_input]))
+
+    @property
+    def published_options(self) -> Mapping[str, float]:
+        """Those whose defaults are known of every service."""
+        return self.options if self.are_defaults_published else {}
+
+    @property
+    def has_unbounded_ratio(self) -> bool:
+        """Whether a few large ratios can decide a step."""
+        return self.ratio is not None and not {CLIP_LOW, CLIP_HIGH} & self.options.keys()
+
+
+POLICY_LOSSES: Mapping[str, PolicyLoss] = {
+    "importance_sampling": PolicyLoss(ratio="token"),
+    "ppo": PolicyLoss(ratio="token", options={CLIP_LOW: 0.8, CLIP_HIGH: 1.2}),
+    "cispo": PolicyLoss(ratio="token", options={CLIP_LOW: 0.0, CLIP_HIGH: 4.0}),
+    # The default is the one of the hosted service's examples.
+    "dro": PolicyLoss(options={"beta": 0.05}, are_defaults_published=False, reads_unsampled_tokens=True),
+    # The defaults are the paper's, https://arxiv.org/abs/2507.18071, section 5.1.
+    "gspo": PolicyLoss(
+        ratio="sequence",
+        options={CLIP_LOW: 1 - 3e-4, CLIP_HIGH: 1 + 4e-4},
+        are_defaults_published=False,
+        mask_input="sequence_ratio_mask",
+    ),
+}
