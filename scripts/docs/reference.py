@@ -98,7 +98,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def _section(recipe: Recipe[Any]) -> str:
     fields = {field.name: field for field in config_fields(recipe)}
     also: dict[str, list[str]] = {name: [] for name in fields}
-    for alias in aliases_of(fields).values():
+    for alias in aliases_of(recipe.config_class).values():
         for name in alias.means:
             also[name].append(alias.name)
     rows = [

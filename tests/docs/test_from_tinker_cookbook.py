@@ -108,8 +108,7 @@ def test_an_alias_of_ours_means_what_the_page_says() -> None:
     # Catches a page and a table of aliases that disagree.
     by_field = {names(theirs)[0]: names(here) + names(note) for theirs, here, note in rows("Settings")}
     for recipe in every_recipe():
-        fields = {field.name: field for field in config_fields(recipe)}
-        for name, alias in aliases_of(fields).items():
+        for name, alias in aliases_of(recipe.config_class).items():
             if name in by_field:
                 assert set(alias.means) <= set(by_field[name]), (recipe.name, name)
 

@@ -10,7 +10,15 @@ from tinker.lib.base_url import DEFAULT_BASE_URL
 
 from cookhouse.adapters import Adapters, Service
 from cookhouse.errors import InputError
-from cookhouse.recipes import ALIASES, config_fields, every_recipe, find_recipe, make_config, read_config_file, settle
+from cookhouse.recipes import (
+    aliases_of,
+    config_fields,
+    every_recipe,
+    find_recipe,
+    make_config,
+    read_config_file,
+    settle,
+)
 from cookhouse.recipes.run_sweep import read_grid
 from cookhouse.settings import AdapterSettings, RunSettings, defaults_taken, published_model_of
 
@@ -120,9 +128,10 @@ def test_a_setting_by_two_names_is_refused() -> None:
 
 def test_no_alias_hides_a_setting() -> None:
     # Catches an alias that is a setting of some recipe: it would mean two things.
-    for name in ("supervised", "rl", "code_rl", "twenty_questions"):
-        settings = {field.name for field in config_fields(find_recipe(name))}
-        assert not settings & {alias.name for alias in ALIASES}
+    settings = {field.name for recipe in every_recipe() for field in config_fields(recipe)}
+    aliases = {name for recipe in every_recipe() for name in aliases_of(recipe.config_class)}
+    assert {"kl_penalty_coef", "loss_type", "rank"} <= aliases
+    assert not settings & aliases
 
 
 def test_a_later_layer_overrides_and_is_named() -> None:

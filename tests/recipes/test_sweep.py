@@ -295,8 +295,8 @@ def test_a_part_finds_the_service_of_the_whole(tmp_path: Path) -> None:
 
 def test_the_model_of_each_run_is_asked_for(settings: dict[str, Any]) -> None:
     made = sweep_settings(Experiment(recipe="supervised", settings=settings, grid={"seed": [1, 2]}))
-    assert [part["model_name"] for part in made.parts] == ["cookhouse/tiny", "cookhouse/tiny"]
-    assert "log_path" not in made.parts[0]
+    assert [part["model_name"] for part in made.runs] == ["cookhouse/tiny", "cookhouse/tiny"]
+    assert "log_path" not in made.runs[0]
     assert made.log_path == settings["log_path"]
 
 

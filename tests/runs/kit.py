@@ -17,6 +17,7 @@ def make_run(
     status: str = "finished",
     rows: Sequence[dict[str, Any]] = (),
     saved: Sequence[str] = (),
+    weights: Sequence[str] = (),
     **settings: Any,
 ) -> Path:
     """A run that began `number` minutes after the first one, and took ten seconds."""
@@ -33,7 +34,9 @@ def make_run(
         "metrics.jsonl": [json.dumps(row) for row in rows],
         "checkpoints.jsonl": [json.dumps({**point, "state_path": place}) for place in saved],
     }
-    (path / "config.json").write_text(json.dumps({"recipe": recipe, "config": config, "seed": 0}))
+    (path / "config.json").write_text(
+        json.dumps({"recipe": recipe, "config": config, "weights": [*weights], "seed": 0})
+    )
     (path / "run.json").write_text(json.dumps({"launches": [launch]}))
     for name, some in lines.items():
         if some:

@@ -11,7 +11,8 @@ import typer
 
 from cookhouse.cli.verbosity import LEVEL_OPTION, VERBOSE_OPTION, Level
 from cookhouse.errors import InputError
-from cookhouse.recipes import TYPED, Alias, ConfigField, Recipe, aliases_of, config_fields, read_config_file
+from cookhouse.recipes import TYPED, ConfigField, Recipe, aliases_of, config_fields, read_config_file
+from cookhouse.settings import Alias
 
 _SHORT_FLAGS = {
     "model_name": ("--model", "-m"),
@@ -48,7 +49,7 @@ def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords 
     as `key=value` twice, is refused; a repeated flag overrides. With `read_words` there may be other words besides.
     """
     fields = config_fields(recipe)
-    aliases = aliases_of({field.name: field for field in fields})
+    aliases = aliases_of(recipe.config_class)
     others = [alias for name, alias in aliases.items() if _flag(name) not in _SPELLED]
 
     def command(

@@ -60,5 +60,5 @@ def describe(
         note = "" if origin == "default" else f"   ({source})"
         typer.echo(f"  {field.name} = {getattr(settled.config, field.name)}{note}")
     typer.echo("\nother names of settings")
-    for alias in aliases_of({field.name: field for field in fields}).values():
+    for alias in aliases_of(chosen.config_class).values():
         typer.echo(f"  {alias.name} is {' and '.join(alias.means)}")

@@ -1,6 +1,6 @@
 """Recipes: what a user runs by name, with settings that become a workflow."""
 
-from cookhouse.recipes.aliases import ALIASES, Alias, aliases_of, recipe_of_module
+from cookhouse.recipes.aliases import aliases_of, recipe_of_module
 from cookhouse.recipes.config import (
     TYPED,
     ConfigField,
@@ -18,10 +18,8 @@ from cookhouse.recipes.run_recipe import dry_run, run, run_async
 from cookhouse.recipes.run_sweep import sweep
 
 __all__ = [
-    "ALIASES",
     "RECIPES",
     "TYPED",
-    "Alias",
     "ConfigField",
     "Experiment",
     "Recipe",

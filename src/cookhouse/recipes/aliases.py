@@ -1,67 +1,15 @@
-"""Names that other systems have for our settings and recipes: the one table of each."""
+"""Names that other systems have for our settings and recipes. Those of a setting stand at the setting."""
 
+import logging
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from cookhouse.errors import InputError
+from cookhouse.settings import Alias
+from cookhouse.settings.facts import known_aliases
 
-
-@dataclass(frozen=True, kw_only=True)
-class Alias:
-    """A foreign name, and the settings that it stands for."""
-
-    name: str
-    means: tuple[str, ...]
-    """Settings; a recipe that lacks one of them does not know the alias."""
-    beside: tuple[str, ...] = ()
-    """Further settings that a recipe must have for the name to mean this there."""
-    convert: Callable[[Any], Mapping[str, Any]] | None = None
-    """From the alias's value to those of the settings; None: it is the value of the one setting."""
-    doc: str = ""
-
-
-def _clip_range(epsilon: Any) -> Mapping[str, Any]:
-    try:
-        width = float(epsilon)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"clip_epsilon is {epsilon!r}; it must be a number between 0 and 1, such as 0.2") from error
-    return {"clip_low": 1.0 - width, "clip_high": 1.0 + width}
-
-
-ALIASES = (
-    Alias(name="groups_per_batch", means=("batch_size",), doc="tinker-cookbook"),
-    Alias(
-        name="num_rollouts",
-        means=("max_steps", "num_epochs"),
-        beside=("group_size",),
-        # As many epochs as steps are enough for as many steps, however few problems there are.
-        convert=lambda steps: {"max_steps": steps, "num_epochs": steps},
-        doc="TinkexCookbook: exactly so many steps, each of groups_per_batch groups",
-    ),
-    Alias(name="kl_penalty_coef", means=("kl_coef",), doc="tinker-cookbook"),
-    Alias(name="kl_discount_factor", means=("kl_gamma",), doc="tinker-cookbook"),
-    Alias(name="reference_model_name", means=("kl_reference",), doc="TinkexCookbook"),
-    Alias(name="reference_model_name", means=("reference_model",), doc="tinker-cookbook"),
-    Alias(name="beta", means=("dpo_beta",), doc="TRL"),
-    Alias(name="loss_type", means=("pair_loss",), doc="TRL"),
-    Alias(name="clip_epsilon", means=("clip_low", "clip_high"), convert=_clip_range, doc="1 - ε to 1 + ε"),
-    Alias(name="rm_learning_rate", means=("preference_learning_rate",), doc="tinker-cookbook: of the reward model"),
-    Alias(name="model_path", means=("weights",), doc="tinker-cookbook, of evaluations"),
-    Alias(name="tasks", means=("inspect",), doc="tinker-cookbook, of evaluations"),
-    Alias(name="base_model", means=("model_name",), doc="tinker-cookbook"),
-    Alias(name="kl_penalty_coef", means=("teacher_kl_coef",), doc="tinker-cookbook, of a teacher"),
-    Alias(name="kl_discount_factor", means=("teacher_kl_gamma",), doc="tinker-cookbook, of a teacher"),
-    Alias(name="teacher_checkpoint", means=("teacher_model",), doc="tinker-cookbook"),
-    Alias(name="model", means=("model_name",)),
-    Alias(name="dataset", means=("dataset_path",)),
-    Alias(name="epochs", means=("num_epochs",)),
-    Alias(name="num_train_epochs", means=("num_epochs",), doc="TRL"),
-    Alias(name="lr", means=("learning_rate",)),
-    Alias(name="rank", means=("lora_rank",)),
-)
-
+logger = logging.getLogger(__name__)
 
 ATOMS = ("env", "lr_schedule")
 """Settings that name things, whose names TinkexCookbook writes with a leading colon."""
@@ -98,30 +46,46 @@ def recipe_of_module(name: str) -> str | None:
     return MODULES.get(match["path"], match["path"]) if match else None
 
 
-def aliases_of(settings: Mapping[str, Any]) -> Mapping[str, Alias]:
+def aliases_of(config_class: type) -> Mapping[str, Alias]:
     """Those that a recipe with these settings understands, by name."""
-    return {
-        alias.name: alias
-        for alias in ALIASES
-        if alias.name not in settings and all(setting in settings for setting in (*alias.means, *alias.beside))
-    }
+    meant = {name: _meant(some) for name, some in known_aliases(config_class).items()}
+    return {name: alias for name, alias in meant.items() if alias is not None}
 
 
-def without_aliases(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _meant(some: Sequence[Alias]) -> Alias | None:
+    """Which of several settings an alias is for; None: nobody can tell."""
+    chosen = [alias for alias in some if all(other is alias or alias.over in other.means for other in some)]
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def without_aliases(config_class: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by our names.
 
     Raises:
-        InputError: a setting is given by two names, or an alias has a value that it cannot have.
+        InputError: a setting is given by two names, or an alias may mean two settings, or has a value that it cannot
+            have.
     """
-    known = aliases_of(settings)
+    known = known_aliases(config_class)
     plain = {name: value for name, value in values.items() if name not in known}
     for name, value in values.items():
         if name not in known:
             continue
-        alias = known[name]
+        alias = _meant(known[name])
+        if alias is None:
+            choices = " or ".join(" and ".join(each.means) for each in known[name])
+            raise InputError(f"{name} may mean {choices}; give the one that you mean by its own name")
         meant = {alias.means[0]: value} if alias.convert is None else alias.convert(value)
         for setting in meant:
             if setting in plain:
                 raise InputError(f"{name} is another name of {setting}, which is given as well; give it once")
         plain |= meant
     return plain
+
+
+def tell_choices(config_class: type, names: Collection[str]) -> None:
+    """Say of aliases that might be taken for another setting which one they were taken for."""
+    known = known_aliases(config_class)
+    for name in names:
+        alias = _meant(known[name]) if len(known.get(name, ())) > 1 else None
+        if alias is not None:
+            logger.warning("%s is read as %s, and not as %s, which has its own name", name, alias.means[0], alias.over)

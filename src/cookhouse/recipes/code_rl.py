@@ -13,6 +13,7 @@ from cookhouse.settings import (
     above,
     by_model,
     computed,
+    facts,
     is_embedded,
     part_of,
     published_model,
@@ -57,7 +58,9 @@ class Config(ReinforcementSettings):
     model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
     env: _Env = computed(by_model(embedded="python_functions", published="deepcoder"), _Env, "Problems.")
     dataset_path: str | None = chz.field(
-        default=None, doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub."
+        default=None,
+        doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub.",
+        metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None, doc="JSONL of held-out problems; default: bundled, or HumanEval from the hub."

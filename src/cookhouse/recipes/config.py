@@ -16,23 +16,22 @@ import chz
 from cookhouse.adapters import Service, is_hosted
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.naming import names_in
-from cookhouse.recipes.aliases import aliases_of, without_aliases, without_colons
+from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases, without_colons
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.runs.listing.find import weights_named
 from cookhouse.settings import (
     ROWS_FIELDS,
-    WEIGHTS_FIELDS,
     ModelSettings,
     RunSettings,
     default_in_words,
     default_origin,
     has_default,
     published_model_of,
-    with_weights,
 )
 from cookhouse.settings.defaults import is_left_open
+from cookhouse.settings.facts import weights_settings
 from cookhouse.settings.folder import FolderSettings
-from cookhouse.settings.reading import check_typed
+from cookhouse.settings.reading import check_read, check_typed
 
 if TYPE_CHECKING:
     from cookhouse.data import GivenRows
@@ -87,10 +86,11 @@ def config_fields(recipe: Recipe[Any]) -> tuple[ConfigField, ...]:
 def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service: Service = None) -> C:
     """A config from one, from values by setting, or from nothing but the defaults. `service` and errors as `settle`."""
     if isinstance(config, recipe.config_class):
+        check_read(config)
         if is_left_open(config, "model_name"):
             config = chz.replace(config, **_model_of_service(recipe, service, config.base_url))
-        named = {name: getattr(config, name) for name in WEIGHTS_FIELDS if getattr(config, name, None) is not None}
-        weights = {name: _weights(name, value) for name, value in named.items()}
+        named = {name: getattr(config, name) for name in weights_settings(recipe.config_class)}
+        weights = {name: _weights(recipe, name, value) for name, value in named.items()}
         given = {name: _given_rows(name, getattr(config, name, None)) for name in ROWS_FIELDS}
         meant = {name: value for name, value in (weights | given).items() if value not in (None, named.get(name))}
         return chz.replace(config, **meant) if meant else config
@@ -104,7 +104,7 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
 def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: Service = None) -> Settled[C]:
     """A config from values by setting, layer by layer, each named for where it comes from: a later one overrides.
 
-    Texts are read as on a command line. Names of other systems are understood (`ALIASES`). With
+    Texts are read as on a command line. Names of other systems are understood (`Alias`). With
     `behavior_if_log_dir_exists=resume` and a `log_path` that holds a run, the run's own config.json is the first layer,
     so that naming the folder is enough to continue it. `service` is the adapter of that port, if there is one: on the
     hosted service the model is the one that the recipe was published with, where nobody names another.
@@ -117,16 +117,20 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, given in layers.items():
-        plain = without_aliases(known, given)
+        plain = without_aliases(recipe.config_class, given)
         for key in plain:
             if key not in known:
-                raise UnknownNameError(f"setting of recipe {recipe.name}", key, [*known, *aliases_of(known)])
-        read = {key: _weights(key, _value(recipe, key, value)) for key, value in plain.items()}
+                raise UnknownNameError(
+                    f"setting of recipe {recipe.name}", key, [*known, *aliases_of(recipe.config_class)]
+                )
+        read = {key: _weights(recipe, key, _value(recipe, key, value)) for key, value in plain.items()}
         values |= read
         origins |= dict.fromkeys(read, origin)
+    tell_choices(recipe.config_class, {name for given in layers.values() for name in given})
     recorded = _recorded(recipe, values)
     published = _model_of_service(recipe, service, values.get("base_url"))
     config = recipe.config_class(**(published | recorded | values))
+    check_read(config)
     check_typed(config, [name for name, origin in origins.items() if origin in TYPED])
     defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")
     return Settled(config=config, origins=defaults | dict.fromkeys(recorded, "the run's own") | origins)
@@ -245,11 +249,12 @@ def _refuse_benchmark(key: str, value: Any) -> None:
             )
 
 
-def _weights(key: str, value: Any) -> Any:
+def _weights(recipe: Recipe[Any], key: str, value: Any) -> Any:
     """A value in which the name of a run, where weights are asked for, is its folder."""
-    if key not in WEIGHTS_FIELDS or not isinstance(value, str):
+    known = weights_settings(recipe.config_class).get(key)
+    if known is None or not isinstance(value, str):
         return value
-    return with_weights(key, value, lambda name: weights_named(name, may_be_model=key != "load_checkpoint_path"))
+    return known.renamed(value, lambda name: weights_named(name, may_be_model=known.purpose != "training"))
 
 
 def _given_rows(key: str, value: Any) -> "GivenRows | None":

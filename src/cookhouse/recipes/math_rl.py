@@ -11,6 +11,7 @@ from cookhouse.settings import (
     ReinforcementSettings,
     by_model,
     computed,
+    facts,
     narrowed,
     part_of,
     published_model,
@@ -31,7 +32,9 @@ class Config(ReinforcementSettings, GradingSettings):
     model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
     env: _Env = computed(by_model(embedded="arithmetic", published="gsm8k"), _Env, "Problems.")
     dataset_path: str | None = chz.field(
-        default=None, doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub."
+        default=None,
+        doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub.",
+        metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None, doc="JSONL with the fields of the held-out problems; default: bundled, or from the hub."

@@ -1,6 +1,6 @@
 """What a recipe is, and the open set of them. Reading it loads neither the SDK nor a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from cookhouse.workflows import Workflow
 
 C = TypeVar("C", bound=RunSettings)
+
+
+def _no_parts(config: RunSettings) -> Sequence[RunSettings]:
+    del config
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +36,8 @@ class Recipe(Generic[C]):
     """The stages of a run with a config; this is where the SDK is loaded."""
     aliases: tuple[str, ...] = ()
     """What else it is called."""
+    parts: Callable[[C], Sequence[RunSettings]] = _no_parts
+    """Of runs that share the service of the whole: the config of each."""
 
     @property
     def default_config(self) -> C:

@@ -17,6 +17,7 @@ from cookhouse.settings import (
     ReadIf,
     ReinforcementSettings,
     by_model,
+    facts,
     is_embedded,
     narrowed,
     read_if,
@@ -92,6 +93,7 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
         default=None,
         doc="Problems or prompts to train on, for environments that read them; default: their own.",
         validator=_read_by_environment("dataset_path"),
+        metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None,

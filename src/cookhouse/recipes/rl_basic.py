@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
-from cookhouse.settings import ReinforcementSettings, is_embedded, part_of, published_model
+from cookhouse.settings import ReinforcementSettings, facts, is_embedded, part_of, published_model
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -19,7 +19,9 @@ class Config(ReinforcementSettings):
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B")
     dataset_path: str | None = chz.field(
-        default=None, doc="JSONL of problems to train on; default: bundled arithmetic for cookhouse/tiny, else GSM8K."
+        default=None,
+        doc="JSONL of problems to train on; default: bundled arithmetic for cookhouse/tiny, else GSM8K.",
+        metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None, doc="JSONL of held-out problems; default: those that belong to the training data."

@@ -25,7 +25,16 @@ from cookhouse.recipes.flat import FlatSettings, flat_recipe
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer
 from cookhouse.registry import Descent
-from cookhouse.settings import ReinforcementSettings, at_least, by_model, computed, published_model, rate, redefault
+from cookhouse.settings import (
+    ReinforcementSettings,
+    at_least,
+    by_model,
+    computed,
+    facts,
+    published_model,
+    rate,
+    redefault,
+)
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
@@ -43,7 +52,11 @@ class Config(FlatSettings):
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B")
     renderer_name: str = plain_renderer()
-    dataset_path: str | None = chz.field(default=None, doc="JSONL of question and answer; default: bundled arithmetic.")
+    dataset_path: str | None = chz.field(
+        default=None,
+        doc="JSONL of question and answer; default: bundled arithmetic.",
+        metadata=facts(aliases=("dataset",)),
+    )
     batch_size: int = computed(by_model(embedded=16, published=128), int, "Problems per step.", at_least(1))
     group_size: int = redefault(ReinforcementSettings, "group_size", 16)
     max_tokens: int = computed(by_model(embedded=8, published=256), int, "Tokens of an answer at most.", at_least(1))

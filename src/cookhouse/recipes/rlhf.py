@@ -14,10 +14,12 @@ from cookhouse.recipes.reinforcement import plain_renderer
 from cookhouse.settings import (
     AdamSettings,
     AdapterSettings,
+    Alias,
     RunSettings,
     at_least,
     by_model,
     computed,
+    facts,
     published_model,
     rate,
     redefault,
@@ -53,15 +55,24 @@ class Config(RunSettings, AdapterSettings, AdamSettings):
         default=None,
         doc="Conversations, examples and groups per step of every run; default: each recipe's own.",
         validator=at_least(1),
+        metadata=facts(aliases=(Alias(name="groups_per_batch", doc="tinker-cookbook"),)),
     )
     max_steps: int | None = chz.field(
         default=None, doc="Stop each run after this many steps; default: its own number.", validator=at_least(1)
     )
     save_every: int = computed(
-        by_model(embedded=20, published=100), int, "Steps between checkpoints; 0: only the last.", at_least(0)
+        by_model(embedded=20, published=100),
+        int,
+        "Steps between checkpoints; 0: only the last.",
+        at_least(0),
+        metadata=facts(free_on_resume=True),
     )
     eval_every: int = computed(
-        by_model(embedded=4, published=20), int, "Steps between evaluations; 0: only before and after.", at_least(0)
+        by_model(embedded=4, published=20),
+        int,
+        "Steps between evaluations; 0: only before and after.",
+        at_least(0),
+        metadata=facts(free_on_resume=True),
     )
     num_eval: int = computed(
         by_model(embedded=50, published=256), int, "Held-out problems to evaluate on; 0: none.", at_least(0)
@@ -76,14 +87,21 @@ class Config(RunSettings, AdapterSettings, AdamSettings):
         str,
         "Preferences, of which the preference model learns and whose prompts are answered.",
     )
-    preference_learning_rate: float = rate(by_model(embedded=3e-3, published=3e-4), "Of the preference model")
+    preference_learning_rate: float = rate(
+        by_model(embedded=3e-3, published=3e-4),
+        "Of the preference model",
+        metadata=facts(aliases=(Alias(name="rm_learning_rate", doc="tinker-cookbook: of the reward model"),)),
+    )
     preference_max_steps: int | None = _count(24, None, "Steps of the preference model; default: all of an epoch.")
     rl_learning_rate: float = rate(by_model(embedded=1e-3, published=1e-5), "Of reinforcement learning")
     rl_group_size: int = computed(by_model(embedded=8, published=4), int, "Answers to each prompt.", at_least(2))
     rl_max_tokens: int = _count(32, 1024, "Tokens of an answer.")
     rl_max_steps: int | None = _count(16, None, "Steps by reward; default: all of an epoch.")
     kl_coef: float = chz.field(
-        default=0.0, doc="Penalty for leaving what the demonstrations made; 0: none.", validator=at_least(0)
+        default=0.0,
+        doc="Penalty for leaving what the demonstrations made; 0: none.",
+        validator=at_least(0),
+        metadata=facts(aliases=(Alias(name="kl_penalty_coef", doc="tinker-cookbook"),)),
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,7 +24,8 @@ from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, kept_files, service_folder
-from cookhouse.settings import FREE_ON_RESUME, RunSettings, defaults_taken, unread_defaults, weights_in, with_weights
+from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
+from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 
@@ -153,6 +154,7 @@ def dry_run(
 class Resolved:
     """A run, before anything of it is done."""
 
+    recipe: Recipe[Any]
     config: RunSettings
     workflow: "Workflow[Any]"
     context: "RunContext"
@@ -186,7 +188,14 @@ def resolved(
     # What is misspelled in the environment is told of a run of runs, too, although only those connect.
     address = None if callable(given.service) else chosen_service(given.service, os.environ, settled.base_url)
     is_connecting = not callable(given.service) and "service" in workflow.needs
-    return Resolved(config=settled, workflow=workflow, context=context, is_connecting=is_connecting, address=address)
+    return Resolved(
+        recipe=chosen,
+        config=settled,
+        workflow=workflow,
+        context=context,
+        is_connecting=is_connecting,
+        address=address,
+    )
 
 
 def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
@@ -198,7 +207,9 @@ def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
 
 def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
     """With the registry that the settings name, if the run registers a model, or names one."""
-    wants_one = getattr(config, "registered_model_name", None) is not None or bool(_registered_weights(config))
+    wants_one = getattr(config, "registered_model_name", None) is not None or any(
+        map(_is_registered, named_weights(config))
+    )
     if adapters.registry is not None or not wants_one:
         return adapters
     return replace(adapters, registry=open_registry(config.registry, os.environ))
@@ -206,25 +217,22 @@ def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
 
 def pinned(config: C, adapters: Adapters) -> C:
     """With registered models by their versions: what is in production may be another when the run is resumed."""
-    registered = _registered_weights(config)
+    registered = [named for named in named_weights(config) if _is_registered(named)]
     if not registered:
         return config
     registry = adapters.registry or open_registry(config.registry, os.environ)
-    by_name = {name: registry.get(name).id for names in registered.values() for name in names}
+    ids = {named.name: registry.get(named.name).id for named in registered}
     changes = {
-        field: with_weights(field, getattr(config, field), lambda name: by_name.get(name, name)) for field in registered
+        named.setting: named.known.renamed(getattr(config, named.setting), lambda name: ids.get(name, name))
+        for named in registered
     }
     made: C = chz.replace(config, **changes)
     return made
 
 
-def _registered_weights(config: RunSettings) -> dict[str, list[str]]:
-    """The registered models that settings name, by setting, unless there is a file of that name."""
-    found = {
-        field: [name for name in names if names_registered_model(name) and not Path(name).exists()]
-        for field, names in weights_in(chz.asdict(config)).items()
-    }
-    return {field: names for field, names in found.items() if names}
+def _is_registered(named: NamedWeights) -> bool:
+    """Whether it is the name of a registered model, and of no file."""
+    return names_registered_model(named.name) and not Path(named.name).exists()
 
 
 def _typed_name(recipe: Recipe[Any] | str) -> str:
@@ -262,7 +270,8 @@ def _context(
         adapters=adapters.name,
         seed=config.seed,
         behavior=config.behavior_if_log_dir_exists,
-        free_fields=FREE_ON_RESUME,
+        weights=tuple(named_weights(config)),
+        free_fields=free_on_resume(type(config)),
         data={name: from_store(source, adapters.datasets) for name, source in workflow.data_files.items()},
         ask=adapters.ask,
         synthetic=adapters.synthetic,
@@ -292,13 +301,13 @@ def _connection(
     from cookhouse.service.connection import open_connection
 
     config, adapters, address = run.config, run.context.adapters, run.address
-    folder = _folder(config)
+    configs, folder = (config, *run.recipe.parts(config)), _folder(config)
     return open_connection(
         address,
-        base_models=_base_models(config, adapters),
+        base_models=_base_models(configs, adapters.ports),
         state_dir=service_folder(folder),
-        read_state_dirs=() if address is not None else _other_state_dirs(config, folder, adapters.registry),
-        peft_folders=_peft_folders(config),
+        read_state_dirs=() if address is not None else _other_state_dirs(configs, folder, adapters.registry),
+        peft_folders=_peft_folders(configs),
         patience_seconds=config.service_patience_seconds,
         interrupt=interrupt,
         telemetry=telemetry,
@@ -306,34 +315,23 @@ def _connection(
     )
 
 
-def _all_weights(config: RunSettings) -> list[str]:
-    """Of the run, and of those that it consists of."""
-    settings = (chz.asdict(config), *config.parts)
-    return [name for some in settings for names in weights_in(some).values() for name in names]
-
-
-def _peft_folders(config: RunSettings) -> list[Path]:
-    named = [find_weights(name) for name in _all_weights(config)]
+def _peft_folders(configs: Sequence[RunSettings]) -> list[Path]:
+    named = [find_weights(named.name) for config in configs for named in named_weights(config)]
     return [weights.folder for weights in named if isinstance(weights, PeftWeights)]
 
 
-def _base_models(config: RunSettings, adapters: Adapters) -> list[str]:
-    """The model that is trained, and the others that settings name and the run's own service is to compute."""
-    elsewhere = {"load_checkpoint_path"}
-    if adapters.completer is not None:
-        elsewhere |= {"answerer_model", "opponent_model"}
+def _base_models(configs: Sequence[RunSettings], ports: Collection[str]) -> list[str]:
+    """The models that are trained, and the others that settings name and the run's own service is to compute."""
     found: list[str] = []
-    for settings in (chz.asdict(config), *config.parts):
-        is_taught_elsewhere = settings.get("teacher_base_url") is not None or adapters.teacher is not None
-        left_out = elsewhere | ({"teacher_model"} if is_taught_elsewhere else set())
-        others = [name for field, names in weights_in(settings).items() if field not in left_out for name in names]
-        found += [settings["model_name"], *(name for name in others if isinstance(find_weights(name), BaseModel))]
+    for config in configs:
+        served = [named.name for named in named_weights(config) if named.known.is_base_model_served(config, ports)]
+        found += [config.model_name, *(name for name in served if isinstance(find_weights(name), BaseModel))]
     return list(dict.fromkeys(found))
 
 
-def _other_state_dirs(config: RunSettings, folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:
-    """Where the embedded services keep the weights that a config names, if other runs on this machine saved them."""
-    named = _all_weights(config)
+def _other_state_dirs(configs: Sequence[RunSettings], folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:
+    """Where the embedded services keep the weights that configs name, if other runs on this machine saved them."""
+    named = [named.name for config in configs for named in named_weights(config)]
     runs = [find_weights(name, registry).saved_by((folder.parent, RUNS_FOLDER)) for name in named]
     kept = dict.fromkeys(service_folder(run) for run in runs if run is not None and run != folder)
     served = default_state_dir(os.environ)

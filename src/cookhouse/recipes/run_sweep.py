@@ -10,13 +10,14 @@ import chz
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
-from cookhouse.recipes.aliases import without_aliases
+from cookhouse.recipes.aliases import tell_choices, without_aliases
 from cookhouse.recipes.config import settle
 from cookhouse.recipes.experiment import Experiment, experiment_of_runs, experiment_text
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.recipes.run_recipe import dry_run, pinned, run
-from cookhouse.settings import ROWS_FIELDS, SweepSettings, weights_in
+from cookhouse.settings import ROWS_FIELDS, RunSettings, SweepSettings
+from cookhouse.settings.facts import named_weights
 
 if TYPE_CHECKING:
     from cookhouse.registry import Descent
@@ -150,7 +151,9 @@ def sweep_settings(experiment: Experiment, adapters: Adapters | None = None) -> 
     """The settings of a sweep, after those of each run were checked. Raises as `sweep`."""
     chosen = find_recipe(experiment.recipe)
     known = chz.chz_fields(chosen.config_class)
-    plain = [without_aliases(known, run) for run in combined(experiment.settings, experiment.grid, experiment.runs)]
+    runs = combined(experiment.settings, experiment.grid, experiment.runs)
+    tell_choices(chosen.config_class, {name for run in runs for name in run})
+    plain = [without_aliases(chosen.config_class, run) for run in runs]
     whole = {name: plain[0][name] for name in _OF_THE_WHOLE if name in plain[0]}
     for name in _OF_THE_WHOLE:
         if any(run.get(name) != whole.get(name) for run in plain):
@@ -179,7 +182,7 @@ def _checked(recipe: Recipe[Any], number: int, run: Values, adapters: Adapters) 
     except InputError as error:
         raise InputError(f"run {number} of the sweep: {error}") from error
     # What names weights is kept also where nobody set it: the service of the sweep has to know.
-    own = dict.fromkeys(["model_name", *weights_in(chz.asdict(config)), *run])
+    own = dict.fromkeys(["model_name", *(named.setting for named in named_weights(config)), *run])
     return {name: getattr(config, name) for name in own if name not in _OF_THE_WHOLE}
 
 
@@ -229,6 +232,11 @@ class _Progress:
         """Nothing is held."""
 
 
+def _parts(config: SweepSettings) -> list[RunSettings]:
+    recipe = find_recipe(config.recipe)
+    return [settle(recipe, {"given": settings}).config for settings in config.runs]
+
+
 def _workflow(config: SweepSettings) -> "Workflow[SweepState]":
     from cookhouse.workflows import sweep_workflow
 
@@ -253,4 +261,5 @@ RECIPE = Recipe(
     description="Run a recipe with several settings, and compare the runs.",
     config_class=SweepSettings,
     workflow=_workflow,
+    parts=_parts,
 )

@@ -27,7 +27,7 @@ from cookhouse.errors import InputError
 from cookhouse.recipes.flat import WITHOUT_SWEEP, FlatSettings, flat_recipe, log_grid
 from cookhouse.recipes.program import become_command
 from cookhouse.registry import Descent
-from cookhouse.settings import SupervisedSettings, at_least, by_model, computed, published_model, rate, redefault
+from cookhouse.settings import SupervisedSettings, at_least, by_model, computed, facts, published_model, rate, redefault
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
@@ -41,7 +41,10 @@ class Config(FlatSettings):
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B")
     dataset_path: str = computed(
-        by_model(embedded="bundled", published="no_robots"), str, "JSONL of conversations, or a data set by name."
+        by_model(embedded="bundled", published="no_robots"),
+        str,
+        "JSONL of conversations, or a data set by name.",
+        metadata=facts(aliases=("dataset",)),
     )
     train_on_what: str = redefault(SupervisedSettings, "train_on_what", "all_assistant_messages")
     reduction: Literal["none", "mean"] = redefault(SupervisedSettings, "reduction", "none")

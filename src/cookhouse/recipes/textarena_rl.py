@@ -6,7 +6,7 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import reinforcement_recipe, rl_default, without_format
-from cookhouse.settings import ReinforcementSettings, at_least, part_of, published_model, read_if
+from cookhouse.settings import NamesWeights, ReinforcementSettings, at_least, facts, part_of, published_model, read_if
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -24,7 +24,10 @@ class Config(ReinforcementSettings):
     env_id: str = chz.field(default="GuessTheNumber-v0", doc="The game, as textarena names it.")
     num_players: int = chz.field(default=1, doc="Seats at the game; the trained model takes one.")
     opponent_model: str | None = chz.field(
-        default=None, doc="Model in the other seats, if there are any.", validator=_WITH_SEATS
+        default=None,
+        doc="Model in the other seats, if there are any.",
+        validator=_WITH_SEATS,
+        metadata=facts(weights=NamesWeights(port="completer")),
     )
     opponent_renderer: str | None = chz.field(
         default=None,

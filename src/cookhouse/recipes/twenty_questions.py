@@ -9,10 +9,12 @@ from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default, without_format
 from cookhouse.settings import (
     Default,
+    NamesWeights,
     ReinforcementSettings,
     at_least,
     by_model,
     computed,
+    facts,
     is_embedded,
     part_of,
     published_model,
@@ -39,6 +41,7 @@ class Config(ReinforcementSettings):
         ),
         str,
         "Model that answers; none: rules do, and the secret is a number.",
+        metadata=facts(weights=NamesWeights(port="completer")),
     )
     answerer_renderer: str | None = chz.field(
         default=None,

@@ -12,6 +12,7 @@ from cookhouse.settings.distillation import (
     OnPolicyDistillationSettings,
     TeacherLossSettings,
 )
+from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings
 from cookhouse.settings.preference_model import JudgeSettings, PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
@@ -41,7 +42,6 @@ from cookhouse.settings.rows import ROWS_FIELDS, RowSettings
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.sweep import SweepSettings
 from cookhouse.settings.training import (
-    FREE_ON_RESUME,
     AdamSettings,
     AdapterSettings,
     ModelSettings,
@@ -53,15 +53,13 @@ from cookhouse.settings.training import (
     TrainingSettings,
     rate,
 )
-from cookhouse.settings.weights import WEIGHTS_FIELDS, weights_in, with_weights
 
 __all__ = [
-    "FREE_ON_RESUME",
     "ROWS_FIELDS",
-    "WEIGHTS_FIELDS",
     "AdamSettings",
     "AdapterSettings",
     "AdvantageSettings",
+    "Alias",
     "Default",
     "EnvironmentSettings",
     "EvalSettings",
@@ -70,6 +68,7 @@ __all__ = [
     "JudgeSettings",
     "LossSettings",
     "ModelSettings",
+    "NamesWeights",
     "OffPolicyDistillationSettings",
     "OnPolicyDistillationSettings",
     "OptimizerSettings",
@@ -102,6 +101,7 @@ __all__ = [
     "default_in_words",
     "default_origin",
     "defaults_taken",
+    "facts",
     "has_default",
     "is_embedded",
     "narrowed",
@@ -113,7 +113,5 @@ __all__ = [
     "redefault",
     "sets_clip",
     "unread_defaults",
-    "weights_in",
-    "with_weights",
     "within",
 ]

@@ -4,6 +4,7 @@ import chz
 
 from cookhouse.settings.checks import at_least
 from cookhouse.settings.defaults import Default, computed
+from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.training import BenchmarkDataSettings, RunSettings
 
 
@@ -15,6 +16,10 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
         default=None,
         doc="What is evaluated: a base model, a tinker:// path, a run, a registered model such as sums@1, or a PEFT "
         "folder; default: the base model.",
+        metadata=facts(
+            weights=NamesWeights(port="completer", address="openai_base_url"),
+            aliases=(Alias(name="model_path", doc="tinker-cookbook, of evaluations"),),
+        ),
     )
     compare_with: str = chz.field(
         default="",
@@ -35,6 +40,7 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
         default="",
         doc="Tasks of Inspect AI, by file.py, file.py@task or package/task as inspect eval names them, separated by "
         "commas.",
+        metadata=facts(aliases=(Alias(name="tasks", doc="tinker-cookbook, of evaluations"),)),
     )
     limit: int | None = chz.field(
         default=None,
@@ -57,5 +63,8 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
     )
     system_prompt: str | None = chz.field(default=None, doc="First message of every conversation.")
     max_concurrent_requests: int = chz.field(
-        default=64, doc="Items that are answered or graded at a time.", validator=at_least(1)
+        default=64,
+        doc="Items that are answered or graded at a time.",
+        validator=at_least(1),
+        metadata=facts(free_on_resume=True),
     )

@@ -65,12 +65,16 @@ def redefault(parent: type, name: str, default: Any, *, checks: Sequence[Any] = 
         x_type=_or_none(field.x_type) if is_computed else field.x_type,
         validator=[*field._validator, *checks],
         doc=field._doc,
+        metadata=field.metadata,
     )
 
 
-def computed(default: Default, x_type: Any, doc: str, validator: Any = None) -> Any:
+def computed(
+    default: Default, x_type: Any, doc: str, validator: Any = None, *, metadata: dict[str, Any] | None = None
+) -> Any:
     """A field that is computed where it is not set; `x_type` is what may be set."""
-    return chz.field(default=None, munger=default, x_type=_or_none(x_type), doc=doc, validator=validator)
+    x_type = _or_none(x_type)
+    return chz.field(default=None, munger=default, x_type=x_type, doc=doc, validator=validator, metadata=metadata)
 
 
 def part_of(spec: type[T], config: Any, **more: Any) -> T:

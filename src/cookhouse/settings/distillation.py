@@ -8,6 +8,7 @@ from cookhouse.errors import InputError
 from cookhouse.naming import names_in
 from cookhouse.settings.checks import above, at_least, between
 from cookhouse.settings.defaults import redefault
+from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.reinforcement import ReinforcementSettings
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
@@ -21,10 +22,15 @@ class TeacherSettings:
         default=None,
         doc="Teacher: a base model, or weights as in load_checkpoint_path; several separated by commas, one for each "
         "environment or data set; default: with teacher_prompt, the weights that the run begins with.",
+        metadata=facts(
+            weights=NamesWeights(several=True, port="teacher", address="teacher_base_url"),
+            aliases=(Alias(name="teacher_checkpoint", doc="tinker-cookbook"),),
+        ),
     )
     teacher_base_url: str | None = chz.field(
         default=None,
         doc="Address of the service that has the teacher, its key in TEACHER_API_KEY; default: the run's own.",
+        metadata=facts(free_on_resume=True),
     )
 
 
@@ -36,10 +42,18 @@ class TeacherLossSettings:
         default="", doc="How much each teacher counts, separated by commas; default: 1 each."
     )
     teacher_kl_coef: float = chz.field(
-        default=1.0, doc="How much the divergence from the teacher counts.", validator=above(0, "1")
+        default=1.0,
+        doc="How much the divergence from the teacher counts.",
+        validator=above(0, "1"),
+        metadata=facts(aliases=(Alias(name="kl_penalty_coef", doc="tinker-cookbook, of a teacher", over="kl_coef"),)),
     )
     teacher_kl_gamma: float = chz.field(
-        default=0.0, doc="Discount of later tokens' divergence; 0: each token has its own.", validator=between(0, 1)
+        default=0.0,
+        doc="Discount of later tokens' divergence; 0: each token has its own.",
+        validator=between(0, 1),
+        metadata=facts(
+            aliases=(Alias(name="kl_discount_factor", doc="tinker-cookbook, of a teacher", over="kl_gamma"),)
+        ),
     )
 
 

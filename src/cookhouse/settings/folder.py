@@ -6,6 +6,7 @@ import chz
 
 from cookhouse.naming import names_in
 from cookhouse.settings.checks import above
+from cookhouse.settings.facts import facts
 from cookhouse.settings.reading import read_if
 
 _NAMELESS_SINKS = {"terminal", "jsonl", "noop", "opentelemetry", "tensorboard"}
@@ -20,37 +21,51 @@ def _names_runs(config: Any) -> bool:
 class FolderSettings:
     """Where a run leaves its files, which service it asks, and which registry knows models by name."""
 
-    log_path: str | None = chz.field(default=None, doc="Run folder; default: a new one under runs/.")
+    log_path: str | None = chz.field(
+        default=None, doc="Run folder; default: a new one under runs/.", metadata=facts(free_on_resume=True)
+    )
     behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
-        default="ask", doc="What to do when the run folder exists: ask, delete, raise or resume."
+        default="ask",
+        doc="What to do when the run folder exists: ask, delete, raise or resume.",
+        metadata=facts(free_on_resume=True),
     )
     sinks: str = chz.field(
         default="",
         doc="Further sinks of telemetry, by name (wandb, trackio, mlflow, tensorboard, opentelemetry, jsonl), "
         "module:name or file.py:name, separated by commas.",
+        metadata=facts(free_on_resume=True),
     )
     wandb_project: str | None = chz.field(
         default=None,
         doc="Project in W&B and Trackio, experiment in MLflow; where sinks names none of them, it turns wandb on.",
+        metadata=facts(free_on_resume=True),
     )
     wandb_name: str | None = chz.field(
         default=None,
         doc="Name of the run in W&B, Trackio and MLflow; default: that of the run folder.",
         validator=read_if(_names_runs, "with wandb_project, or with wandb, trackio or mlflow among sinks"),
+        metadata=facts(free_on_resume=True),
     )
     artifact_store: str | None = chz.field(
         default=None,
         doc="Where the run's files are put when it ends: a folder, s3://, gs:// or az:// with a bucket, module:NAME or "
         "file.py:NAME.",
+        metadata=facts(free_on_resume=True),
     )
     base_url: str | None = chz.field(
-        default=None, doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine."
+        default=None,
+        doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine.",
+        metadata=facts(free_on_resume=True),
     )
     registry: str | None = chz.field(
         default=None,
         doc="Registry of models: a .db file, mlflow, module:name or file.py:name; default: COOKHOUSE_REGISTRY, else "
         "runs/registry.db.",
+        metadata=facts(free_on_resume=True),
     )
     service_patience_seconds: float = chz.field(
-        default=300.0, doc="Seconds without an answer of the service after which a run ends.", validator=above(0, "300")
+        default=300.0,
+        doc="Seconds without an answer of the service after which a run ends.",
+        validator=above(0, "300"),
+        metadata=facts(free_on_resume=True),
     )

@@ -9,6 +9,7 @@ from cookhouse.naming import listed
 from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, DEFAULT_BETA, OPTIONS, PAIR_LOSSES, PairLoss
 from cookhouse.settings.checks import above, at_least, from_to_below
 from cookhouse.settings.defaults import Default, computed, redefault
+from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.preference_model import JudgeSettings
 from cookhouse.settings.reading import ReadIf, narrowed, read_if
 from cookhouse.settings.rows import RowSettings
@@ -37,13 +38,16 @@ class PairLossSettings:
     """A loss over pairs of answers."""
 
     pair_loss: str = chz.field(
-        default="dpo", doc=f"{listed(BUILT_IN_PAIR_LOSSES, 'or')}, or your own as module:name or file.py:name."
+        default="dpo",
+        doc=f"{listed(BUILT_IN_PAIR_LOSSES, 'or')}, or your own as module:name or file.py:name.",
+        metadata=facts(aliases=(Alias(name="loss_type", doc="TRL"),)),
     )
     dpo_beta: float = computed(
         Default(lambda config: _loss(config).default_beta, f"{_BETAS}, else {DEFAULT_BETA}"),
         float,
         "β: how much a difference from the reference counts; λ of orpo.",
         above(0, "0.1"),
+        metadata=facts(aliases=(Alias(name="beta", doc="TRL"),)),
     )
     label_smoothing: float = chz.field(
         default=OPTIONS["label_smoothing"],
@@ -68,6 +72,7 @@ class ReferenceSettings:
         default=None,
         doc="Base model, tinker:// path or run folder whose logprobs are the reference; default: the weights that the "
         "run began with.",
+        metadata=facts(weights=NamesWeights(), aliases=(Alias(name="reference_model_name", doc="tinker-cookbook"),)),
     )
     cache_reference: bool = chz.field(
         default=True, doc="Keep the reference's logprobs in the run folder, and ask for those of a pair only once."

@@ -6,6 +6,7 @@ import chz
 
 from cookhouse.settings.checks import at_least
 from cookhouse.settings.defaults import redefault
+from cookhouse.settings.facts import NamesWeights, facts
 from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.reinforcement import EnvironmentSettings
 from cookhouse.settings.rows import RowSettings
@@ -42,6 +43,7 @@ class JudgeSettings(ModelSettings):
         default=None,
         doc="Who compares answers: a run folder, a tinker:// path, a registered model, a base model, or whoever the "
         "run's completer opens by that name; default: nobody.",
+        metadata=facts(weights=NamesWeights(port="completer")),
     )
     preference_base_model: str | None = chz.field(
         default=None,
@@ -66,6 +68,7 @@ class TournamentSettings(EnvironmentSettings, JudgeSettings):
         default=None,
         doc="Preferences, comparisons or prompts to answer: a file, a hub id, or a data set by name, "
         "bundled among them.",
+        metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None,

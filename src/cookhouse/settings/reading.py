@@ -59,6 +59,13 @@ def narrowed(parent: type, name: str, check: ReadIf) -> Any:
     return redefault(parent, name, default, checks=[check])
 
 
+def check_read(config: Any) -> None:
+    """Refuse settings that have another value than their default, and nothing reads. Raises `InputError`."""
+    for name in chz.chz_fields(config):
+        for check in _conditions(type(config), name):
+            check(config, name)
+
+
 def check_typed(config: Any, names: Collection[str]) -> None:
     """Refuse settings that somebody typed and nothing reads, also those with their default's value. Raises
     `InputError`.
@@ -84,6 +91,9 @@ def unread_defaults(config: Any) -> list[str]:
 
 
 def _conditions(config_class: type, name: str) -> list[ReadIf]:
-    field = chz.chz_fields(config_class).get(name) if chz.is_chz(config_class) else None
+    """Those of a field, and of the same field in the classes above, which a bare default leaves out."""
+    specs = [spec for spec in config_class.__mro__ if chz.is_chz(spec)]
+    fields = [field for spec in specs if (field := chz.chz_fields(spec).get(name)) is not None]
     # chz has no public way to read a field's checks.
-    return [] if field is None else [check for check in field._validator if isinstance(check, ReadIf)]
+    checks = (check for field in fields for check in field._validator)
+    return list(dict.fromkeys(check for check in checks if isinstance(check, ReadIf)))

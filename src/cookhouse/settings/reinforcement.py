@@ -10,6 +10,7 @@ from cookhouse.naming import listed
 from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, PolicyLoss
 from cookhouse.settings.checks import above, at_least, between
 from cookhouse.settings.defaults import Default, computed, is_left_open
+from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.reading import ReadIf, read_if
 from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSettings, TrainingSettings
 
@@ -18,7 +19,12 @@ from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSetti
 class GroupSettings(ShrinkSettings):
     """Problems, and the group of rollouts that each of them gets."""
 
-    batch_size: int = chz.field(default=128, doc="Groups per step.", validator=at_least(1))
+    batch_size: int = chz.field(
+        default=128,
+        doc="Groups per step.",
+        validator=at_least(1),
+        metadata=facts(aliases=(Alias(name="groups_per_batch", doc="tinker-cookbook"),)),
+    )
     group_size: int = chz.field(default=16, doc="Rollouts of each problem.", validator=at_least(1))
     format_coef: float = chz.field(
         default=0.1, doc="Reward lost by an answer without the right form.", validator=at_least(0)
@@ -130,7 +136,12 @@ class AdvantageSettings:
         default=0.95, doc="Weight of longer estimates, for gae.", validator=[between(0, 1), *_OF_TURNS]
     )
     remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
-    kl_coef: float = chz.field(default=0.0, doc="Penalty for leaving the reference; 0: none.", validator=at_least(0))
+    kl_coef: float = chz.field(
+        default=0.0,
+        doc="Penalty for leaving the reference; 0: none.",
+        validator=at_least(0),
+        metadata=facts(aliases=(Alias(name="kl_penalty_coef", doc="tinker-cookbook"),)),
+    )
     compute_kl: bool = chz.field(
         default=False,
         doc="Report the divergence from the reference also where kl_coef is 0; costs a pass over a batch.",
@@ -139,6 +150,7 @@ class AdvantageSettings:
         default=0.0,
         doc="Discount of later tokens' penalties; 0: each token has its own.",
         validator=[between(0, 1), read_if(lambda config: config.kl_coef, "with kl_coef above 0", idle=[0])],
+        metadata=facts(aliases=(Alias(name="kl_discount_factor", doc="tinker-cookbook"),)),
     )
     kl_reference: str | None = chz.field(
         default=None,
@@ -146,6 +158,7 @@ class AdvantageSettings:
         validator=read_if(
             lambda config: config.kl_coef or config.compute_kl, "with kl_coef above 0, or with compute_kl=true"
         ),
+        metadata=facts(weights=NamesWeights(), aliases=(Alias(name="reference_model_name", doc="TinkexCookbook"),)),
     )
 
     @property
@@ -168,6 +181,17 @@ def _read_with(option: str) -> ReadIf:
     return read_if(lambda config: option in config.policy_loss.options, f"by loss_fn={_with(option)}")
 
 
+def _clip_range(epsilon: Any) -> Mapping[str, Any]:
+    try:
+        width = float(epsilon)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"clip_epsilon is {epsilon!r}; it must be a number between 0 and 1, such as 0.2") from error
+    return {"clip_low": 1.0 - width, "clip_high": 1.0 + width}
+
+
+_CLIP_EPSILON = Alias(name="clip_epsilon", means=("clip_low", "clip_high"), convert=_clip_range, doc="1 - ε to 1 + ε")
+
+
 @chz.chz
 class LossSettings:
     """The loss over sampled tokens."""
@@ -184,6 +208,7 @@ class LossSettings:
         default=None,
         doc=f"Lower bound of the ratio, for {_with(CLIP_LOW)}.",
         validator=[at_least(0), _read_with(CLIP_LOW)],
+        metadata=facts(aliases=(_CLIP_EPSILON,)),
     )
     clip_high: float | None = chz.field(
         default=None,

@@ -5,6 +5,7 @@ from typing import Literal
 import chz
 
 from cookhouse.settings.checks import at_least, within
+from cookhouse.settings.facts import facts
 from cookhouse.settings.training import ModelSettings, ShrinkSettings
 
 ROWS_FIELDS = ("dataset_path", "test_path")
@@ -19,6 +20,7 @@ class RowSettings(ModelSettings, ShrinkSettings):
         default=None,
         doc="What to train on: JSONL, JSON, CSV or Parquet; a folder or hub id (with #SPLIT or #CONFIG/SPLIT); or a "
         "data set by name, bundled among them, module:NAME or file.py:NAME; several separated by commas.",
+        metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None,
@@ -31,7 +33,9 @@ class RowSettings(ModelSettings, ShrinkSettings):
         validator=within(0, 1, "0.05"),
     )
     on_bad_row: Literal["stop", "skip"] = chz.field(
-        default="stop", doc="stop: rows that cannot be used refuse the run; skip: they are left out, and counted."
+        default="stop",
+        doc="stop: rows that cannot be used refuse the run; skip: they are left out, and counted.",
+        metadata=facts(free_on_resume=True),
     )
     max_length: int = chz.field(
         default=32768, doc="Tokens kept of each example; longer ones lose their end.", validator=at_least(1)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.settings.checks import at_least
+from cookhouse.settings.facts import facts
 from cookhouse.settings.training import RegistrationSettings, RunSettings
 
 
@@ -15,14 +16,10 @@ class SweepSettings(RunSettings, RegistrationSettings):
 
     recipe: str = chz.field(default="", doc="The recipe of every run.")
     runs: Sequence[Mapping[str, Any]] = chz.field(default=(), doc="Settings of each run.")
-    jobs: int = chz.field(default=1, doc="Runs at a time.", validator=at_least(1))
+    jobs: int = chz.field(default=1, doc="Runs at a time.", validator=at_least(1), metadata=facts(free_on_resume=True))
     metric: str | None = chz.field(
         default=None, doc="Metric by which runs are compared; default: the most telling one that all of them have."
     )
     direction: Literal["less", "more"] | None = chz.field(
         default=None, doc="Which way the metric is better; default: as its name tells."
     )
-
-    @property
-    def parts(self) -> Sequence[Mapping[str, Any]]:
-        return self.runs

@@ -1,6 +1,6 @@
 """Settings of every run that trains: of the model, the adapter, the optimizer, and the run itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import chz
@@ -12,6 +12,7 @@ from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
 from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
+from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import read_if
 from cookhouse.settings.schedules import SCHEDULES
@@ -28,7 +29,10 @@ class ModelSettings:
     """Which model, and how conversations are put to it."""
 
     model_name: str = computed(
-        always(TINY_MODEL), str, "Base model: cookhouse/tiny, a hub id or a folder that the service knows."
+        always(TINY_MODEL),
+        str,
+        "Base model: cookhouse/tiny, a hub id or a folder that the service knows.",
+        metadata=facts(aliases=(Alias(name="base_model", doc="tinker-cookbook"), "model")),
     )
     renderer_name: str = computed(
         Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
@@ -62,11 +66,13 @@ class AdapterSettings(ModelSettings, SeedSettings, Checked):
         default=32,
         doc="Rank of the LoRA adapter; 0 trains all weights, on cookhouse's own engine.",
         validator=at_least(0),
+        metadata=facts(aliases=("rank",)),
     )
     user_metadata: Mapping[str, str] | None = chz.field(
         default=None,
         doc='What the service keeps with the trained model, as in {"team": "a"}; default: the renderer alone.',
         validator=_metadata_is_free,
+        metadata=facts(free_on_resume=True),
     )
 
     @property
@@ -97,7 +103,7 @@ AUTO = "auto"
 """Of a learning rate."""
 
 
-def rate(default: Default, doc: str, *checks: Any) -> Any:
+def rate(default: Default, doc: str, *checks: Any, metadata: dict[str, Any] | None = None) -> Any:
     """A learning rate, which may be set to `auto`: what `auto_lr` says of the model and of what is trained of it."""
     names = {AUTO: lambda config, usual: auto_lr(config.model_name, usual, is_lora=config.lora_rank > 0)[0]}
     return computed(
@@ -105,6 +111,7 @@ def rate(default: Default, doc: str, *checks: Any) -> Any:
         float | Literal["auto"],
         f"{doc}; auto: by the model's family and width where there is a rule for these, else the default.",
         [above(0, "2e-4"), *checks],
+        metadata=metadata,
     )
 
 
@@ -141,7 +148,7 @@ class AdamSettings:
 class OptimizerSettings(AdamSettings):
     """Adam, and its learning rate over the steps of a run."""
 
-    learning_rate: float = rate(always(2e-4), "Peak learning rate")
+    learning_rate: float = rate(always(2e-4), "Peak learning rate", metadata=facts(aliases=("lr",)))
 
 
 @chz.chz
@@ -158,24 +165,49 @@ class ShrinkSettings:
     )
 
 
+_NUM_ROLLOUTS = Alias(
+    name="num_rollouts",
+    means=("max_steps", "num_epochs"),
+    beside=("group_size",),
+    # As many epochs as steps are enough for as many steps, however few problems there are.
+    convert=lambda steps: {"max_steps": steps, "num_epochs": steps},
+    doc="TinkexCookbook: exactly so many steps, each of groups_per_batch groups",
+)
+
+
 @chz.chz
 class StepSettings:
     """How long a run goes on, and what happens along the way."""
 
-    num_epochs: int = chz.field(default=1, doc="Passes over the data, reshuffled each time.", validator=at_least(1))
-    max_steps: int | None = chz.field(
-        default=None, doc="Stop after this many steps; default: all epochs.", validator=at_least(1)
+    num_epochs: int = chz.field(
+        default=1,
+        doc="Passes over the data, reshuffled each time.",
+        validator=at_least(1),
+        metadata=facts(aliases=("epochs", Alias(name="num_train_epochs", doc="TRL"))),
     )
-    save_every: int = chz.field(default=20, doc="Steps between checkpoints; 0: only the last.", validator=at_least(0))
+    max_steps: int | None = chz.field(
+        default=None,
+        doc="Stop after this many steps; default: all epochs.",
+        validator=at_least(1),
+        metadata=facts(aliases=(_NUM_ROLLOUTS,)),
+    )
+    save_every: int = chz.field(
+        default=20,
+        doc="Steps between checkpoints; 0: only the last.",
+        validator=at_least(0),
+        metadata=facts(free_on_resume=True),
+    )
     ttl_seconds: int | None = chz.field(
         default=None,
         doc="Seconds after which the service may delete periodic checkpoints; default: never.",
         validator=[at_least(3600), read_if(lambda config: config.save_every, "with save_every above 0")],
+        metadata=facts(free_on_resume=True),
     )
     rolling_save_every: int = chz.field(
         default=0,
         doc="Steps between rolling checkpoints, each of which takes the place of the one before; 0: none.",
         validator=at_least(0),
+        metadata=facts(free_on_resume=True),
     )
     rolling_ttl_seconds: int = chz.field(
         default=604_800,
@@ -184,6 +216,7 @@ class StepSettings:
             at_least(3600),
             read_if(lambda config: config.rolling_save_every, "with rolling_save_every above 0"),
         ],
+        metadata=facts(free_on_resume=True),
     )
 
 
@@ -203,7 +236,10 @@ class EvaluationSettings(BenchmarkDataSettings):
     """What is measured along the way, and how often."""
 
     eval_every: int = chz.field(
-        default=0, doc="Steps between evaluations; 0: only before and after.", validator=at_least(0)
+        default=0,
+        doc="Steps between evaluations; 0: only before and after.",
+        validator=at_least(0),
+        metadata=facts(free_on_resume=True),
     )
     infrequent_eval_every: int = chz.field(
         default=0,
@@ -223,7 +259,9 @@ class EvaluationSettings(BenchmarkDataSettings):
         doc="Held-out problems, and items of each benchmark, to evaluate on; 0: none.",
         validator=at_least(0),
     )
-    num_samples: int = chz.field(default=3, doc="Answers shown before and after.", validator=at_least(0))
+    num_samples: int = chz.field(
+        default=3, doc="Answers shown before and after.", validator=at_least(0), metadata=facts(free_on_resume=True)
+    )
 
 
 @chz.chz
@@ -234,17 +272,13 @@ class RegistrationSettings:
         default=None,
         doc="Register the trained model as the next version of this name; default: it is not registered.",
         validator=_names_a_model,
+        metadata=facts(free_on_resume=True),
     )
 
 
 @chz.chz
 class RunSettings(ModelSettings, FolderSettings, SeedSettings):
     """Settings of every recipe."""
-
-    @property
-    def parts(self) -> Sequence[Mapping[str, Any]]:
-        """Settings of the runs that it consists of, where they are among its own."""
-        return ()
 
 
 @chz.chz
@@ -263,32 +297,5 @@ class TrainingSettings(
         default=None,
         doc="Weights to start from, with a fresh optimizer: a tinker:// path, a run folder, or a registered model such "
         "as sums@production.",
+        metadata=facts(weights=NamesWeights(purpose="training")),
     )
-
-
-FREE_ON_RESUME = frozenset(
-    {
-        "artifact_store",
-        "base_url",
-        "behavior_if_log_dir_exists",
-        "eval_every",
-        "jobs",
-        "log_path",
-        "max_concurrent_requests",
-        "num_samples",
-        "on_bad_row",
-        "registered_model_name",
-        "registry",
-        "rolling_save_every",
-        "rolling_ttl_seconds",
-        "save_every",
-        "service_patience_seconds",
-        "sinks",
-        "teacher_base_url",
-        "ttl_seconds",
-        "user_metadata",
-        "wandb_name",
-        "wandb_project",
-    }
-)
-"""Settings that do not change what is trained, so that a resumed run may set them anew."""

@@ -155,7 +155,7 @@ def register_best(descent_of: DescentOf) -> Stage[SweepState]:
         path = state.path / best.name
         record = state.record.records[best.name]
         config = {**record.config["config"], "registered_model_name": state.config.registered_model_name}
-        folder = replace(state.context.folder, path=path, config=config)
+        folder = replace(state.context.folder, path=path, config=config, free_fields=record.config["free_on_resume"])
         context = replace(state.context, recipe=state.config.recipe, folder=folder)
         saved = CheckpointFile(path / "checkpoints.jsonl").read()[-1]
         metrics: Values = state.results[best.name].metrics

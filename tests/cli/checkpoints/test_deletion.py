@@ -90,7 +90,7 @@ def test_what_another_run_began_with_is_refused(
     child.mkdir()
     shutil.copy(folder / "run.json", child)
     name = run.state_path if named == "path" else str(folder)
-    record = {"recipe": "supervised", "config": {"load_checkpoint_path": name}}
+    record = {"recipe": "supervised", "config": {}, "weights": [name]}
     (child / "config.json").write_text(json.dumps(record))
     assert call("delete", run.state_path, "--yes") == 2
     assert "is what other runs were started from: child; delete these first, or pass --force" in capsys.readouterr().err

@@ -349,7 +349,7 @@ def test_registered_weights_are_kept(capsys: pytest.CaptureFixture[str]) -> None
     )
     config = Path("runs/child/config.json")
     record = json.loads(config.read_text())
-    config.write_text(json.dumps(record | {"config": record["config"] | {"load_checkpoint_path": "mine@1"}}))
+    config.write_text(json.dumps(record | {"weights": ["mine@1"]}))
     assert call("runs", "delete", "own", "--yes") == 2
     told = " ".join(capsys.readouterr().err.split())
     assert "the weights of runs/own are registered as mine@1; the weights of runs/own are what other" in told

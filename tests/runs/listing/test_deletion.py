@@ -2,7 +2,6 @@
 
 import fcntl
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.runs.kit import make_run
@@ -50,23 +49,13 @@ def test_links_foreign_folders_and_what_is_in_use_are_refused(tmp_path: Path) ->
     assert run.is_dir()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"load_checkpoint_path": "runs/a"},
-        {"load_checkpoint_path": "runs/a/part"},
-        {"load_checkpoint_path": "tinker://s/weights/1"},
-        {"kl_reference": "tinker://p/weights/1"},
-    ],
-)
-def test_who_was_started_from_a_run_needs_it(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["runs/a", "runs/a/part", "tinker://s/weights/1", "tinker://p/weights/1"])
+def test_who_was_started_from_a_run_needs_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = make_run(Path("runs/a"), saved=["tinker://s/weights/1"])
-    make_run(run / "part", number=1, saved=["tinker://p/weights/1"], load_checkpoint_path="runs/a")
-    make_run(Path("runs/child"), number=2, **settings)
-    make_run(Path("runs/other"), number=3, load_checkpoint_path="runs/child", kl_reference="cookhouse/tiny")
-    make_run(Path("runs/abc"), number=4, load_checkpoint_path="runs/ab")
+    make_run(run / "part", number=1, saved=["tinker://p/weights/1"], weights=["runs/a"])
+    make_run(Path("runs/child"), number=2, weights=["cookhouse/tiny", name])
+    make_run(Path("runs/other"), number=3, weights=["runs/child", "cookhouse/tiny"])
+    make_run(Path("runs/abc"), number=4, weights=["runs/ab"])
     assert [found.name for found in runs_that_need(run, find_runs(Path("runs")))] == ["child"]
     assert runs_that_need(Path("runs/other"), find_runs(Path("runs"))) == []

@@ -177,7 +177,7 @@ def test_samples_and_their_seeds(own: Path) -> None:
         "test/words/pass@2",
         "test/words/pass@3",
     }
-    with pytest.raises(InputError, match=r"num_samples=2, but the evaluation .* was started with 3"):
+    with pytest.raises(InputError, match=r"num_samples=2, but the run .* was started with 3"):
         evaluate(answering(lambda _: "odd"), num_samples=2, behavior_if_log_dir_exists="resume")
     assert (own / "run/answers.jsonl").exists()
 

@@ -10,7 +10,6 @@ from cookhouse.cli.checkpoints.saved import TINKER, find_saved, is_run_folder, l
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Artifact, Descent, ModelRegistry, NewModel, config_sha256, read_artifact
-from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import ranked, split_values
 from cookhouse.weights.peft_folders import adapted_model
 
@@ -76,7 +75,7 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
     result = read_result(folder)
     numbers = {} if result is None else split_values(result.metrics)[0]
     metrics = {key: value for key, value in numbers.items() if math.isfinite(value)}
-    config = dict(recorded["config"])
+    config, free = dict(recorded["config"]), recorded.get("free_on_resume", ())
     start = config.get("load_checkpoint_path")
     parent = None if start is None else find_weights(start).registered(registry)
     return NewModel(
@@ -90,7 +89,7 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
         recipe=str(recorded["recipe"]),
         run_folder=str(folder.resolve()),
         is_synthetic=bool(recorded_synthetic(folder)),
-        config_hash=config_sha256({key: value for key, value in config.items() if key not in FREE_ON_RESUME}),
+        config_hash=config_sha256({key: value for key, value in config.items() if key not in free}),
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +13,7 @@ from cookhouse.errors import InputError
 from cookhouse.files import file_errors
 from cookhouse.runs.lock import busy, is_held
 from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, LOCK_FILE
+from cookhouse.settings.facts import NamedWeights
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,9 @@ class FolderSpec:
     behavior: str
     """delete, resume, raise or ask."""
     free_fields: Collection[str]
-    """Fields of the config that a resumed run may change."""
+    """Fields of the config that a resumed run may change; recorded in config.json."""
+    weights: Sequence[NamedWeights] = ()
+    """What the config names; recorded in config.json."""
     data: Mapping[str, DataSource] = field(default_factory=dict)
     """Files and data sets that the run reads, by what for; their fingerprints are recorded in data.json, and a resume
     on those with others is refused."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from cookhouse.errors import InputError
 from cookhouse.runs.listing.find import FoundRun, has_record
 from cookhouse.runs.lock import hold, is_held, is_locked
-from cookhouse.settings import weights_in
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile
 
 _SERVICE_LOCKS = {"lock", "server.lock"}
@@ -60,8 +59,8 @@ def runs_that_name(paths: set[str], folder: Path | None, runs: Iterable[FoundRun
 
 
 def _names_any(run: FoundRun, paths: set[str], folder: Path | None) -> bool:
-    settings = run.record.get("config", {})
-    named = [name for names in weights_in(settings).values() for name in names]
+    recorded = run.record.get("weights")
+    named = [name for name in recorded if isinstance(name, str)] if isinstance(recorded, list) else []
     # Relative to where the run was started.
     start = Path(run.history.launches[-1].folder or ".")
     return any(name in paths or (folder is not None and _is_in(start / name, folder)) for name in named if name)

@@ -132,7 +132,6 @@ async def init_folder(state: EvaluationState) -> None:
             state.telemetry.add(sink)
     await start_sinks(context, folder.path)
     state.log = await asyncio.to_thread(AttemptFiles, folder.path)
-    _check_num_samples(state)
     state.telemetry.event(
         events.RUN_START,
         step=0,
@@ -143,15 +142,6 @@ async def init_folder(state: EvaluationState) -> None:
     for name, text in evaluation_facts(state).items():
         if name in {*(loaded.name for loaded in state.loaded), *(task.name for task in state.tasks)}:
             state.telemetry.event(events.DATA_COUNTS, text=f"{name}: {text}")
-
-
-def _check_num_samples(state: EvaluationState) -> None:
-    before = {len(answers) for answers in state.log.answers.values()}
-    if before - {state.config.num_samples}:
-        raise InputError(
-            f"num_samples={state.config.num_samples}, but the evaluation in {state.folder.path} was started with "
-            f"{max(before)}; leave it as it was, or choose another log_path"
-        )
 
 
 async def _open_model(state: EvaluationState) -> None:

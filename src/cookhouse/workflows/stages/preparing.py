@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from cookhouse.files import cannot_write, unwritable
 from cookhouse.runs import FolderChoice, run_prefix
-from cookhouse.settings import weights_in
 from cookhouse.telemetry import check_sink
 from cookhouse.weights.names import find_weights
 from cookhouse.workflows.stages.execution import execute
@@ -66,10 +65,9 @@ def _check_weights(context: RunContext) -> None:
     if context.choice is FolderChoice.RESUME:  # it loads its own
         return
     registry = context.adapters.registry
-    for field, names in weights_in(context.folder.config).items():
-        for name in names:
-            weights = find_weights(name, registry)
-            if field == "load_checkpoint_path":
-                weights.path("training")
-            elif not Path(name).is_file():
-                weights.place("sampling")
+    for named in context.folder.weights:
+        weights = find_weights(named.name, registry)
+        if named.known.purpose == "training":
+            weights.path("training")
+        elif not Path(named.name).is_file():
+            weights.place("sampling")

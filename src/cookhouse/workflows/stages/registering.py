@@ -14,7 +14,6 @@ from cookhouse.registry import (
     config_sha256,
     read_artifact,
 )
-from cookhouse.settings import FREE_ON_RESUME
 from cookhouse.telemetry import Values, events, ranked, split_values
 from cookhouse.training import ServiceClient
 from cookhouse.weights.checkpoints import Checkpoint
@@ -73,6 +72,8 @@ def _new_model(
         headline=next(iter(ranked(measured)), None),
         recipe=context.recipe,
         run_folder=str(context.folder.path.resolve()),
-        config_hash=config_sha256({name: value for name, value in config.items() if name not in FREE_ON_RESUME}),
+        config_hash=config_sha256(
+            {name: value for name, value in config.items() if name not in context.folder.free_fields}
+        ),
         is_synthetic=bool(context.folder.synthetic),
     )
