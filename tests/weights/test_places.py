@@ -1,20 +1,30 @@
 """Every place that asks for weights takes a name to mean the same: catches one that takes names apart by itself."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from cookhouse.cli.sampling.target import named_target
+from cookhouse import weights
+from cookhouse.cli.checkpoints.saved import find_saved
+from cookhouse.cli.models.registering import model_by_hand
+from cookhouse.cli.sampling.target import find_target, named_target
+from cookhouse.cli.serve import named_weights
+from cookhouse.errors import InputError
 from cookhouse.recipes.eval import origin_of
 from cookhouse.registry import Artifact, ModelRegistry, NewModel, open_registry
-from cookhouse.settings import TrainingSettings
-from cookhouse.training import FakeService, SessionSpec, open_session
+from cookhouse.runs.names import REFERENCE_FILE
+from cookhouse.settings import PreferenceSettings, TrainingSettings
+from cookhouse.training import FakeService, ServiceClient, SessionSpec, open_session
 from cookhouse.weights.names import find_weights
 from cookhouse.weights.peft_folders import peft_path
-from cookhouse.workflows.base.second_model import sampler_place
+from cookhouse.workflows.base.second_model import SecondModel, open_sampler, sampler_place
+from cookhouse.workflows.distillation.teacher_service import TeacherService
+from cookhouse.workflows.preference.losses import PAIR_LOSSES
+from cookhouse.workflows.preference.reference_weights import open_reference
 
 STATE, SAMPLER = "tinker://r/weights/last", "tinker://r/sampler_weights/last"
 RENDERER = "role_colon"
@@ -134,3 +144,125 @@ async def test_a_run_starts_from_what_is_named(
     session = await open_session(service.connect, SessionSpec(settings=settings, registry=registry))
     await session.close("success")
     assert asked == [paths_of(name, state, sampler)[0]]
+
+
+class Asked:
+    """A service that records what it is asked to open."""
+
+    def __init__(self) -> None:
+        self.places: list[dict[str, Any]] = []
+
+    async def create_sampling_client(self, **place: Any) -> Any:
+        self.places.append(place)
+        return SimpleNamespace(compute_logprobs=None)
+
+    async def create_training_client_from_state(self, path: str) -> Any:
+        self.places.append({"model_path": path})
+        return SimpleNamespace()
+
+
+async def open_second(service: ServiceClient, name: str, registry: ModelRegistry) -> None:
+    await SecondModel(name).open(service, registry)
+
+
+async def open_teacher(service: ServiceClient, name: str, registry: ModelRegistry) -> None:
+    await TeacherService(service, None).open(name, cast(Any, None), registry)
+
+
+OPENED: dict[str, Callable[[ServiceClient, str, ModelRegistry], Awaitable[object]]] = {
+    "kl_reference": open_sampler,
+    "answerer, opponent, preference model": open_second,
+    "teacher": open_teacher,
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("open_it", OPENED.values(), ids=OPENED)
+@pytest.mark.parametrize(("name", "state", "sampler", "base_model"), FORMS.values(), ids=FORMS)
+async def test_another_model_of_a_run_is_what_is_named(
+    name: str,
+    state: str | None,
+    sampler: str | None,
+    base_model: str,
+    open_it: Callable[[ServiceClient, str, ModelRegistry], Awaitable[object]],
+    registry: ModelRegistry,
+) -> None:
+    asked = Asked()
+    await open_it(cast(ServiceClient, asked), name, registry)
+    _, sampler = paths_of(name, state, sampler)
+    assert asked.places == [{"base_model": base_model} if sampler is None else {"model_path": sampler}]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("name", "state", "sampler", "base_model"), FORMS.values(), ids=FORMS)
+async def test_the_reference_of_preferences_is_what_is_named(
+    name: str, state: str | None, sampler: str | None, base_model: str, registry: ModelRegistry, tmp_path: Path
+) -> None:
+    del sampler
+    asked = Asked()
+    session, folder = SimpleNamespace(service=asked), SimpleNamespace(path=tmp_path, resume=None)
+    settings = PreferenceSettings(reference_model=name)
+    await open_reference(settings, PAIR_LOSSES.find("dpo"), cast(Any, session), cast(Any, folder), registry)
+    state, _ = paths_of(name, state, None)
+    expected = {"base_model": base_model} if state is None else {"model_path": state}
+    assert asked.places == [expected]
+    assert json.loads((tmp_path / REFERENCE_FILE).read_text()) == expected
+
+
+@pytest.mark.parametrize(("name", "state", "sampler", "base_model"), FORMS.values(), ids=FORMS)
+def test_a_checkpoint_option_takes_all_but_base_models(
+    name: str, state: str | None, sampler: str | None, base_model: str, registry: ModelRegistry
+) -> None:
+    del registry
+    if name == base_model:
+        with pytest.raises(InputError, match=name):
+            find_target(None, name, None, None)
+        return
+    target = find_target(None, name, None, None)
+    assert (target.sampler_path, target.model_name) == (paths_of(name, state, sampler)[1], base_model)
+
+
+@pytest.mark.parametrize(("name", "state", "sampler", "base_model"), FORMS.values(), ids=FORMS)
+def test_an_export_takes_what_is_named(
+    name: str, state: str | None, sampler: str | None, base_model: str, registry: ModelRegistry
+) -> None:
+    """What has no files of a checkpoint is refused: a PEFT folder is one already, a base model has none."""
+    del sampler, base_model, registry
+    if state is None:
+        with pytest.raises(InputError, match=name):
+            find_saved(name, None, None)
+    else:
+        assert find_saved(name, None, None).path == state
+
+
+@pytest.mark.parametrize(("name", "state", "sampler", "base_model"), FORMS.values(), ids=FORMS)
+def test_what_is_named_is_registered(
+    name: str, state: str | None, sampler: str | None, base_model: str, registry: ModelRegistry
+) -> None:
+    """What is registered and what is a base model are refused."""
+    del sampler
+    options: dict[str, Any] = {"run": None, "base_model": None, "parent": None, "descent": "fine_tuned_from"}
+
+    def new() -> NewModel:
+        return model_by_hand(registry, "other", name, **options, metrics=())
+
+    if name in ("sums@1", base_model):
+        with pytest.raises(InputError, match=name):
+            new()
+    else:
+        found = new()
+        path = str(Path(name).resolve()) if state is None else state
+        assert (found.artifact.path, found.base_model) == (path, base_model)
+
+
+@pytest.mark.parametrize("name", ["runs/first", "runs/both"])
+def test_a_served_run_answers_with_what_is_named(name: str, registry: ModelRegistry) -> None:
+    del registry
+    assert named_weights([name], None) == ["--run", f"{name}={SAMPLER}"]
+
+
+def test_samplers_are_opened_in_one_place() -> None:
+    """Would catch a place that opens what it took a name for by itself, and so is in none of these tables."""
+    source = Path(weights.__file__).parents[1]
+    files = [file for room in ("recipes", "workflows") for file in (source / room).rglob("*.py")]
+    assert [file.name for file in files if ".create_sampling_client" in file.read_text("utf-8")] == ["second_model.py"]

@@ -130,11 +130,11 @@ def serve(
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
-    options += _named_weights(run or [], registry)
+    options += named_weights(run or [], registry)
     asyncio.run(_serve(host, port, models, names, state_dir or default_state_dir(os.environ), keys, options))
 
 
-def _named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
+def named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
     """The server's options for weights by name, and for the folders where embedded services keep them.
 
     Raises:

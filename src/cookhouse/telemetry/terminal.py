@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from cookhouse.printable import printable
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
 from cookhouse.telemetry.keys import (
@@ -35,6 +34,7 @@ from cookhouse.telemetry.keys import (
     TRAIN_TOKENS,
 )
 from cookhouse.telemetry.metric import COMPANIONS
+from cookhouse.telemetry.printable import printable
 from cookhouse.telemetry.record import Event, Record
 
 _RECENT_STEPS = 20

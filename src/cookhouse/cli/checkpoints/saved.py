@@ -51,7 +51,8 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     """The checkpoint that `which` names: a `tinker://` path, a checkpoint's own folder, a run, meaning its last, or a
     registered model as `name@version` or `name@stage`.
 
-    A path is looked up in the run's folder, or in `state_dir`, or in the one that `cookhouse serve` uses by default.
+    A path is looked up in the run's folder, or in `state_dir`; else in the run here that recorded it, or in the state
+    folder that `cookhouse serve` uses by default.
 
     Raises:
         InputError: there is no such checkpoint on this machine.
@@ -60,7 +61,7 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
         return _registered(which)
     if not which.startswith(TINKER):
         return _in_folder(run_folder(which))
-    where = state_dir if run is None else run_folder(run)
+    where = (state_dir or saved_by(which)) if run is None else run_folder(run)
     if where is None:
         where = default_state_dir(os.environ)
         if not where.exists():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cookhouse.cli.checkpoints.saved import TINKER, find_saved, is_run_folder, list_saved
+from cookhouse.cli.checkpoints.saved import TINKER, find_saved, is_run_folder, list_saved, saved_by
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Artifact, Descent, ModelRegistry, NewModel, config_sha256, read_artifact
@@ -94,13 +94,17 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
 
 
 def _of_path(name: str, path: str, run: str | None, base_model: str | None) -> NewModel:
+    from cookhouse.weights.names import find_weights
+
     saved = find_saved(path, run, None)
-    known = base_model or (None if saved.row is None else saved.row.base_model)
+    folder = saved_by(path) if run is None else run_folder(run)
+    trained = None if folder is None else find_weights(str(folder)).origin(()).base_model
+    known = base_model or (trained if saved.row is None else saved.row.base_model)
     return NewModel(
         name=name,
         base_model=_known(known, path),
         artifact=_artifact(path, saved.folder),
-        run_folder=None if run is None else str(run_folder(run).resolve()),
+        run_folder=None if folder is None else str(folder.resolve()),
     )
 
 
