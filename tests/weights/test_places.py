@@ -14,6 +14,7 @@ from cookhouse.cli.models.registering import model_by_hand
 from cookhouse.cli.sampling.target import find_target, named_target
 from cookhouse.cli.serve import named_weights
 from cookhouse.errors import InputError
+from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.recipes.eval import origin_of
 from cookhouse.registry import Artifact, ModelRegistry, NewModel, open_registry
 from cookhouse.runs.names import REFERENCE_FILE
@@ -23,7 +24,6 @@ from cookhouse.weights.names import find_weights
 from cookhouse.weights.peft_folders import peft_path
 from cookhouse.workflows.base.second_model import SecondModel, open_sampler, sampler_place
 from cookhouse.workflows.distillation.teacher_service import TeacherService
-from cookhouse.workflows.preference.losses import PAIR_LOSSES
 from cookhouse.workflows.preference.reference_weights import open_reference
 
 STATE, SAMPLER = "tinker://r/weights/last", "tinker://r/sampler_weights/last"
