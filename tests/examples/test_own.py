@@ -1,6 +1,7 @@
 """The examples run as they stand, over the fake service."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from cookhouse.adapters import Adapters
+from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import run_async
 from cookhouse.telemetry import read_metrics
@@ -76,3 +78,27 @@ async def test_a_recipe_with_a_stage_an_evaluator_and_a_sink(tmp_path: Path) -> 
     assert [row["step"] for row in rows if "test/answer_tokens" in row] == [5, len(rows) - 1]
     losses = (tmp_path / "run" / "losses.txt").read_text().splitlines()
     assert [float(line.split()[1]) for line in losses] == [row["train/loss"] for row in rows if "train/loss" in row]
+
+
+async def test_an_algorithm(tmp_path: Path) -> None:
+    """Catches pairs that are no pairs, a reference that follows the weights, and a run without its evaluation."""
+    sums = [{"question": f"Compute {n} + 1.", "answer": str(n + 1), "skill": "add"} for n in range(8)]
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in sums))
+    settings = {"dataset_path": str(path), "batch_size": 8, "group_size": 8, "num_eval": 4, "learning_rate": 0.3}
+    rows = await run(f"{EXAMPLES}/online_dpo.py:RECIPE", tmp_path, num_epochs=3, **settings)
+    trained = [row for row in rows if "train/margin" in row]
+    assert len(trained) == 3
+    assert all(row["train/num_pairs"] > 0 for row in trained)
+    assert trained[0]["train/margin"] == 0
+    assert trained[-1]["train/margin"] != 0
+    assert all(math.isfinite(row["train/dpo_loss"]) for row in trained)
+    assert "test/env/all/reward/total" in rows[0]
+    assert "test/env/all/reward/total" in rows[-1]
+    assert list((tmp_path / "run" / "rollouts").glob("test-*.html"))
+
+
+async def test_an_algorithm_takes_no_setting_that_it_does_not_read(tmp_path: Path) -> None:
+    for setting in ("advantage", "clip_high", "num_substeps", "max_steps_off_policy"):
+        with pytest.raises(InputError, match=setting):
+            await run(f"{EXAMPLES}/online_dpo.py:RECIPE", tmp_path, **{setting: "gae"})

@@ -1,6 +1,6 @@
 """What recipes by reward and from teachers share: a workflow over environments, and defaults."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import chz
@@ -16,6 +16,7 @@ from cookhouse.settings import (
     OffPolicyDistillationSettings,
     ReadIf,
     ReinforcementSettings,
+    RolloutTrainingSettings,
     by_model,
     facts,
     is_embedded,
@@ -25,6 +26,7 @@ from cookhouse.settings import (
 )
 
 if TYPE_CHECKING:
+    from cookhouse.data import DataSource
     from cookhouse.rl import RLDatasetBuilder
     from cookhouse.workflows import OpenSampler, ReinforcementState, Workflow
 
@@ -40,17 +42,22 @@ def reinforcement_recipe(
     """A recipe that learns by reward, but for its config class and its environments."""
 
     def workflow(config: C) -> "Workflow[ReinforcementState]":
-        from cookhouse.data import data_source
         from cookhouse.workflows import reinforcement_workflow
 
-        settings = chz.asdict(config)
-        files = {"train": settings.get("dataset_path"), "test": settings.get("test_path")}
-        data_files = {name: data_source(path) for name, path in files.items() if path is not None}
         return reinforcement_workflow(
-            config, lambda open_sampler: environments(config, open_sampler), data_files=data_files
+            config, lambda open_sampler: environments(config, open_sampler), data_files=problem_files(config)
         )
 
     return Recipe(name=name, description=description, config_class=config_class, workflow=workflow)
+
+
+def problem_files(config: RolloutTrainingSettings) -> "Mapping[str, DataSource]":
+    """The files of problems that a config names, by what for."""
+    from cookhouse.data import data_source
+
+    settings = chz.asdict(config)
+    files = {"train": settings.get("dataset_path"), "test": settings.get("test_path")}
+    return {name: data_source(path) for name, path in files.items() if path is not None}
 
 
 def rl_default(name: str, *, embedded: Any, published: Any) -> Any:
@@ -110,6 +117,15 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
 
         config: Any = self
         return have_several_turns(config.env)
+
+
+def named_environments(config: Any, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
+    """The environments of a config that has `NamedEnvironmentSettings` and `EnvironmentSettings`."""
+    from cookhouse.envs import parse_environments
+    from cookhouse.grading import GRADERS
+
+    GRADERS.find(config.grader)  # a name that is wrong is wrong also where no environment asks for it
+    return parse_environments(config.env, config.env_weights, config.env_args, config, open_sampler)
 
 
 def plain_renderer() -> Any:

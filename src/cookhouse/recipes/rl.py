@@ -1,16 +1,16 @@
 """Reinforcement learning in any environment: a built-in one, your own, or several mixed by weight."""
 
-from typing import TYPE_CHECKING
-
 import chz
 
 from cookhouse.recipes.program import become_command
-from cookhouse.recipes.reinforcement import NamedEnvironmentSettings, plain_renderer, reinforcement_recipe, rl_default
+from cookhouse.recipes.reinforcement import (
+    NamedEnvironmentSettings,
+    named_environments,
+    plain_renderer,
+    reinforcement_recipe,
+    rl_default,
+)
 from cookhouse.settings import ReinforcementSettings, by_model, computed, published_model
-
-if TYPE_CHECKING:
-    from cookhouse.rl import RLDatasetBuilder
-    from cookhouse.workflows import OpenSampler
 
 
 @chz.chz
@@ -31,19 +31,11 @@ class Config(NamedEnvironmentSettings, ReinforcementSettings):
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
 
 
-def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
-    from cookhouse.envs import parse_environments
-    from cookhouse.grading import GRADERS
-
-    GRADERS.find(config.grader)  # a name that is wrong is wrong also where no environment asks for it
-    return parse_environments(config.env, config.env_weights, config.env_args, config, open_sampler)
-
-
 RECIPE = reinforcement_recipe(
     name="rl",
     description="Reinforcement learning in any environment: a built-in one, your own, or several mixed.",
     config_class=Config,
-    environments=_environments,
+    environments=named_environments,
 )
 
 if __name__ == "__main__":

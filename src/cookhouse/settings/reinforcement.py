@@ -84,12 +84,18 @@ class RolloutStrategy:
 
 @chz.chz
 class RolloutSettings(RolloutLimits, RolloutStrategy):
-    """Rollouts of groups: how long, how many at a time, how far ahead of training, and what becomes of failures."""
+    """Rollouts of groups: how long, how many at a time, and what becomes of failures."""
 
     on_failed_group: Literal["stop", "skip"] = chz.field(
         default="stop", doc="Whether a group that fails ends the run or is left out of its step."
     )
     max_concurrent_groups: int = chz.field(default=256, doc="Groups being rolled out at a time.", validator=at_least(1))
+
+
+@chz.chz
+class PoolSettings(RolloutSettings):
+    """Rollouts of several steps at a time."""
+
     max_steps_off_policy: int = chz.field(
         default=0, doc="Steps that rollouts may run ahead of training; 0: they never do.", validator=at_least(0)
     )
@@ -252,11 +258,14 @@ class EnvironmentSettings(ModelSettings, SeedSettings, GroupSettings):
 
 
 @chz.chz
+class RolloutTrainingSettings(TrainingSettings, EnvironmentSettings, SamplingSettings, RolloutSettings):
+    """Settings of every recipe that trains on what the present weights do in environments."""
+
+
+@chz.chz
 class ReinforcementSettings(
-    TrainingSettings,
-    EnvironmentSettings,
-    SamplingSettings,
-    RolloutSettings,
+    RolloutTrainingSettings,
+    PoolSettings,
     UpdateSettings,
     AdvantageSettings,
     LossSettings,

@@ -127,3 +127,20 @@ async def test_closing_cancels_an_assembler_that_waits() -> None:
         await source.aclose()
     assert assemble.is_ended
     assert asyncio.all_tasks() == before
+
+
+async def test_a_batch_that_hangs_on_the_weights_is_made_once_it_is_asked_for() -> None:
+    """Catches answers of older weights than those of the step that they are trained in."""
+    made: list[int] = []
+
+    async def assemble(batch: Any) -> Assembled[None]:
+        made.append(len(made))
+        return await as_datums(batch)
+
+    source = BatchSource(Numbered(), assemble, total_steps=3, steps_per_epoch=2, ahead=False)
+    for number in range(3):
+        assert source.needs_answers
+        assert await source.next_work() is not None
+        await asyncio.sleep(0.01)
+        assert made == list(range(number + 1))
+    assert await source.next_work() is None

@@ -27,11 +27,11 @@ from cookhouse.settings import (
     AdvantageSettings,
     LossSettings,
     OptimizerSettings,
-    RolloutSettings,
     SamplingSettings,
     TrainingSettings,
     UpdateSettings,
 )
+from cookhouse.settings.reinforcement import PoolSettings
 from cookhouse.telemetry import JsonlSink, Telemetry, read_metrics
 from cookhouse.training import (
     AdamSchedule,
@@ -181,7 +181,7 @@ class RLKit:
             log=RolloutLog(self.folder / "rollouts"),
             seed=7,
             total_steps=total_steps,
-            settings=RolloutSettings(**rollout_settings),
+            settings=PoolSettings(**rollout_settings),
             first_step=cursor.step,
         )
         source = RolloutSource(

@@ -54,3 +54,23 @@ async def test_weights_that_arrive_late_do_not_replace_newer_ones() -> None:
     released.set()
     assert await changes.get() == 2
     await policy.aclose()
+
+
+async def test_the_newest_weights_are_waited_for() -> None:
+    """Catches answers by the weights of the step before while new ones are being published."""
+    released = asyncio.Event()
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("snapshot", 1):
+            await released.wait()
+
+    policy = Policy(SamplingSettings(max_tokens=8))
+    trainer: Any = await FakeService(gate=gate).create_lora_training_client("fake", seed=0)
+    policy.publish(trainer, 0)
+    assert (await policy.newest()).version == 0
+    policy.publish(trainer, 1)
+    asked = asyncio.create_task(policy.newest())
+    await asyncio.sleep(0)
+    released.set()
+    assert (await asked).version == 1
+    await policy.aclose()

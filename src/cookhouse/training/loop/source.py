@@ -52,7 +52,8 @@ class Batches(Protocol[T_co]):
 
 
 class BatchSource(Generic[T, P]):
-    """Batches of a data set, epoch after epoch, `total_steps` in all; the next is made while one is trained on.
+    """Batches of a data set, epoch after epoch, `total_steps` in all; the next is made while one is trained on, unless
+    it depends on the weights.
 
     next_work ──takes──► the one prepared batch ◄──assembles── read by a worker thread, one at a time
     """
@@ -65,13 +66,17 @@ class BatchSource(Generic[T, P]):
         total_steps: int,
         steps_per_epoch: int,
         cursor: Cursor | None = None,
+        ahead: bool = True,
     ) -> None:
-        """`steps_per_epoch`: so many batches are taken of each epoch, the first ones."""
+        """`steps_per_epoch`: so many batches are taken of each epoch, the first ones. `ahead`: whether the next is made
+        while one is trained on; without it each is made once the step before it is over, as from the present weights.
+        """
         self._dataset = dataset
         self._assemble = assemble
         self._total_steps = total_steps
         self._steps_per_epoch = steps_per_epoch
         self._cursor = cursor or Cursor()
+        self._ahead = ahead
         self._epoch: int | None = None
         self._reading: asyncio.Task[T] | None = None
         self._prepared: asyncio.Task[Work[P]] | None = None
@@ -82,7 +87,7 @@ class BatchSource(Generic[T, P]):
 
     @property
     def needs_answers(self) -> bool:
-        return False
+        return not self._ahead
 
     @property
     def progress(self) -> str:
@@ -97,7 +102,7 @@ class BatchSource(Generic[T, P]):
         work = await self._prepared
         self._prepared = None
         self._cursor = self._after(work.cursor)
-        if self._cursor.step < self._total_steps:
+        if self._ahead and self._cursor.step < self._total_steps:
             self._prepare(self._cursor)
         return work
 

@@ -40,14 +40,15 @@ class BatchedState(Protocol[B_co]):
     def cursor(self) -> Cursor: ...
 
 
-def batch_source(state: BatchedState[B], assemble: Assembler[B, P]) -> BatchSource[B, P]:
-    """The batches of the data set, from where the run stands on."""
+def batch_source(state: BatchedState[B], assemble: Assembler[B, P], *, ahead: bool = True) -> BatchSource[B, P]:
+    """The batches of the data set, from where the run stands on; `ahead` as in `BatchSource`."""
     return BatchSource(
         state.dataset,
         assemble,
         total_steps=state.total_steps,
         steps_per_epoch=state.steps_per_epoch,
         cursor=state.cursor,
+        ahead=ahead,
     )
 
 

@@ -33,16 +33,15 @@ from cookhouse.workflows.distillation.teacher_service import (
 from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages, Teachers
 from cookhouse.workflows.reinforcement.evaluation import attempt_all
 from cookhouse.workflows.reinforcement.policy import PolicySampler
+from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
 from cookhouse.workflows.reinforcement.source import RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments
 from cookhouse.workflows.reinforcement.workflow import (
     build_env_group,
     init_session,
     post_kl_slot,
-    publish_slot,
     rollout_assembler,
     rollout_log,
-    rollout_of,
     rollout_source,
 )
 from cookhouse.workflows.stages.stage import SlotStage, stage

@@ -11,6 +11,7 @@ from cookhouse.chat import Message, Renderer, TrainOnWhat, text_of
 from cookhouse.data import BadRows, Example, PreferenceRow, parse_each
 from cookhouse.data.batches.datum import shifted_datum
 from cookhouse.errors import InputError
+from cookhouse.rl import Trajectory, assemble_trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,22 @@ def _example(tokens: Sequence[int], weights: Sequence[float], source: str, max_l
         weights_T=np.array(weights[:max_length], dtype=np.float32),
         source=source,
         num_cut_tokens=max(len(tokens) - max_length, 0),
+    )
+
+
+def sampled_pair(chosen: Trajectory, rejected: Trajectory) -> Pair:
+    """The pair of two rollouts, of what was sampled in the last sequence of each."""
+    return Pair(chosen=_sampled(chosen), rejected=_sampled(rejected))
+
+
+def _sampled(trajectory: Trajectory) -> Example:
+    inputs = assemble_trajectory(trajectory, [0.0] * len(trajectory.transitions))[-1]
+    first, targets = inputs.model_input.to_ints()[0], inputs.loss_fn_inputs["target_tokens"].to_numpy()
+    return Example(
+        tokens_T=np.array([first, *targets], dtype=np.int32),
+        weights_T=np.array([0.0, *inputs.loss_fn_inputs["mask"].to_numpy()], dtype=np.float32),
+        source="a rollout",
+        num_cut_tokens=0,
     )
 
 

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors, write_whole
-from cookhouse.pair_losses import PairLoss
+from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
-from cookhouse.settings import PreferenceSettings
 from cookhouse.training import PairLossOffer, TrainingSession, service_errors
 from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.second_model import sampler_at
@@ -27,15 +27,33 @@ _STATE = "/weights/"
 """In the path of weights that can be trained on, unlike those saved to sample from."""
 
 
+class ReferencedSettings(Protocol):
+    """What says which weights are the reference: those of a run that begins with these."""
+
+    @property
+    def pair_loss(self) -> str: ...
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def load_checkpoint_path(self) -> str | None: ...
+    @property
+    def lora_rank(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def reference_model(self) -> str | None: ...
+    @property
+    def cache_reference(self) -> bool: ...
+
+
 async def open_reference(
-    config: PreferenceSettings,
-    loss: PairLoss,
+    config: ReferencedSettings,
     session: TrainingSession,
     folder: RunFolder,
     registry: ModelRegistry | None,
     offer: PairLossOffer | None = None,
 ) -> Reference:
-    """The reference that a loss needs, at the service; `offer` where that computes the loss.
+    """The reference that the loss needs, at the service; `offer` where that computes the loss.
 
     That is `reference_model`, or what the run began with: the base model or, where it began with other weights, a copy
     of them that is the run's own, so that it does not matter what becomes of the original. A resumed run goes on with
@@ -46,7 +64,7 @@ async def open_reference(
         InputError: the service does not have these weights, or the folder does not say which they are.
         ServiceError: it failed.
     """
-    if not loss.needs_reference:
+    if not PAIR_LOSSES.find(config.pair_loss).needs_reference:
         return NoReference()
     cache = folder.path / REFERENCE_LOGPROBS_FILE
     record = folder.path / REFERENCE_FILE
@@ -62,7 +80,7 @@ async def open_reference(
 
 
 async def _asked(
-    config: PreferenceSettings, session: TrainingSession, place: Mapping[str, str], offer: PairLossOffer | None
+    config: ReferencedSettings, session: TrainingSession, place: Mapping[str, str], offer: PairLossOffer | None
 ) -> AnswerSums:
     service, path = session.service, place.get("model_path", "")
     with service_errors(f"opening the reference {' '.join(place.values())}"):
@@ -76,7 +94,7 @@ async def _asked(
 
 
 async def _settle(
-    config: PreferenceSettings, session: TrainingSession, registry: ModelRegistry | None
+    config: ReferencedSettings, session: TrainingSession, registry: ModelRegistry | None
 ) -> Mapping[str, str]:
     if config.reference_model is not None:
         return find_weights(config.reference_model, registry).place("training" if config.lora_rank else "sampling")

@@ -37,9 +37,7 @@ async def init_session(state: PreferenceState) -> None:
         offered = await state.session.service.pair_losses()
     offer = offered if state.config.pair_loss in offered.names else None
     state.objective = pair_objective(state.config, offer)
-    state.reference = await open_reference(
-        state.config, state.loss, state.session, state.folder, adapters.registry, offer
-    )
+    state.reference = await open_reference(state.config, state.session, state.folder, adapters.registry, offer)
     state.judge = await _open_judge(state)
     state.evaluations += _held_out(state) + scheduled_evaluators(
         state.evaluators, state.telemetry, state.folder.evaluations

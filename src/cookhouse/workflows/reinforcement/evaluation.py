@@ -12,7 +12,7 @@ from cookhouse.rl import (
     failure_metrics,
     group_metrics,
 )
-from cookhouse.settings import ReinforcementSettings
+from cookhouse.settings import RolloutTrainingSettings
 from cookhouse.telemetry import Telemetry, Values
 from cookhouse.training import SamplingClient, TrainingClient
 from cookhouse.workflows.base.evaluation import record_metrics
@@ -31,7 +31,7 @@ class RolloutEvaluation:
         builders: Sequence[EnvGroupBuilder],
         *,
         rollout: Rollout,
-        settings: ReinforcementSettings,
+        settings: RolloutTrainingSettings,
         telemetry: Telemetry,
         keep: Callable[[int, Sequence[TrajectoryGroup]], None],
     ) -> None:
@@ -63,8 +63,9 @@ async def attempt_all(
     sampler_of: Callable[[EnvGroupBuilder], GroupSampler],
     *,
     max_concurrent: int,
+    first_seed: int = 0,
 ) -> tuple[list[TrajectoryGroup], list[GroupFailedError]]:
-    """Play every group once, with its place as its seed: the groups that came back, and why the others did not.
+    """Play every group once, each with its place as its seed: those that came back, and why the others did not.
 
     Raises:
         GroupFailedError: every group failed.
@@ -81,7 +82,7 @@ async def attempt_all(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            playing = [tasks.create_task(play(builder, seed)) for seed, builder in enumerate(builders)]
+            playing = [tasks.create_task(play(builder, seed)) for seed, builder in enumerate(builders, first_seed)]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures
     results = [task.result() for task in playing]

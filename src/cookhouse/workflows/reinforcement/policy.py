@@ -67,13 +67,17 @@ class Policy:
             raise self._error
         return self._current
 
-    async def compute_logprobs(self, sequence: tinker.ModelInput) -> Sequence[float | None]:
-        """As `PolicySampler.compute_logprobs`, of the weights published last; there have to be some."""
+    async def newest(self) -> PolicySampler:
+        """The weights published last, once the service has confirmed them. Raises as `current`."""
         if self._swaps:
             await asyncio.wait(self._swaps)
         current = self.current
         assert current is not None
-        return await current.compute_logprobs(sequence)
+        return current
+
+    async def compute_logprobs(self, sequence: tinker.ModelInput) -> Sequence[float | None]:
+        """As `PolicySampler.compute_logprobs`, of the weights published last."""
+        return await (await self.newest()).compute_logprobs(sequence)
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back when there is a newer version, and when a publication failed."""

@@ -24,7 +24,7 @@ from cookhouse.rl import (
     RLDataset,
     TrajectoryGroup,
 )
-from cookhouse.settings import RolloutSettings
+from cookhouse.settings.reinforcement import PoolSettings
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.rollout_log import GroupId, RolloutLog
 
@@ -68,7 +68,7 @@ class RolloutPool:
     log: RolloutLog
     seed: int
     total_steps: int
-    settings: RolloutSettings
+    settings: PoolSettings
     first_step: int = 0
     num_resampled: int = field(init=False, default=0)
     """Groups so far that became too old and were started again."""

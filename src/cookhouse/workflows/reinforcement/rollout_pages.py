@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cookhouse.files import write_whole
+from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer, rollouts_page
 from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
 from cookhouse.telemetry import Telemetry, events
@@ -56,6 +56,8 @@ class RolloutPages:
 
     def keep_evaluation(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
         """Keep the attempts at held-out problems, as a page and as JSON, a group a line."""
+        with file_errors(self._folder):
+            self._folder.mkdir(exist_ok=True)
         page = rollouts_page(groups, self._tokenizer, title=f"Held-out rollouts after {step} steps")
         write_whole(self._folder / f"test-{step:06d}.html", page)
         write_whole(self._folder / f"test-{step:06d}.jsonl", "".join(group_to_json(group) + "\n" for group in groups))

@@ -9,7 +9,7 @@ from cookhouse.rl import (
     RLDataset,
     RLDatasetBuilder,
 )
-from cookhouse.settings import ReinforcementSettings
+from cookhouse.settings import ReinforcementSettings, RolloutTrainingSettings
 from cookhouse.training import (
     ComputeLogprobs,
     Objective,
@@ -25,20 +25,54 @@ Environments = Callable[[OpenSampler], RLDatasetBuilder]
 
 
 @dataclass(kw_only=True)
-class ReinforcementState(TrainingState):
-    """What the stages of a reinforcement run hand to one another."""
+class RolloutState(TrainingState):
+    """What the stages of a run over rollouts hand to one another, whatever it learns from them."""
 
-    config: ReinforcementSettings
+    config: RolloutTrainingSettings
     environments: Environments
     train: RLDataset = field(init=False)
     test: Sequence[EnvGroupBuilder] = field(init=False)
     """Groups to evaluate on; empty: nothing is evaluated."""
-    objective: Objective[RolloutPayload] = field(init=False)
     second_models: list[SecondModel] = field(default_factory=list)
     """Those that environments asked for, besides the one that is trained."""
     policy: Policy = field(init=False)
-    reference: ComputeLogprobs | None = field(init=False)
     rollout_pages: RolloutPages = field(init=False)
+
+    @property
+    def dataset(self) -> "EpochBatches":
+        """The groups of `train` in batches."""
+        return EpochBatches(self.train)
+
+    @property
+    def scores_sequences(self) -> bool:
+        """Whether somebody is asked for the logprobs of whole sequences."""
+        return False
+
+
+class EpochBatches:
+    """Batches of groups as `BatchSource` takes them, epoch after epoch."""
+
+    def __init__(self, groups: RLDataset) -> None:
+        self._groups = groups
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        return self._groups.get_batch(self._epoch * len(self) + index)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+
+@dataclass(kw_only=True)
+class ReinforcementState(RolloutState):
+    """What the stages of a reinforcement run hand to one another."""
+
+    config: ReinforcementSettings
+    objective: Objective[RolloutPayload] = field(init=False)
+    reference: ComputeLogprobs | None = field(init=False)
     rollout_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `reward_mean` and `reward_std` over the `num_trajectories`."""
     ppo_metrics: dict[str, float] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Any
 from cookhouse.runs import Figure, RunResult
 from cookhouse.telemetry import keys, read_metrics
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
-from cookhouse.workflows.reinforcement.state import ReinforcementState
+from cookhouse.workflows.reinforcement.state import ReinforcementState, RolloutState
 
 Row = Mapping[str, Any]
 
@@ -81,16 +81,22 @@ def _named(names: Mapping[str, str], row: Row) -> dict[str, float]:
 
 def facts(state: ReinforcementState) -> dict[str, str]:
     """What would be trained: groups, steps, the loss, and the adapter."""
+    lag = state.config.max_steps_off_policy
+    rollouts = f"up to {lag} steps old" if lag else "of the present weights"
+    return rollout_facts(state, loss=state.config.loss_fn, rollouts=rollouts)
+
+
+def rollout_facts(state: RolloutState, *, loss: str, rollouts: str = "of the present weights") -> dict[str, str]:
+    """The same of any run over rollouts."""
     config = state.config
-    lag = config.max_steps_off_policy
     return {
         "model": model_fact(config.model_name),
         "tokenizer": config.model_name,
         "renderer": config.renderer_name,
         "groups": f"{len(state.train.get_batch(0)):,} per step, {len(state.test):,} held out",
-        "rollouts": f"up to {lag} steps old" if lag else "of the present weights",
+        "rollouts": rollouts,
         "context": context_fact(state.context_tokens),
-        "loss": config.loss_fn,
+        "loss": loss,
         "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
         "adapter": adapter_size(config),
     }

@@ -1,49 +1,35 @@
 """The reinforcement workflow: environments in, an adapter that earns more in them out."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from cookhouse.data import DataSource
-from cookhouse.envs import SecondModels, evenly_spaced
-from cookhouse.errors import InputError
-from cookhouse.models.catalog import context_tokens
 from cookhouse.registry import Descent
 from cookhouse.rl import (
     ADVANTAGES,
-    EnvGroupBuilder,
-    GroupSampler,
-    RLDataset,
-    TrajectoryGroup,
-    do_group_rollout,
 )
-from cookhouse.settings import ReinforcementSettings, RolloutLimits, part_of
+from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import events
 from cookhouse.training import (
-    Cadence,
     FinishedStep,
-    SamplingClient,
-    ScheduledEvaluation,
     StepLog,
 )
 from cookhouse.workflows.base.estimate import with_estimate
-from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
-from cookhouse.workflows.base.run import open_run, set_steps
-from cookhouse.workflows.base.second_model import SecondModel, open_sampler
+from cookhouse.workflows.base.evaluation import init_evaluators
+from cookhouse.workflows.base.run import open_run
+from cookhouse.workflows.base.second_model import open_sampler
 from cookhouse.workflows.base.slots import objective_slot
-from cookhouse.workflows.base.summary import settings_notes
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
+from cookhouse.workflows.reinforcement import rollouts
 from cookhouse.workflows.reinforcement.assembler import RolloutAssembler
 from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
-from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation
 from cookhouse.workflows.reinforcement.objective import policy_objective, post_step_divergence
-from cookhouse.workflows.reinforcement.policy import Policy
-from cookhouse.workflows.reinforcement.pool import Rollout, RolloutPool
+from cookhouse.workflows.reinforcement.pool import RolloutPool
 from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
-from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
+from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
 from cookhouse.workflows.reinforcement.source import RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
 from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
@@ -74,43 +60,7 @@ async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
     state.objective = policy_objective(state.config)
     ADVANTAGES.find(state.config.advantage)
-    others = SecondModels(partial(_name_second_model, state), state.context.adapters.completer)
-    train, test = await state.environments(others).build()
-    if not len(train):
-        raise InputError("there are no groups to train on; see batch_size and what the data holds")
-    state.train = train
-    state.test = [] if test is None else _held_out(test, state.config.num_eval)
-    state.notes += await asyncio.to_thread(partial(settings_notes, state.config, by_reward=True))
-    state.context_tokens = await asyncio.to_thread(context_tokens, state.config.model_name)
-    state.notes += [*_batch_notes(train), *_length_notes(state)]
-    set_steps(state, len(train))
-
-
-def _batch_notes(train: RLDataset) -> list[str]:
-    num_first, num_last = (len(train.get_batch(index)) for index in (0, len(train) - 1))
-    if num_last == num_first:
-        return []
-    return [f"the last batch of an epoch has {num_last} groups, not {num_first}"]
-
-
-def _length_notes(state: ReinforcementState) -> list[str]:
-    asked, limit = state.config.max_tokens, state.context_tokens
-    if limit is None or asked < limit:
-        return []
-    return [
-        f"max_tokens is {asked:,} and {state.config.model_name} takes {limit:,} tokens, prompt and answer together: a "
-        "turn is cut where its prompt leaves no more"
-    ]
-
-
-def _held_out(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
-    every = [group for index in range(len(dataset)) for group in dataset.get_batch(index)] if count else []
-    return evenly_spaced(every, count)
-
-
-async def _name_second_model(state: ReinforcementState, name: str) -> SamplingClient:
-    state.second_models.append(SecondModel(name))
-    return state.second_models[-1]
+    await rollouts.build_env_group.run(state)
 
 
 @stage(
@@ -129,52 +79,12 @@ async def init_session(state: ReinforcementState) -> None:
             "clipping, KL and entropy of this run compare the two; with temperature=1 they are the same",
             config.temperature,
         )
-    state.policy = Policy(config)
-    registry = state.context.adapters.registry
     state.reference = None
     if config.kl_coef or config.compute_kl:
         reference_model = config.kl_reference or config.model_name
-        state.reference = (await open_sampler(state.session.service, reference_model, registry)).compute_logprobs
-    for model in state.second_models:
-        await model.open(state.session.service, registry)
-    state.rollout_pages = RolloutPages(
-        folder=state.folder.rollouts,
-        tokenizer=state.renderer.encoder.tokenizer,
-        telemetry=state.telemetry,
-    )
-    if state.test:
-        evaluation = RolloutEvaluation(
-            state.test,
-            rollout=rollout_of(state),
-            settings=config,
-            telemetry=state.telemetry,
-            keep=partial(_keep_evaluation, state),
-        )
-        cadence = Cadence(every=config.eval_every, at_start=True)
-        state.evaluations.append(ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
-    state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
-
-
-def rollout_of(state: ReinforcementState) -> Rollout:
-    """Rolls out a group; its sequences are no longer than the config says, and than the model and the service take."""
-    config = state.config
-    taken = [tokens for tokens in (state.context_tokens, state.session.context_tokens) if tokens is not None]
-    if state.scores_sequences:
-        # Who asks for logprobs of a sequence samples a token behind it, which has to fit the context, too.
-        taken = [tokens - 1 for tokens in taken]
-    bounds = taken if config.max_sequence_tokens is None else [*taken, config.max_sequence_tokens]
-    max_tokens = min(bounds, default=None)
-    limits = part_of(RolloutLimits, config, max_sequence_tokens=max_tokens)
-
-    async def rollout(builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:
-        return await do_group_rollout(builder, sampler, seed=seed, limits=limits, strategy=config)
-
-    return rollout
-
-
-def _keep_evaluation(state: ReinforcementState, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-    state.rollout_pages.keep_evaluation(step, groups)
-    state.folder.write_answers(step, state.rollout_pages.answers(groups))
+        sampler = await open_sampler(state.session.service, reference_model, state.context.adapters.registry)
+        state.reference = sampler.compute_logprobs
+    await rollouts.open_rollouts(state)
 
 
 def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None = None) -> RolloutSource:
@@ -235,11 +145,6 @@ def post_kl_slot() -> SlotStage[R]:
         reads=("config",),
         is_optional=True,
     )
-
-
-def publish_slot() -> SlotStage[R]:
-    """New weights to sample from."""
-    return SlotStage(name="publish_weights", make=lambda state: state.policy.publish, reads=("policy",))
 
 
 def reinforcement_workflow(

@@ -1,0 +1,171 @@
+"""What runs over rollouts share, whatever they learn from them: problems, and whom the rollouts ask."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeVar
+
+from cookhouse.envs import SecondModels, evenly_spaced
+from cookhouse.errors import InputError
+from cookhouse.models.catalog import context_tokens
+from cookhouse.rl import (
+    EnvGroupBuilder,
+    GroupSampler,
+    RLDataset,
+    TrajectoryGroup,
+    do_group_rollout,
+)
+from cookhouse.settings import RolloutLimits, part_of
+from cookhouse.training import (
+    Cadence,
+    SamplingClient,
+    ScheduledEvaluation,
+)
+from cookhouse.workflows.base.evaluation import scheduled_evaluators
+from cookhouse.workflows.base.run import open_run, set_steps
+from cookhouse.workflows.base.second_model import SecondModel
+from cookhouse.workflows.base.summary import settings_notes
+from cookhouse.workflows.reinforcement.evaluation import RolloutEvaluation, attempt_all
+from cookhouse.workflows.reinforcement.policy import Policy
+from cookhouse.workflows.reinforcement.pool import Rollout
+from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
+from cookhouse.workflows.reinforcement.state import RolloutState
+from cookhouse.workflows.stages.stage import SlotStage, stage
+
+R = TypeVar("R", bound=RolloutState)
+
+
+@stage(
+    reads=("config", "environments"),
+    writes=(
+        *("train", "test", "context_tokens", "notes", "second_models"),
+        *("total_steps", "steps_per_epoch", "adam"),
+    ),
+)
+async def build_env_group(state: RolloutState) -> None:
+    """Read the problems, and know from them how many steps there will be."""
+    others = SecondModels(partial(_name_second_model, state), state.context.adapters.completer)
+    train, test = await state.environments(others).build()
+    if not len(train):
+        raise InputError("there are no groups to train on; see batch_size and what the data holds")
+    state.train = train
+    state.test = [] if test is None else _held_out(test, state.config.num_eval)
+    state.notes += await asyncio.to_thread(partial(settings_notes, state.config, by_reward=True))
+    state.context_tokens = await asyncio.to_thread(context_tokens, state.config.model_name)
+    state.notes += [*_batch_notes(train), *_length_notes(state)]
+    set_steps(state, len(train))
+
+
+def _batch_notes(train: RLDataset) -> list[str]:
+    num_first, num_last = (len(train.get_batch(index)) for index in (0, len(train) - 1))
+    if num_last == num_first:
+        return []
+    return [f"the last batch of an epoch has {num_last} groups, not {num_first}"]
+
+
+def _length_notes(state: RolloutState) -> list[str]:
+    asked, limit = state.config.max_tokens, state.context_tokens
+    if limit is None or asked < limit:
+        return []
+    return [
+        f"max_tokens is {asked:,} and {state.config.model_name} takes {limit:,} tokens, prompt and answer together: a "
+        "turn is cut where its prompt leaves no more"
+    ]
+
+
+def _held_out(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
+    every = [group for index in range(len(dataset)) for group in dataset.get_batch(index)] if count else []
+    return evenly_spaced(every, count)
+
+
+async def _name_second_model(state: RolloutState, name: str) -> SamplingClient:
+    state.second_models.append(SecondModel(name))
+    return state.second_models[-1]
+
+
+@stage(
+    reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps", "evaluators"),
+    writes=("folder", "checkpoints", "cursor", "session", "policy", "rollout_pages", "evaluations"),
+    needs=("service",),
+    uses=("completer",),
+)
+async def init_session(state: RolloutState) -> None:
+    """Open the run folder and then the session, and the other models that rollouts need."""
+    await open_run(state)
+    await open_rollouts(state)
+
+
+async def open_rollouts(state: RolloutState) -> None:
+    """What `init_session` does once the session is open.
+
+    Raises:
+        InputError: the service refused another model.
+        ServiceError: it failed.
+    """
+    config = state.config
+    state.policy = Policy(config)
+    state.closing.push_async_callback(state.policy.aclose)
+    for model in state.second_models:
+        await model.open(state.session.service, state.context.adapters.registry)
+    state.rollout_pages = RolloutPages(
+        folder=state.folder.rollouts,
+        tokenizer=state.renderer.encoder.tokenizer,
+        telemetry=state.telemetry,
+    )
+    if state.test:
+        evaluation = RolloutEvaluation(
+            state.test,
+            rollout=rollout_of(state),
+            settings=config,
+            telemetry=state.telemetry,
+            keep=partial(_keep_evaluation, state),
+        )
+        cadence = Cadence(every=config.eval_every, at_start=True)
+        state.evaluations.append(ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
+    state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
+
+
+def rollout_of(state: RolloutState) -> Rollout:
+    """Rolls out a group; its sequences are no longer than the config says, and than the model and the service take."""
+    config = state.config
+    taken = [tokens for tokens in (state.context_tokens, state.session.context_tokens) if tokens is not None]
+    if state.scores_sequences:
+        # Who asks for logprobs of a sequence samples a token behind it, which has to fit the context, too.
+        taken = [tokens - 1 for tokens in taken]
+    bounds = taken if config.max_sequence_tokens is None else [*taken, config.max_sequence_tokens]
+    max_tokens = min(bounds, default=None)
+    limits = part_of(RolloutLimits, config, max_sequence_tokens=max_tokens)
+
+    async def rollout(builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:
+        return await do_group_rollout(builder, sampler, seed=seed, limits=limits, strategy=config)
+
+    return rollout
+
+
+async def sample_groups(state: RolloutState, builders: Sequence[EnvGroupBuilder]) -> list[TrajectoryGroup]:
+    """Have the newest weights attempt problems; a group that fails is left out, or ends the run, as the config says.
+
+    Raises:
+        GroupFailedError: a group failed that may not, or every one did.
+    """
+    sampler, config = await state.policy.newest(), state.config
+    groups, lost = await attempt_all(
+        builders,
+        rollout_of(state),
+        lambda _: sampler,
+        max_concurrent=config.max_concurrent_groups,
+        first_seed=sampler.version * config.batch_size,
+    )
+    if lost and config.on_failed_group == "stop":
+        raise lost[0]
+    return groups
+
+
+def _keep_evaluation(state: RolloutState, step: int, groups: Sequence[TrajectoryGroup]) -> None:
+    state.rollout_pages.keep_evaluation(step, groups)
+    state.folder.write_answers(step, state.rollout_pages.answers(groups))
+
+
+def publish_slot() -> SlotStage[R]:
+    """New weights to sample from."""
+    return SlotStage(name="publish_weights", make=lambda state: state.policy.publish, reads=("policy",))
