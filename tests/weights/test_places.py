@@ -14,7 +14,6 @@ from cookhouse.cli.models.registering import model_by_hand
 from cookhouse.cli.sampling.target import find_target, named_target
 from cookhouse.cli.serve import named_weights
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.recipes.eval import origin_of
 from cookhouse.registry import Artifact, ModelRegistry, NewModel, open_registry
 from cookhouse.runs.names import REFERENCE_FILE
@@ -202,7 +201,7 @@ async def test_the_reference_of_preferences_is_what_is_named(
     asked = Asked()
     session, folder = SimpleNamespace(service=asked), SimpleNamespace(path=tmp_path, resume=None)
     settings = PreferenceSettings(reference_model=name)
-    await open_reference(settings, PAIR_LOSSES.find("dpo"), cast(Any, session), cast(Any, folder), registry)
+    await open_reference(settings, cast(Any, session), cast(Any, folder), registry)
     state, _ = paths_of(name, state, None)
     expected = {"base_model": base_model} if state is None else {"model_path": state}
     assert asked.places == [expected]
