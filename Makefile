@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-newest test-gpu test-harness check docs bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-newest test-gpu test-harness check docs wheel bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -78,6 +78,9 @@ format: $(VENV)/installed-dev
 
 # torch goes first and pinned: left to a resolver it brings gigabytes of CUDA libraries.
 $(VENV)/installed: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "error: cookhouse needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
+			"name another, as in: make run PYTHON=python3.12" >&2; exit 2; }
 	@echo "Installing cookhouse into $(VENV) (once; a few minutes on a slow network)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade pip
@@ -98,6 +101,13 @@ $(VENV)/installed-bench: $(VENV)/installed
 	@$(PIP) --editable ".[bench]"
 	@$(COOKBOOK)
 	@touch $@
+
+# A wheel in dist/, which needs nothing of this folder: `pip install dist/cookhouse-*.whl -c constraints.txt`.
+wheel: $(VENV)/installed
+	@rm -rf build dist
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@rm -rf build
+	@ls dist/*.whl
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -60,5 +60,5 @@ def test_tables_are_read_as_well(tmp_path: Path) -> None:
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"install cookhouse\[data\], or give the path of a file with the same fields"):
+    with pytest.raises(InputError, match=r"install .*\[data\].*; or give the path of a file with the same fields"):
         read_problems(HubSplit(name="someone/problems"), parse)

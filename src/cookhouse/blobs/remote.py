@@ -8,6 +8,7 @@ from typing import Any
 
 from cookhouse.blobs.store import Content, SummedBlobStore
 from cookhouse.errors import InputError, ServiceError, UnknownNameError
+from cookhouse.extras import install_command
 
 EXTRAS: Mapping[str, str | None] = MappingProxyType(
     {
@@ -103,9 +104,8 @@ def _file_system(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Any
         files, root = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         extra = EXTRAS[scheme]
-        raise InputError(
-            f"{scheme}:// needs a package that is not installed: pip install 'cookhouse[{extra}]'"
-        ) from error
+        assert extra is not None, f"{scheme}:// needs no package"
+        raise InputError(f"{scheme}:// needs a package that is not installed: {install_command(extra)}") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"{url} cannot be opened: {error}") from error
     return files, str(root)

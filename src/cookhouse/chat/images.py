@@ -14,6 +14,7 @@ from typing import Literal, cast
 from tinker.types import ImageChunk
 
 from cookhouse.errors import InputError
+from cookhouse.extras import install_command
 
 MAX_IMAGE_BYTES = 20 * 2**20
 """Of the file."""
@@ -157,7 +158,7 @@ def _check(data: bytes) -> tuple[Literal["png", "jpeg"], int, int]:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InputError("images need Pillow; install it with pip install 'cookhouse[vision]'") from error
+        raise InputError(f"images need Pillow: {install_command('vision')}") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sizes, which are checked here, and of odd metadata

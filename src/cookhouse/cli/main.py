@@ -13,6 +13,7 @@ import typer
 
 from cookhouse.cli.chat.commands import chat
 from cookhouse.cli.checkpoints.commands import checkpoints_app
+from cookhouse.cli.doctor import doctor
 from cookhouse.cli.evaluate import eval_command
 from cookhouse.cli.models.commands import models_app
 from cookhouse.cli.new import new
@@ -54,6 +55,7 @@ app.command()(recipes)
 app.command()(describe)
 app.command()(report)
 app.command()(new)
+app.command()(doctor)
 
 
 def _print_version(is_wanted: bool) -> None:

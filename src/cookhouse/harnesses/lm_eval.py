@@ -3,6 +3,7 @@
 import sys
 
 from cookhouse.errors import CookhouseError
+from cookhouse.extras import install_command
 
 
 def main() -> None:
@@ -12,7 +13,7 @@ def main() -> None:
 
         import cookhouse.harnesses.lm_eval_model  # noqa: F401 - registers the model
     except ImportError as error:
-        sys.exit(f"error: {error}; lm-evaluation-harness is an extra: pip install 'cookhouse[lm-eval]'")
+        sys.exit(f"error: {error}; lm-evaluation-harness is an extra: {install_command('lm-eval')}")
     try:
         cli_evaluate()
     except CookhouseError as error:

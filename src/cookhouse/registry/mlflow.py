@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
+from cookhouse.extras import install_command
 from cookhouse.registry.base import BaseRegistry, Changeable, Kept
 from cookhouse.registry.document import from_document, to_document
 from cookhouse.registry.model import ModelStage, ModelVersion, NewModel, StageChange
@@ -31,7 +32,7 @@ class MlflowRegistry(BaseRegistry):
         try:
             from mlflow import MlflowClient
         except ModuleNotFoundError as error:
-            raise InputError("registry mlflow needs the package mlflow; install cookhouse[mlflow]") from error
+            raise InputError(f"registry mlflow needs the package mlflow: {install_command('mlflow')}") from error
         with _errors():
             self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 

@@ -83,7 +83,7 @@ def test_a_set_without_network_is_refused_with_where_it_was_looked_for() -> None
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"nobody/nothing needs the library datasets; install cookhouse\[data\]"):
+    with pytest.raises(InputError, match=r"nobody/nothing needs the library datasets: .* install .*\[data\]"):
         read_conversations("nobody/nothing")
 
 

@@ -99,5 +99,5 @@ def test_an_array_that_memory_should_not_hold_is_refused(tmp_path: Path, monkeyp
 def test_parquet_without_its_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "rows.parquet", ROWS)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(InputError, match=r"needs pyarrow; install cookhouse\[data\], or save it as JSON Lines"):
+    with pytest.raises(InputError, match=r"needs pyarrow: .* install .*\[data\].*; or save it as JSON Lines"):
         read_conversations(path)

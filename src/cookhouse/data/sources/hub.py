@@ -18,6 +18,7 @@ from cookhouse.data.sources.parts import JoinedRows
 from cookhouse.data.sources.store import HubSplit, RawRow, Rows
 from cookhouse.data.sources.tables import ParquetRows
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.extras import install_command
 
 MAX_DOWNLOAD_BYTES = 2 * 2**30
 """Larger sets are streamed from the hub, where their files are Parquet; nothing of them is kept on disk."""
@@ -115,8 +116,8 @@ def _library(name: str) -> ModuleType:
         import datasets
     except ImportError as error:
         raise InputError(
-            f"reading {name} needs the library datasets; install cookhouse[data], or give the path of a file with the "
-            "same fields"
+            f"reading {name} needs the library datasets: {install_command('data')}; or give the path of a "
+            "file with the same fields"
         ) from error
     library: ModuleType = datasets
     return library

@@ -14,6 +14,7 @@ import numpy as np
 
 from cookhouse.data.sources.store import RawRow
 from cookhouse.errors import InputError
+from cookhouse.extras import install_command
 
 MAX_ARRAY_BYTES = 256 * 2**20
 """A JSON array is in memory as a whole while it is read."""
@@ -67,7 +68,7 @@ class ParquetRows:
             import pyarrow.parquet as parquet
         except ImportError as error:
             raise InputError(
-                f"reading {name} needs pyarrow; install cookhouse[data], or save it as JSON Lines"
+                f"reading {name} needs pyarrow: {install_command('data')}; or save it as JSON Lines"
             ) from error
         self._name, self._lock = name, threading.Lock()
         with _arrow_errors(name):

@@ -13,6 +13,7 @@ from cookhouse.envs.problems.problem import no_group_rewards
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.second_model import OpenSampler, SecondModelSpec
 from cookhouse.errors import InputError
+from cookhouse.extras import install_command
 from cookhouse.rl import (
     Env,
     EnvFromMessageEnv,
@@ -38,7 +39,7 @@ def make_textarena_game(env_id: str) -> Any:
     try:
         import textarena
     except ImportError as error:
-        raise InputError("TextArena games need the library textarena; install cookhouse[textarena]") from error
+        raise InputError(f"TextArena games need the library textarena: {install_command('textarena')}") from error
     try:
         return textarena.make(env_id=env_id)
     except ValueError as error:

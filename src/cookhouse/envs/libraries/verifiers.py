@@ -25,6 +25,7 @@ from cookhouse.envs.libraries.verifiers_client import Turn, make_client
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.extras import install_command
 from cookhouse.rl import EnvFromMessageEnv, MessageStepResult
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -40,7 +41,9 @@ def load_verifiers_environment(env_id: str, env_args: str = "{}") -> Any:
     try:
         import verifiers
     except ImportError as error:
-        raise InputError("verifiers environments need the library verifiers; install cookhouse[verifiers]") from error
+        raise InputError(
+            f"verifiers environments need the library verifiers: {install_command('verifiers')}"
+        ) from error
     if not hasattr(verifiers, "load_environment"):
         raise InputError(
             f"verifiers {getattr(verifiers, '__version__', '')} is installed, which has no load_environment; "

@@ -4,12 +4,13 @@ import importlib.util
 import sys
 
 from cookhouse.errors import InputError
+from cookhouse.extras import install_command
 
 
 def require_inspect(what: str) -> None:
     """See that Inspect AI is installed. Raises `InputError` with the extra that brings it."""
     if importlib.util.find_spec("inspect_ai") is None:
-        raise InputError(f"{what} needs Inspect AI, which is not installed: pip install 'cookhouse[inspect]'")
+        raise InputError(f"{what} needs Inspect AI, which is not installed: {install_command('inspect')}")
 
 
 def is_inspect_task(thing: object) -> bool:

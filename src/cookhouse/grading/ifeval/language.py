@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from cookhouse.errors import InputError
+from cookhouse.extras import install_command
 
 
 def is_in_language(answer: str, language: str) -> bool:
@@ -35,7 +36,7 @@ def _library(what: str) -> Any:
     try:
         return _detectors()
     except ImportError as error:
-        raise InputError(f"{what} needs langdetect, to tell languages: pip install 'cookhouse[ifeval]'") from error
+        raise InputError(f"{what} needs langdetect, to tell languages: {install_command('ifeval')}") from error
 
 
 @cache

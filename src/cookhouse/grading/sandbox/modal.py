@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.extras import install_command
 from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program, standalone_source
 
 # The source comes first on standard input: command lines are limited to 64 KiB.
@@ -103,4 +104,4 @@ def _import_modal() -> Any:
     try:
         return importlib.import_module("modal")
     except ModuleNotFoundError as error:
-        raise InputError("ModalSandbox needs the package modal; install cookhouse[modal]") from error
+        raise InputError(f"ModalSandbox needs the package modal: {install_command('modal')}") from error

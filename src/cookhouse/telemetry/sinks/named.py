@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.extras import install_command
 from cookhouse.naming import OpenSet, names_in
 from cookhouse.telemetry.record import Sink
 from cookhouse.telemetry.sinks.background import Background
@@ -51,7 +52,7 @@ def find_sink(name: str) -> SinkBuilder:
         missing = error.__cause__
         if name not in SINKS.builtin or not isinstance(missing, ModuleNotFoundError):
             raise
-        raise InputError(f"sink {name} needs the library {missing.name}; install cookhouse[{name}]") from error
+        raise InputError(f"sink {name} needs the library {missing.name}: {install_command(name)}") from error
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.extras import install_command
 from cookhouse.telemetry import events
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Span, Values
 from cookhouse.telemetry.sinks.named import CheckedSink
@@ -157,7 +158,9 @@ def _exporter_module(transport: str, module: str) -> Any:
         return import_module(f"opentelemetry.exporter.otlp.proto.{transport}.{module}")
     except ModuleNotFoundError as error:
         package = f"opentelemetry-exporter-otlp-proto-{transport}"
-        raise InputError(f"it needs the package {package}; install that beside cookhouse[opentelemetry]") from error
+        raise InputError(
+            f"it needs the package {package}; install that beside the extra: {install_command('opentelemetry')}"
+        ) from error
 
 
 def _transport(signal: str) -> str:

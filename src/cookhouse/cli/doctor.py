@@ -1,0 +1,206 @@
+"""`cookhouse doctor`: what this machine has for training, what is missing, and how to get it."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from cookhouse.errors import InputError
+from cookhouse.extras import extras, install_command
+from cookhouse.version import __version__
+
+if TYPE_CHECKING:
+    import torch
+
+_PACKAGES = ("torch", "transformers", "tinker")
+_INSTRUCTIONS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX-512 BF16", "amx_bf16": "AMX"}
+"""Flags of /proc/cpuinfo that engines make use of, the slowest first."""
+_NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+_FEW_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One fact about this machine."""
+
+    about: str
+    found: str
+    way_out: str = ""
+    """What to do about it; empty: nothing."""
+    is_broken: bool = False
+    """Whether nothing can be trained before that is done."""
+
+
+def doctor() -> None:
+    """Show what this machine has for training: processor, kernels, precision, memory, GPU, service and extras; what is
+    missing, and how to get it. Asks nothing over the network. Exits with 1 where nothing can be trained.
+    """
+    findings = []
+    for finding in _findings():
+        findings.append(finding)
+        typer.echo(f"{finding.about:<14}{finding.found}")
+        if finding.way_out:
+            typer.echo(f"{'':<14}-> {finding.way_out}")
+    if any(finding.is_broken for finding in findings):
+        raise typer.Exit(1)
+
+
+def _findings() -> Iterator[Finding]:
+    yield Finding(about="cookhouse", found=f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+    yield Finding(about="packages", found=", ".join(f"{name} {_version(name)}" for name in _PACKAGES))
+    yield _processor(Path("/proc/cpuinfo"))
+    yield _kernels()
+    yield _device()
+    yield _gpu()
+    yield _memory()
+    yield _disk(Path.cwd())
+    yield _service()
+    yield from _extras()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _processor(cpuinfo: Path) -> Finding:
+    from cookhouse.engine.cores import allowed_cores, num_threads
+    from cookhouse.engine.instructions import VARIABLE
+
+    fields = _fields(cpuinfo)
+    flags = set(fields.get("flags", "").split())
+    has = [name for flag, name in _INSTRUCTIONS.items() if flag in flags]
+    found = f"{fields.get('model name', platform.processor() or platform.machine())}: {', '.join(has) or 'no AVX2'}"
+    found += f"; {len(allowed_cores())} of {os.cpu_count()} cores, {num_threads()} threads"
+    if limit := os.environ.get(VARIABLE):
+        found += f"; {VARIABLE}={limit}"
+    if not has:
+        return Finding(
+            about="processor", found=found, way_out="engines are fast on x86-64 processors with AVX2 or more"
+        )
+    return Finding(about="processor", found=found)
+
+
+def _fields(cpuinfo: Path) -> dict[str, str]:
+    """Of the first processor that the file has."""
+    try:
+        first = cpuinfo.read_text(encoding="utf-8").split("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _kernels() -> Finding:
+    from cookhouse.engine.kernels.cpu import cpu_kernels
+    from cookhouse.engine.kernels.cpu.cache import cache_folder
+
+    if cpu_kernels() is None:
+        return Finding(
+            about="kernels",
+            found="none: training and sampling go through torch, several times slower",
+            way_out="install g++ 11 or newer (apt install g++, dnf install gcc-c++), or name a C++ compiler in CXX",
+        )
+    folder = cache_folder()
+    if folder is None:
+        return Finding(
+            about="kernels",
+            found="compiled for this process alone: there is no folder to keep them in",
+            way_out="set XDG_CACHE_HOME to a folder that only you can write",
+        )
+    return Finding(about="kernels", found=f"compiled, in {folder}")
+
+
+def _device() -> Finding:
+    from cookhouse.engine.cores import use_cores
+    from cookhouse.engine.device import device_in_words
+
+    use_cores()
+    chosen = {name: os.environ.get(f"COOKHOUSE_{name}") or None for name in ("DEVICE", "PRECISION")}
+    try:
+        found = device_in_words(chosen["DEVICE"], chosen["PRECISION"])
+    except InputError as error:
+        return Finding(about="engines use", found=str(error), way_out="unset COOKHOUSE_DEVICE and COOKHOUSE_PRECISION")
+    return Finding(about="engines use", found=found)
+
+
+def _gpu() -> Finding:
+    import torch
+
+    if torch.cuda.is_available():
+        found = "; ".join(_gpu_in_words(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count()))
+        return Finding(about="GPU", found=found)
+    if not _NVIDIA_DRIVER.exists() and shutil.which("nvidia-smi") is None:
+        return Finding(about="GPU", found="none")
+    if torch.version.cuda is None:
+        return Finding(
+            about="GPU",
+            found=f"there is a driver of NVIDIA's, and torch {torch.__version__} is a build without CUDA",
+            way_out="install a build of torch with CUDA: https://pytorch.org/get-started/locally",
+        )
+    return Finding(
+        about="GPU",
+        found=f"there is a driver of NVIDIA's, and torch {torch.__version__} finds no GPU",
+        way_out="see what nvidia-smi says, and whether CUDA_VISIBLE_DEVICES hides it",
+    )
+
+
+def _gpu_in_words(properties: "torch.cuda._CudaDeviceProperties") -> str:
+    from cookhouse.engine.memory import show_bytes
+
+    capability = f"{properties.major}.{properties.minor}"
+    return f"{properties.name}, {show_bytes(properties.total_memory)}, compute capability {capability}"
+
+
+def _memory() -> Finding:
+    import torch
+
+    from cookhouse.engine.memory import free_bytes, show_bytes
+
+    free = free_bytes(torch.device("cpu"))
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    way_out = "" if free >= _FEW_BYTES else "the embedded model takes about 1 GiB, larger ones more: end other programs"
+    return Finding(about="memory", found=f"{show_bytes(free)} free of {show_bytes(total)}", way_out=way_out)
+
+
+def _disk(folder: Path) -> Finding:
+    from cookhouse.engine.memory import show_bytes
+
+    free = shutil.disk_usage(folder).free
+    if not os.access(folder, os.W_OK):
+        return Finding(
+            about="disk", found=f"{folder} cannot be written", way_out="run in another folder, or set log_path"
+        )
+    way_out = "" if free >= _FEW_BYTES else "a run keeps its checkpoints and rollouts here: free some, or set log_path"
+    return Finding(about="disk", found=f"{show_bytes(free)} free in {folder}", way_out=way_out)
+
+
+def _service() -> Finding:
+    from cookhouse.service.connection import chosen_service
+
+    try:
+        address = chosen_service(None, os.environ)
+    except InputError as error:
+        said, _, way_out = str(error).partition("; ")
+        return Finding(about="runs train", found=said, way_out=way_out, is_broken=True)
+    if address is None:
+        return Finding(about="runs train", found="on this machine: neither TINKER_API_KEY nor TINKER_BASE_URL is set")
+    return Finding(about="runs train", found=f"at {address.base_url or 'the hosted service'}")
+
+
+def _extras() -> Iterator[Finding]:
+    every = extras()
+    there = [extra.name for extra in every if not extra.missing]
+    yield Finding(about="extras", found=f"{', '.join(there) or 'none'} installed")
+    lacking = [extra for extra in every if extra.missing]
+    for extra in lacking:
+        way_out = f"to add one: {install_command('NAME')}" if extra is lacking[-1] else ""
+        yield Finding(about="", found=f"{extra.name} needs {', '.join(extra.missing)}", way_out=way_out)

@@ -1,0 +1,93 @@
+"""Extras of this installation: what they need, and the command that adds one."""
+
+import json
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_NAME = "cookhouse"
+_FOR_DEVELOPERS = frozenset({"dev", "bench", "docs"})
+_UNPINNED = frozenset({"verifiers"})
+"""Extras that want other releases than the constraints pin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extra:
+    """A part of cookhouse that needs further packages."""
+
+    name: str
+    missing: tuple[str, ...]
+    """Requirements that this environment does not meet; empty: it can be used."""
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to the environment of this process, as it was installed: from a folder, a file or
+    an index (https://packaging.python.org/en/latest/specifications/direct-url/).
+    """
+    return shlex.join([*_installer(), *_requirement(extra)])
+
+
+def extras() -> list[Extra]:
+    """Those that users have a need for, by name."""
+    installed = _installed()
+    names = [] if installed is None else installed.metadata.get_all("Provides-Extra") or []
+    return [Extra(name=name, missing=_missing(name)) for name in sorted(set(names) - _FOR_DEVELOPERS)]
+
+
+@cache
+def _installed() -> Distribution | None:
+    """None: the code was only put on the path."""
+    try:
+        return distribution(_NAME)
+    except PackageNotFoundError:
+        return None
+
+
+def _missing(extra: str) -> tuple[str, ...]:
+    from packaging.requirements import Requirement  # loaded where somebody asks
+
+    installed = _installed()
+    every = [Requirement(text) for text in (installed.requires if installed is not None else None) or ()]
+    wanted = [each for each in every if each.marker is not None and each.marker.evaluate({"extra": extra})]
+    needed = [each for each in wanted if not each.marker or not each.marker.evaluate({"extra": ""})]
+    return tuple(f"{each.name}{each.specifier}" for each in needed if not _is_met(each.name, str(each.specifier)))
+
+
+def _is_met(name: str, specifier: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        return version(name) in SpecifierSet(specifier, prereleases=True)
+    except PackageNotFoundError:
+        return False
+
+
+def _installer() -> list[str]:
+    if find_spec("pip") is None:  # an environment that uv made
+        return ["uv", "pip", "install", "--python", _python()]
+    return [_python(), "-m", "pip", "install"]
+
+
+def _python() -> str:
+    """As short as it can be typed here: what `python` finds, where that is this one."""
+    return "python" if shutil.which("python") == sys.executable else sys.executable
+
+
+def _requirement(extra: str) -> list[str]:
+    installed = _installed()
+    text = None if installed is None else installed.read_text("direct_url.json")
+    if text is None:
+        return [f"{_NAME}[{extra}]"]
+    direct = json.loads(text)
+    if not direct.get("dir_info", {}).get("editable"):
+        return [f"{_NAME}[{extra}] @ {direct['url']}"]
+    folder = Path(unquote(urlsplit(direct["url"]).path))
+    pins = folder / "constraints.txt"
+    pinned = ["-c", str(pins)] if pins.is_file() and extra not in _UNPINNED else []
+    return ["-e", f"{folder}[{extra}]", *pinned]

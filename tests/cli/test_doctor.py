@@ -1,0 +1,91 @@
+"""`cookhouse doctor`: what it says of machines other than this one."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from cookhouse.cli import doctor
+from cookhouse.cli.main import app
+from cookhouse.engine.kernels import cpu
+from cookhouse.extras import Extra
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TINKER_API_KEY", "TINKER_BASE_URL", "COOKHOUSE_DEVICE", "COOKHOUSE_PRECISION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def said(code: int = 0) -> dict[str, str]:
+    """What stands behind each name, with the way out."""
+    done = CliRunner().invoke(app, ["doctor"], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    found: dict[str, str] = {}
+    name = ""
+    for line in done.output.splitlines():
+        name = line[:14].strip() or name
+        found[name] = f"{found.get(name, '')} {line[14:]}".strip()
+    return found
+
+
+def test_this_machine_is_described_and_can_train() -> None:
+    found = said()
+    about = [
+        "cookhouse",
+        "packages",
+        "processor",
+        "kernels",
+        "engines use",
+        "GPU",
+        "memory",
+        "disk",
+        "runs train",
+        "extras",
+    ]
+    assert list(found) == about
+    assert f"torch {torch.__version__}" in found["packages"]
+    assert "float" in found["engines use"]
+    assert "on this machine" in found["runs train"]
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a machine that is several times slower without a word about why.
+    monkeypatch.setattr(cpu, "cpu_kernels", lambda: None)
+    assert "several times slower -> install g++" in said()["kernels"]
+
+
+def test_a_gpu_that_torch_cannot_use_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Catches the commonest trouble: a driver, and a torch that was built without CUDA.
+    driver = tmp_path / "version"
+    driver.touch()
+    monkeypatch.setattr(doctor, "_NVIDIA_DRIVER", driver)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert "is a build without CUDA -> install a build of torch with CUDA" in said()["GPU"]
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "finds no GPU -> see what nvidia-smi says" in said()["GPU"]
+
+
+def test_an_old_processor_is_told(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("model name\t: Old\nflags\t\t: sse sse2\n\nmodel name\t: Second\nflags\t: avx2\n")
+    finding = doctor._processor(cpuinfo)
+    assert finding.found.startswith("Old: no AVX2")
+    assert "AVX2" in finding.way_out
+
+
+def test_a_key_that_is_none_is_told_and_nothing_can_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", "sk-123")
+    found = said(code=1)["runs train"]
+    assert "a key starts with 'tml-'" in found
+    assert "sk-123" not in found
+
+
+def test_missing_extras_have_their_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = {"gcs": ("gcsfs>=1",), "s3": ("s3fs>=2024",), "wandb": ()}
+    every = [Extra(name=name, missing=packages) for name, packages in missing.items()]
+    monkeypatch.setattr(doctor, "extras", lambda: every)
+    monkeypatch.setattr(doctor, "install_command", lambda extra: f"install {extra}")
+    assert said()["extras"] == "wandb installed gcs needs gcsfs>=1 s3 needs s3fs>=2024 -> to add one: install NAME"
