@@ -9,7 +9,13 @@ computed here, from the logprobs that the service sends back.
 import tinker
 import torch
 
+from cookhouse import Metric, declare_metric
+
 GAMMA = 2.0
+MEAN_PROBABILITY = declare_metric(
+    Metric("mean_probability", direction="more", is_share=True, chart=15, line="probability {:.1%}")
+)
+"""Above all other charts but the loss, and in the terminal's line of each step."""
 
 
 def focal(data: list[tinker.Datum], logprobs: list[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
@@ -21,4 +27,4 @@ def focal(data: list[tinker.Datum], logprobs: list[torch.Tensor]) -> tuple[torch
         loss = loss - (weights_T * (1.0 - p_T) ** GAMMA * logprobs_T).sum()
         likely += float((weights_T * p_T.detach()).sum())
         total_weight += float(weights_T.sum())
-    return loss, {"mean_probability": likely / total_weight}
+    return loss, {MEAN_PROBABILITY: likely / total_weight}

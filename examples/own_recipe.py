@@ -13,12 +13,14 @@ import chz
 import tinker
 
 from cookhouse import (
+    Metric,
     MetricsRow,
     Recipe,
     Record,
     SamplingClientEvaluator,
     SupervisedSettings,
     Workflow,
+    declare_metric,
     stage,
     supervised_workflow,
 )
@@ -26,6 +28,8 @@ from cookhouse.chat import text_of
 from cookhouse.evals import Metrics, SampleClient
 from cookhouse.training import Cadence, ScheduledEvaluation
 from cookhouse.workflows import EvaluatorRun, SupervisedState
+
+ANSWER_TOKENS = declare_metric(Metric("answer_tokens", direction="less", label="tokens of an answer", chart=1))
 
 
 @chz.chz
@@ -69,7 +73,7 @@ class AnswerLength(SamplingClientEvaluator):
 
     async def __call__(self, client: SampleClient) -> Metrics:
         response = await client.sample(self._prompt, 1, self._params)
-        return {"answer_tokens": float(len(response.sequences[0].tokens))}
+        return {ANSWER_TOKENS: float(len(response.sequences[0].tokens))}
 
 
 @stage(reads=("config", "train"), writes=("train", "num_left_out"))

@@ -77,6 +77,12 @@ def fused_sampling(device: str) -> None:
 
 
 @pytest.fixture
+def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No metric of a user's own, as at the start of a process; what a test declares is forgotten after it."""
+    monkeypatch.setattr("cookhouse.telemetry.declared._OWN", {})
+
+
+@pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
 

@@ -10,6 +10,8 @@ from cookhouse.cli.main import app as command_line
 from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
 from cookhouse.policy_losses import POLICY_LOSSES
 from cookhouse.recipes import Recipe, aliases_of, config_fields, every_recipe
+from cookhouse.telemetry import Metric
+from cookhouse.telemetry.keys import BUILT_IN
 
 HELP_WIDTH = 100
 _MARK = re.compile(r"^<!-- generated: (?P<name>[a-z-]+) -->$", re.MULTILINE)
@@ -51,6 +53,27 @@ def settings() -> str:
 def commands() -> str:
     """A section for each command with its help, as the terminal shows it."""
     return "\n\n".join(f"## {name}\n\n```text\n{text}\n```" for name, text in command_helps())
+
+
+def metrics() -> str:
+    """A table of the declared metrics that have a place, and a line of the others for each way that is better."""
+    placed = [metric for metric in BUILT_IN.values() if (metric.chart, metric.headline) != (None, None)]
+    placed.sort(key=lambda metric: (metric.chart is None, metric.chart or metric.headline))
+    rows = [(f"`{each.name}`", each.direction or "", _place(each.chart), _place(each.headline)) for each in placed]
+    ways = {"Less is better": "less", "More is better": "more"}
+    others = [f"{title} of {_codes(_unplaced(way))}." for title, way in ways.items()]
+    return "\n\n".join([table(("metric", "better", "`chart`", "`headline`"), rows), *others])
+
+
+def _place(place: int | None) -> str:
+    return "" if place is None else str(place)
+
+
+def _unplaced(way: str) -> list[str]:
+    def is_one(metric: Metric) -> bool:
+        return metric.direction == way and (metric.chart, metric.headline) == (None, None)
+
+    return sorted(metric.name for metric in BUILT_IN.values() if is_one(metric))
 
 
 def command_helps() -> Iterator[tuple[str, str]]:
@@ -145,5 +168,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "pair-losses": pair_losses,
     "policy-losses": policy_losses,
+    "metrics": metrics,
 }
 """What makes a generated part, by its name."""

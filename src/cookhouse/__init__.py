@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         StepResult,
     )
     from cookhouse.settings import EnvironmentSettings, ReinforcementSettings, RunSettings, SupervisedSettings
-    from cookhouse.telemetry import Event, MetricsRow, Record, Sink, Span, note, scope, table
+    from cookhouse.telemetry import Event, Metric, MetricsRow, Record, Sink, Span, declare_metric, note, scope, table
     from cookhouse.training import save_checkpoint, save_checkpoint_async
     from cookhouse.weights.checkpoints import get_last_checkpoint
     from cookhouse.workflows import (
@@ -84,7 +84,18 @@ _PLACES = {
         "StepResult",
     ),
     "cookhouse.settings": ("EnvironmentSettings", "ReinforcementSettings", "RunSettings", "SupervisedSettings"),
-    "cookhouse.telemetry": ("Event", "MetricsRow", "Record", "Sink", "Span", "note", "scope", "table"),
+    "cookhouse.telemetry": (
+        "Event",
+        "Metric",
+        "MetricsRow",
+        "Record",
+        "Sink",
+        "Span",
+        "declare_metric",
+        "note",
+        "scope",
+        "table",
+    ),
     "cookhouse.training": ("save_checkpoint", "save_checkpoint_async"),
     "cookhouse.weights.checkpoints": ("get_last_checkpoint",),
     "cookhouse.workflows": (
@@ -114,6 +125,7 @@ __all__ = [
     "Loop",
     "MessageEnv",
     "MessageStepResult",
+    "Metric",
     "MetricsRow",
     "ProblemEnv",
     "RLDataset",
@@ -135,6 +147,7 @@ __all__ = [
     "TrainingClientEvaluator",
     "Workflow",
     "__version__",
+    "declare_metric",
     "dry_run",
     "find_recipe",
     "get_last_checkpoint",

@@ -48,7 +48,7 @@ def test_a_part_that_there_is_not_is_an_error() -> None:
     # Catches a misspelled mark, which a reader would see as nothing.
     with pytest.raises(KeyError, match="recepies"):
         filled_in("<!-- generated: recepies -->")
-    assert PARTS.keys() == {"recipes", "settings", "commands", "pair-losses", "policy-losses"}
+    assert PARTS.keys() == {"recipes", "settings", "commands", "metrics", "pair-losses", "policy-losses"}
 
 
 def test_every_public_name_is_in_the_page() -> None:

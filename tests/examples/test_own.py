@@ -12,10 +12,12 @@ from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import run_async
+from cookhouse.report import compare
+from cookhouse.runs import read_record
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_declared")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -63,6 +65,8 @@ async def test_a_loss(tmp_path: Path) -> None:
     rows = await run("supervised", tmp_path, loss_fn=f"{EXAMPLES}/own_loss.py:focal", learning_rate=0.3, **data)
     likely = [row["train/mean_probability"] for row in rows]
     assert 0 < likely[0] < likely[-1] < 1
+    (declared,) = read_record(tmp_path / "run").declared.values()
+    assert (declared.name, declared.chart) == ("mean_probability", 15)
 
 
 async def test_a_data_set(tmp_path: Path) -> None:
@@ -76,6 +80,8 @@ async def test_a_recipe_with_a_stage_an_evaluator_and_a_sink(tmp_path: Path) -> 
     data = {"dataset_path": conversations(tmp_path), "batch_size": 2, "num_epochs": 3}
     rows = await run(f"{EXAMPLES}/own_recipe.py:BRIEF", tmp_path, longest_answer=30, **data)
     assert [row["step"] for row in rows if "test/answer_tokens" in row] == [5, len(rows) - 1]
+    compared = compare({"run": read_record(tmp_path / "run")})
+    assert (compared.metrics[0].name, compared.metrics[0].metric.direction) == ("test/answer_tokens", "less")
     losses = (tmp_path / "run" / "losses.txt").read_text().splitlines()
     assert [float(line.split()[1]) for line in losses] == [row["train/loss"] for row in rows if "train/loss" in row]
 

@@ -130,13 +130,7 @@ def test_labels(name: str, label: str) -> None:
 FACTS: dict[str, Any] = {"direction": "less", "is_share": True, "label": "wrong sums", "chart": 5, "headline": 1}
 
 
-@pytest.fixture
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test declares is forgotten after it."""
-    monkeypatch.setattr("cookhouse.telemetry.declared._OWN", {})
-
-
-@pytest.mark.usefixtures("_alone")
+@pytest.mark.usefixtures("nothing_declared")
 def test_a_metric_of_ones_own_is_known_as_those_of_cookhouse() -> None:
     """Catches a user's metric without a direction, and one whose word weighs less than ours."""
     name = declare_metric(Metric("sums", **FACTS))
@@ -160,9 +154,12 @@ def test_a_metric_of_ones_own_is_known_as_those_of_cookhouse() -> None:
         ({"is_share": 1}, "is_share"),
         ({"name": "a//b"}, "name"),
         ({"label": None}, "label"),
+        ({"line": "{:99999999999}"}, "line"),
+        ({"line": "{0.__class__}"}, "line"),
+        ({"line": "{:.1%} of {:.0f}"}, "line"),
     ],
 )
-@pytest.mark.usefixtures("_alone")
+@pytest.mark.usefixtures("nothing_declared")
 def test_what_a_metric_cannot_be_is_refused(wrong: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=f"^{field}="):
         declare_metric(Metric(**{"name": "score", **wrong}))

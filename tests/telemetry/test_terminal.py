@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from cookhouse.telemetry import Event, Record, TerminalSink, say, say_command
+from cookhouse.telemetry import Event, Metric, Record, TerminalSink, declare_metric, say, say_command
 
 
 def step(number: int, *, seconds: float, total: int = 10) -> Event:
@@ -121,4 +121,28 @@ def test_a_run_over_preferences_shows_accuracy_and_margin() -> None:
     evaluation = Event(name="eval.complete", step=1, metrics=held_out)
     out = printed([START, trained, evaluation], is_terminal=False)
     assert "step 1/1  loss 0.5000  accuracy 75%  margin +0.250  300 tokens/s" in out
-    assert "after step 1: accuracy 90.0% of 40 pairs, margin -0.500, 25.0% answered as chosen" in out
+    assert "after step 1: accuracy 90.0% of 40, margin -0.500, 25.0% answered as chosen" in out
+
+
+def test_held_out_figures_have_their_error_and_their_number() -> None:
+    """Catches a mean that is told without how sure it is."""
+    reward = {"test/env/all/reward/total": 0.5, "test/env/all/reward/total_stderr": 0.0512}
+    found = {**reward, "test/env/all/total_episodes": 12.0, "test/env/all/correct": 0.5}
+    evaluation = Event(name="eval.complete", step=2, metrics=found)
+    told = "after step 2: mean reward 0.500 ± 0.051, 12 held-out attempts\n"
+    assert told in printed([START, evaluation], is_terminal=False)
+
+
+@pytest.mark.usefixtures("nothing_declared")
+def test_a_metric_of_ones_own_is_told_as_it_says() -> None:
+    """Catches a user's metric that a step does not tell, and one that nobody declared left out of an evaluation."""
+    found = {"test/sums/right": 0.5, "test/sums/right_n": 8.0}
+    evaluation = Event(name="eval.complete", step=2, metrics=found)
+    assert "after step 2: sums/right 0.5 of 8\n" in printed([START, evaluation], is_terminal=False)
+    declare_metric(Metric("critic/explained", line="explained {:.1%}"))
+    declare_metric(Metric("right", is_share=True))
+    trained = step(1, seconds=1.0)
+    known = Event(name=trained.name, step=1, metrics={**trained.metrics, "critic/explained": 0.75})
+    out = printed([START, known, evaluation], is_terminal=False)
+    assert "step 1/10  loss 1.2500  explained 75.0%  300 tokens/s" in out
+    assert "after step 2: sums/right 50% of 8\n" in out

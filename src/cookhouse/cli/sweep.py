@@ -39,7 +39,7 @@ def sweep(
         str | None, typer.Option(help="Compare runs by it; default: the most telling one that all of them have.")
     ] = None,
     direction: Annotated[
-        Literal["less", "more"] | None, typer.Option(help="Which way the metric is better; default: as its name tells.")
+        Literal["less", "more"] | None, typer.Option(help="Which way the metric is better; default: as it is declared.")
     ] = None,
     adapters: Annotated[
         str | None, typer.Option(metavar="NAME", help="local, hosted, noop, or your own, as of cookhouse run.")

@@ -29,7 +29,7 @@ class Experiment(BaseModel):
     jobs: int = Field(default=1, ge=1, strict=True, description="Runs at a time.")
     metric: str | None = Field(default=None, description="By which runs are compared; null: the most telling one.")
     direction: Literal["less", "more"] | None = Field(
-        default=None, description="Which way it is better; null: as its name tells."
+        default=None, description="Which way it is better; null: as it is declared."
     )
 
 

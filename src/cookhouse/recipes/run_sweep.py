@@ -64,7 +64,7 @@ def sweep(
         configs: settings of further runs, or of those that the grid is combined with.
         jobs: runs at a time, on one engine or service that all of them share; default: one.
         metric: by which runs are compared; default: the most telling one that all of them have.
-        direction: which way that is better; default: as its name tells.
+        direction: which way that is better; default: as it is declared.
         adapters: as of `run`.
 
     Of the result, `state.record.table` has a row for each run and the best of them, `state.results` what each handed

@@ -21,5 +21,5 @@ class SweepSettings(RunSettings, RegistrationSettings):
         default=None, doc="Metric by which runs are compared; default: the most telling one that all of them have."
     )
     direction: Literal["less", "more"] | None = chz.field(
-        default=None, doc="Which way the metric is better; default: as its name tells."
+        default=None, doc="Which way the metric is better; default: as it is declared."
     )

@@ -11,6 +11,7 @@ from cookhouse.telemetry.keys import BUILT_IN
 from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric
 
 _OWN: dict[str, Metric] = {}
+_LINE = re.compile(r"|[^{}]*\{:\+?,?(\.\d)?[feg%]\}[^{}]*")
 
 
 def declare_metric(metric: Metric) -> str:
@@ -41,6 +42,10 @@ def check_metric(metric: Metric) -> None:
         "label": (isinstance(metric.label, str), "text"),
         "chart": (_is_place(metric.chart), "a whole number, or None"),
         "headline": (_is_place(metric.headline), "a whole number, or None"),
+        "line": (
+            isinstance(metric.line, str) and bool(_LINE.fullmatch(metric.line)),
+            "text with one format, as {:.4f}",
+        ),
     }
     for field, (is_right, wants) in wanted.items():
         if not is_right:
@@ -69,7 +74,7 @@ def find_metric(name: str, own: Mapping[str, Metric] | None = None) -> Metric:
     for before, declared, behind in _splits(name):
         if (found := known.get(_family(declared))) is not None:
             label = f"{_label(before)}{found.label or _label(declared)}{behind}"
-            placed = found if not behind else replace(found, chart=None, headline=None)
+            placed = found if not behind else replace(found, chart=None, headline=None, line="")
             return replace(placed, name=name, label=label)
     return Metric(name, label=_label(name))
 

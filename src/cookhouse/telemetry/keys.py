@@ -13,7 +13,9 @@ def _declared(metric: Metric) -> str:
     return metric.name
 
 
-TRAIN_LOSS: Final = _declared(Metric("train/loss", direction="less", label="training loss", chart=10, headline=80))
+TRAIN_LOSS: Final = _declared(
+    Metric("train/loss", direction="less", label="training loss", chart=10, headline=80, line="loss {:.4f}")
+)
 """Mean negative log-likelihood in nats: −Σ logprob·weight / Σ weight over the step's tokens."""
 TRAIN_TOKENS: Final = "train/num_tokens"
 """Input tokens of the step."""
@@ -21,13 +23,22 @@ TRAIN_TRAINED_TOKENS: Final = "train/num_trained_tokens"
 """Tokens of the step with a weight other than 0."""
 POLICY_LOSS: Final = _declared(Metric("optim/loss", direction="less", label="policy loss", headline=100))
 """Of a policy loss: its sum over all tokens of the step."""
-PAIR_LOSS: Final = _declared(Metric("train/dpo_loss", direction="less", label="training loss", chart=40, headline=90))
+PAIR_LOSS: Final = _declared(
+    Metric("train/dpo_loss", direction="less", label="training loss", chart=40, headline=90, line="loss {:.4f}")
+)
 """Mean loss of a step's pairs of answers, whichever loss over pairs that is."""
 PAIR_ACCURACY: Final = _declared(
-    Metric("train/accuracy", direction="more", is_share=True, label="accuracy in training", headline=70)
+    Metric(
+        "train/accuracy",
+        direction="more",
+        is_share=True,
+        label="accuracy in training",
+        headline=70,
+        line="accuracy {:.0%}",
+    )
 )
 """Share of pairs whose chosen answer has the higher reward, in [0, 1]; a tie is half."""
-PAIR_MARGIN: Final = _declared(Metric("train/margin", direction="more", chart=90))
+PAIR_MARGIN: Final = _declared(Metric("train/margin", direction="more", chart=90, line="margin {:+.3f}"))
 """Mean of the chosen less the rejected answer's reward."""
 TEACHER_KL: Final = _declared(Metric("teacher_kl", direction="less", chart=100))
 """Reverse divergence of the student from its teacher: the mean over sampled tokens of logprob under the student less
@@ -35,7 +46,14 @@ that under the teacher, in nats. Behind a slash, of one data set."""
 TEACHER_KL_AT: Final = "teacher_kl_at/"
 """The same at positions of an answer, counted from 0."""
 TRAIN_REWARD: Final = _declared(
-    Metric("env/all/reward/total", direction="more", label="reward in training", chart=110, headline=60)
+    Metric(
+        "env/all/reward/total",
+        direction="more",
+        label="reward in training",
+        chart=110,
+        headline=60,
+        line="reward {:.3f}",
+    )
 )
 """Mean total reward per trajectory of the step."""
 TRAIN_REWARD_STD: Final = "env/all/reward/total_std"
@@ -43,19 +61,36 @@ TRAIN_REWARD_STD: Final = "env/all/reward/total_std"
 TRAIN_EPISODES: Final = "env/all/total_episodes"
 """Attempts that these are over."""
 TEST_REWARD: Final = _declared(
-    Metric("test/env/all/reward/total", direction="more", label="held-out reward", chart=120, headline=20)
+    Metric(
+        "test/env/all/reward/total",
+        direction="more",
+        label="held-out reward",
+        chart=120,
+        headline=20,
+        line="mean reward {:.3f}",
+    )
 )
 """As `env/all/reward/total`, over the held-out problems."""
 TEST_REWARD_STDERR: Final = "test/env/all/reward/total_stderr"
 """Standard error of that mean, of independent problems."""
-TEST_EPISODES: Final = "test/env/all/total_episodes"
+TEST_EPISODES: Final = _declared(Metric("test/env/all/total_episodes", line="{:,.0f} held-out attempts"))
 """Attempts that `test/env/all/reward/total` is over."""
 TEST_CORRECT: Final = "test/env/all/correct"
 """Mean of what an environment calls correct, over the held-out problems."""
-TEST_NLL: Final = _declared(Metric("test/nll", direction="less", label="held-out loss", chart=20, headline=50))
+TEST_NLL: Final = _declared(
+    Metric("test/nll", direction="less", label="held-out loss", chart=20, headline=50, line="held-out loss {:.4f}")
+)
 """As `train/loss`, over the held-out examples."""
 TEST_EXACT_MATCH: Final = _declared(
-    Metric("test/exact_match", direction="more", is_share=True, label="exact match", chart=30, headline=10)
+    Metric(
+        "test/exact_match",
+        direction="more",
+        is_share=True,
+        label="exact match",
+        chart=30,
+        headline=10,
+        line="exact match {:.1%}",
+    )
 )
 """Share of held-out conversations answered exactly, in [0, 1]."""
 TEST_COUNT: Final = "test/exact_match_n"
@@ -67,18 +102,26 @@ TEST_PRECISION: Final = "test/precision"
 TEST_RECALL: Final = "test/recall"
 TEST_F1: Final = "test/f1"
 TEST_PAIR_LOSS: Final = "test/dpo_loss"
-TEST_PAIR_ACCURACY: Final = _declared(Metric("test/accuracy", direction="more", is_share=True, chart=50, headline=40))
-TEST_PAIR_MARGIN: Final = _declared(Metric("test/margin", direction="more", chart=130))
+TEST_PAIR_ACCURACY: Final = _declared(
+    Metric("test/accuracy", direction="more", is_share=True, chart=50, headline=40, line="accuracy {:.1%}")
+)
+TEST_PAIR_MARGIN: Final = _declared(Metric("test/margin", direction="more", chart=130, line="margin {:+.3f}"))
 """As those of `train/`, over the held-out pairs."""
 TEST_PAIRS: Final = "test/accuracy_n"
 """Held-out pairs that these are over."""
-TEST_ANSWERED_CHOSEN: Final = _declared(Metric("test/answered_chosen", direction="more", is_share=True, chart=80))
+TEST_ANSWERED_CHOSEN: Final = _declared(
+    Metric("test/answered_chosen", direction="more", is_share=True, chart=80, line="{:.1%} answered as chosen")
+)
 """Share of held-out prompts that are answered exactly with the chosen answer, in [0, 1]."""
 TEST_ANSWERED_REJECTED: Final = "test/answered_rejected"
 TEST_ANSWER_WIN_RATE: Final = _declared(Metric("test/answer_win_rate", direction="more", is_share=True, chart=140))
 """Of answers to held-out prompts that are exactly one of the two, the share that is the chosen one; `_n` is how many
 these are, `_low` and `_high` are Wilson's interval."""
-TEST_WIN_RATE_CHOSEN: Final = _declared(Metric("test/win_rate_chosen", direction="more", is_share=True, chart=60))
+TEST_WIN_RATE_CHOSEN: Final = _declared(
+    Metric(
+        "test/win_rate_chosen", direction="more", is_share=True, chart=60, line="{:.1%} win against the chosen answers"
+    )
+)
 """Share of answers to held-out prompts that win against the chosen ones by the preference model, a draw being half a
 win; `_low` and `_high` are Wilson's interval, `_n` is of how many."""
 TEST_WIN_RATE_INITIAL: Final = _declared(Metric("test/win_rate_initial", direction="more", is_share=True, chart=70))

@@ -33,6 +33,10 @@ class Metric:
     """Its place among those that tell most of a run, the lowest first, as `chart`. What is held out goes before what is
     not, and with None behind the others; what is not held out tells nothing with None.
     """
+    line: str = ""
+    """How the terminal's line of a step or of an evaluation tells it, as a format of its value: `loss {:.4f}`. Empty:
+    that of a step does not, and that of an evaluation only if it tells nothing else.
+    """
 
     def best(self, values: Iterable[float]) -> float | None:
         """The best of some values; None where there is none, or neither way is better."""

@@ -13,26 +13,8 @@ from rich.text import Text
 
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
-from cookhouse.telemetry.keys import (
-    PAIR_ACCURACY,
-    PAIR_LOSS,
-    PAIR_MARGIN,
-    STEP_SECONDS,
-    TEST_ANSWERED_CHOSEN,
-    TEST_COUNT,
-    TEST_EPISODES,
-    TEST_EXACT_MATCH,
-    TEST_NLL,
-    TEST_PAIR_ACCURACY,
-    TEST_PAIR_MARGIN,
-    TEST_PAIRS,
-    TEST_REWARD,
-    TEST_REWARD_STDERR,
-    TEST_WIN_RATE_CHOSEN,
-    TRAIN_LOSS,
-    TRAIN_REWARD,
-    TRAIN_TOKENS,
-)
+from cookhouse.telemetry.declared import find_metric
+from cookhouse.telemetry.keys import STEP_SECONDS, TRAIN_TOKENS
 from cookhouse.telemetry.metric import COMPANIONS
 from cookhouse.telemetry.printable import printable
 from cookhouse.telemetry.record import Event, Record
@@ -124,7 +106,7 @@ class TerminalSink:
         self._pace.add(record.metrics[TRAIN_TOKENS], record.metrics[STEP_SECONDS])
         parts = [
             f"step {record.step}/{total_steps}",
-            *_progress_of(record),
+            *_told(record.metrics).values(),
             f"{self._pace.tokens_per_second:,.0f} tokens/s",
             f"{self._pace.time_left(total_steps - record.step)} left",
         ]
@@ -188,37 +170,27 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _progress_of(record: Event) -> list[str]:
-    """The figures that tell most, if they were measured."""
-    if PAIR_LOSS in record.metrics:
-        loss, accuracy, margin = (record.metrics[name] for name in (PAIR_LOSS, PAIR_ACCURACY, PAIR_MARGIN))
-        return [f"loss {loss:.4f}", f"accuracy {accuracy:.0%}", f"margin {margin:+.3f}"]
-    if TRAIN_REWARD in record.metrics:
-        return [f"reward {record.metrics[TRAIN_REWARD]:.3f}"]
-    return [f"loss {record.metrics[TRAIN_LOSS]:.4f}"] if TRAIN_LOSS in record.metrics else []
+def _told(metrics: Mapping[str, float]) -> dict[str, str]:
+    """Metrics that have a line of their own, each as it says, in the order in which they were measured."""
+    lines = {name: find_metric(name).line for name in metrics}
+    return {name: line.format(metrics[name]) for name, line in lines.items() if line}
 
 
 def _evaluation_line(record: Event) -> str:
-    parts = []
-    if TEST_NLL in record.metrics:
-        parts.append(f"held-out loss {record.metrics[TEST_NLL]:.4f}")
-    if TEST_EXACT_MATCH in record.metrics:
-        count = int(record.metrics[TEST_COUNT])
-        parts.append(f"exact match {record.metrics[TEST_EXACT_MATCH]:.1%} of {count}")
-    if TEST_PAIR_MARGIN in record.metrics:
-        count = int(record.metrics[TEST_PAIRS])
-        parts.append(f"accuracy {record.metrics[TEST_PAIR_ACCURACY]:.1%} of {count} pairs")
-        parts.append(f"margin {record.metrics[TEST_PAIR_MARGIN]:+.3f}")
-    if TEST_WIN_RATE_CHOSEN in record.metrics:
-        parts.append(f"{record.metrics[TEST_WIN_RATE_CHOSEN]:.1%} win against the chosen answers")
-    elif TEST_ANSWERED_CHOSEN in record.metrics:
-        parts.append(f"{record.metrics[TEST_ANSWERED_CHOSEN]:.1%} answered as chosen")
-    if TEST_REWARD in record.metrics:
-        count = int(record.metrics[TEST_EPISODES])
-        stderr = record.metrics.get(TEST_REWARD_STDERR)
-        error = "" if stderr is None else f" ± {stderr:.3f}"
-        parts.append(f"mean reward {record.metrics[TEST_REWARD]:.3f}{error} of {count} held-out attempts")
-    if not parts:
-        told = [name for name in record.metrics if not name.endswith(COMPANIONS)][:_MAX_FIGURES]
-        parts = [f"{name.removeprefix('test/')} {record.metrics[name]:.4g}" for name in told]
-    return f"evaluation after step {record.step}: {', '.join(parts)}"
+    metrics = record.metrics
+    told = _told(metrics)
+    if not told:
+        some = [name for name in metrics if not name.endswith(COMPANIONS)][:_MAX_FIGURES]
+        told = {name: f"{(metric := find_metric(name)).label} {metric.text(metrics[name])}" for name in some}
+    figures = [f"{text}{_error(name, metrics)}{_count(name, metrics)}" for name, text in told.items()]
+    return f"evaluation after step {record.step}: {', '.join(figures)}"
+
+
+def _error(name: str, metrics: Mapping[str, float]) -> str:
+    stderr = metrics.get(f"{name}_stderr")
+    return "" if stderr is None else f" ± {find_metric(name).text(float(f'{stderr:.2g}'))}"
+
+
+def _count(name: str, metrics: Mapping[str, float]) -> str:
+    count = metrics.get(f"{name}_n")
+    return "" if count is None else f" of {count:,.0f}"
