@@ -107,6 +107,8 @@ LABELS = {
     "test/exact_match": "exact match",
     "test/exact_match/add": "exact match/add",
     "test/sums/exact_match": "sums/exact match",
+    "test/gsm8k/pass@8": "gsm8k/pass@8",
+    "test/exact_match_n": "exact_match_n",
     "test/accuracy": "accuracy",
     "optim/lr": "optim/lr",
 }
@@ -143,6 +145,17 @@ def test_a_metric_of_ones_own_is_known_as_those_of_cookhouse() -> None:
     assert find_metric("test/exact_match", own={}).direction == "more", "what another process declared is not asked"
     assert ranked(["test/exact_match", "test/sums"]) == ["test/sums", "test/exact_match"]
     assert declared_of(["test/sums/long", "train/loss"]) == [Metric("sums", **FACTS)]
+
+
+@pytest.mark.usefixtures("nothing_declared")
+def test_ones_own_word_holds_before_a_longer_name_and_for_a_name_that_ends_as_a_companion() -> None:
+    """Catches a user's `correct` that counts less than our `test/correct`, and `top_n` taken for how many there are."""
+    declare_metric(Metric("correct", direction="less"))
+    declare_metric(Metric("top_n", direction="more"))
+    assert find_metric("test/correct").direction == "less"
+    assert find_metric("test/top_n").direction == "more"
+    assert find_metric("test/top_n_n").direction is None
+    assert find_metric("accuracy_stderr").is_share
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """The declared metrics: cookhouse's, and a user's own."""
 
 import re
-from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -29,8 +28,10 @@ def declare_metric(metric: Metric) -> str:
 
 def declared_of(names: Iterable[str]) -> list[Metric]:
     """What was declared in this process of some metrics by their whole names."""
-    found = {declared: _OWN.get(_family(declared)) for name in names for _, declared, _ in _splits(name)}
-    return list({metric.name: metric for metric in found.values() if metric is not None}.values())
+    parts = [name.split("/") for name in names]
+    ends = ((some, end) for some in parts for end in range(1, len(some) + 1))
+    found = [fitting[0] for some, end in ends if (fitting := _ending(some[:end], [_OWN])) is not None]
+    return list(dict.fromkeys(found))
 
 
 def check_metric(metric: Metric) -> None:
@@ -59,36 +60,35 @@ def _is_place(place: object) -> bool:
 def find_metric(name: str, own: Mapping[str, Metric] | None = None) -> Metric:
     """What is known of a metric by its whole name.
 
-    Of the declarations that fit, that counts whose name ends last in it, the longest of these, and one's own before
-    cookhouse's. Figures about another metric (`COMPANIONS`) have no direction and no place.
+    Of the declarations that fit, that counts which ends last in the name; of these one's own before cookhouse's, and
+    then the longest. Figures about another metric (`COMPANIONS`) that nobody declared have no direction and no place.
 
     Args:
         name: as the metrics file has it.
         own: declared metrics besides those of cookhouse, by name; default: those of this process.
     """
-    known = ChainMap({**(_OWN if own is None else own)}, BUILT_IN)
-    end = next((end for end in COMPANIONS if name.endswith(end)), None)
-    if end is not None and name not in known:
-        is_share = end == "_stderr" and find_metric(name.removesuffix(end), own).is_share
+    tables = (_OWN if own is None else own, BUILT_IN)
+    parts = name.split("/")
+    companion = next((end for end in COMPANIONS if name.endswith(end)), None)
+    if companion is not None and _ending(parts, tables) is None:
+        is_share = companion == "_stderr" and find_metric(name.removesuffix(companion), own).is_share
         return Metric(name, is_share=is_share, label=_label(name))
-    for before, declared, behind in _splits(name):
-        if (found := known.get(_family(declared))) is not None:
-            label = f"{_label(before)}{found.label or _label(declared)}{behind}"
-            placed = found if not behind else replace(found, chart=None, headline=None, line="")
-            return replace(placed, name=name, label=label)
+    for end in range(len(parts), 0, -1):
+        if (fitting := _ending(parts[:end], tables)) is not None:
+            found, start = fitting
+            label = "/".join([*parts[:start], found.label or "/".join(parts[start:end]), *parts[end:]])
+            placed = found if end == len(parts) else replace(found, chart=None, headline=None, line="")
+            return replace(placed, name=name, label=_label(label))
     return Metric(name, label=_label(name))
 
 
-def _splits(name: str) -> Iterator[tuple[str, str, str]]:
-    """What may be declared of a name, with what stands before and behind it: what ends last first, then the longest."""
-    parts = name.split("/")
-    for end in range(len(parts), 0, -1):
-        for start in range(end):
-            yield (
-                "".join(f"{part}/" for part in parts[:start]),
-                "/".join(parts[start:end]),
-                "".join(f"/{part}" for part in parts[end:]),
-            )
+def _ending(parts: Sequence[str], tables: Iterable[Mapping[str, Metric]]) -> tuple[Metric, int] | None:
+    """The metric that is declared for the end of a name, and with which part that begins."""
+    for table in tables:
+        for start in range(len(parts)):
+            if (found := table.get(_family("/".join(parts[start:])))) is not None:
+                return found, start
+    return None
 
 
 def _family(name: str) -> str:
