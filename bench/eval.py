@@ -31,14 +31,14 @@ def measure_ours(model: str, data: str, items: int, max_tokens: int, url: str, a
 
 
 async def _measure_ours(model: str, data: str, items: int, max_tokens: int, url: str, api_key: str) -> dict[str, float]:
-    from cookhouse.evals import Asking, SamplingAnswerer, ask_benchmark
+    from cookhouse.evals import AnswerOptions, SamplingAnswerer, ask_benchmark
     from cookhouse.training import connect_to
     from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 
     loaded, renderer = _problems(model, data, items)
     client = await (await connect_to(url, api_key)()).create_sampling_client(base_model=model)
     answerer = SamplingAnswerer(client, renderer)
-    asking = Asking(max_tokens=max_tokens, max_concurrent=max(items, 1))
+    asking = AnswerOptions(max_tokens=max_tokens, max_concurrent=max(items, 1))
     await answerer(next(iter(loaded.items.values())).messages, asking.draw(loaded, 0))  # wakes everything up
     with tempfile.TemporaryDirectory() as folder:
         log = AttemptFiles(Path(folder))

@@ -43,12 +43,12 @@ def arithmetic(split: str, folder: Path) -> str:
 def train(settings: Mapping[str, Any], output: Path, work: Path) -> dict[str, float]:
     """A run, and its adapter as a PEFT folder; what it measured on held-out problems."""
     from cookhouse.engine.export import export_peft
-    from cookhouse.service.local import kept_files, service_folder
+    from cookhouse.service.local import service_folder, stored_files
 
     run = work / "run"
     result = cookhouse.run("supervised", {**COMMON, **settings, "log_path": str(run)})
     assert result.summary.state_path is not None
-    files = kept_files(service_folder(run), result.summary.state_path)
+    files = stored_files(service_folder(run), result.summary.state_path)
     assert files is not None
     export_peft(files, work / "exported")
     shrink(work / "exported", output)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cookhouse.grading import AssertTest, CodeTest, FunctionTest, StdinTest, grade_code
-from cookhouse.grading.sandbox import Limits, LocalSandbox, Walls
+from cookhouse.grading.sandbox import IsolationMethod, Limits, LocalSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -59,14 +59,14 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 @pytest.fixture(autouse=True)
-def _walled(sandbox: LocalSandbox) -> None:
-    if sandbox.isolation().walls is Walls.PROCESS:
+def _isolated(sandbox: LocalSandbox) -> None:
+    if sandbox.isolation().method is IsolationMethod.PROCESS:
         pytest.skip("this system allows neither namespaces nor bubblewrap; hostile programs would harm it")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_hostile_program(name: str, sandbox: LocalSandbox, host: Host) -> None:
-    """Catches a hole in the walls, a limit that does not hold, or a process that survives its run."""
+    """Catches a hole in the isolation, a limit that does not hold, or a process that survives its run."""
     test = StdinTest(input="7\n", output=f"answer-{secrets.token_hex(16)}")
     await _must_fail(host.fill_in(PROGRAMS[name]), test, sandbox)
     host.check()

@@ -24,7 +24,7 @@ from tests.harnesses.tools_task import sums
 
 from cookhouse.evals.inspect.evaluator import inspect_evaluator
 from cookhouse.evals.inspect.model import SampledModel
-from cookhouse.evals.inspect.tasks import InspectAsking, find_tasks, run_task
+from cookhouse.evals.inspect.tasks import InspectOptions, find_tasks, run_task
 
 # The warnings are of Inspect AI's own code.
 pytestmark = [
@@ -149,14 +149,14 @@ async def test_a_task_evaluates_a_run(renderer: Renderer, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("asking", "temperature", "max_tokens", "seeds"),
     [
-        (InspectAsking(seed=3), 0.0, 2048, {3}),
-        (InspectAsking(seed=3, temperature=0.7, max_tokens=9), 0.7, 9, {3}),
-        (InspectAsking(seed=3, epochs=2), 1.0, 2048, {3, 4}),
+        (InspectOptions(seed=3), 0.0, 2048, {3}),
+        (InspectOptions(seed=3, temperature=0.7, max_tokens=9), 0.7, 9, {3}),
+        (InspectOptions(seed=3, epochs=2), 1.0, 2048, {3, 4}),
     ],
     ids=["left open", "given", "epochs"],
 )
 async def test_settings_of_an_evaluation_reach_the_sampler(
-    renderer: Renderer, tmp_path: Path, asking: InspectAsking, temperature: float, max_tokens: int, seeds: set[int]
+    renderer: Renderer, tmp_path: Path, asking: InspectOptions, temperature: float, max_tokens: int, seeds: set[int]
 ) -> None:
     """Catches a setting that is lost in Inspect AI, and epochs that all get one answer."""
     client = _Client(renderer, "It is 5.<|im_end|>")

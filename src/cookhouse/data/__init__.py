@@ -28,7 +28,7 @@ from cookhouse.data.rows.pairs import (
 from cookhouse.data.rows.shapes import Conversation, check_columns
 from cookhouse.data.sources.given import GivenRows
 from cookhouse.data.sources.noop import NoopDatasetStore
-from cookhouse.data.sources.parts import HeldOut, JoinedRows, SomeRows, sampled
+from cookhouse.data.sources.parts import HeldOut, JoinedRows, SelectedRows, sampled
 from cookhouse.data.sources.registry import DATASETS
 from cookhouse.data.sources.source import (
     DataSource,
@@ -66,8 +66,8 @@ __all__ = [
     "Prompted",
     "RawRow",
     "Rows",
+    "SelectedRows",
     "ShuffledRows",
-    "SomeRows",
     "StreamedDataset",
     "SupervisedDataset",
     "build_renderer",

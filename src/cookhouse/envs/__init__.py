@@ -27,7 +27,7 @@ from cookhouse.envs.problems.preference import TournamentConfig
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.problems.prompts import PromptEnv, PromptsConfig
 from cookhouse.envs.problems.python_functions import PythonFunctionsConfig
-from cookhouse.envs.problems.tournament import AnswerEnv, AskedPrompt, TournamentGroupBuilder, meetings
+from cookhouse.envs.problems.tournament import AnswerEnv, TournamentGroupBuilder, TournamentPrompt, meetings
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.rows import read_problems
 from cookhouse.envs.second_model import OpenSampler, SecondModels, TwoModelBuilder
@@ -38,7 +38,6 @@ __all__ = [
     "ArithmeticConfig",
     "ArithmeticEnv",
     "ArithmeticProblem",
-    "AskedPrompt",
     "CodeEnv",
     "CodeGrading",
     "CodeProblem",
@@ -71,6 +70,7 @@ __all__ = [
     "TextArenaGroupBuilder",
     "TournamentConfig",
     "TournamentGroupBuilder",
+    "TournamentPrompt",
     "TwentyQuestionsConfig",
     "TwentyQuestionsEnv",
     "TwoModelBuilder",

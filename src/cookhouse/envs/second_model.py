@@ -62,7 +62,7 @@ class SecondModelSpec:
         client = await open_sampler(self.model_name)
         return ClientTokenCompleter(client, max_tokens=max_tokens, temperature=self.temperature), renderer
 
-    def brought(self, open_sampler: OpenSampler) -> MessageCompleter | None:
+    def completer_of(self, open_sampler: OpenSampler) -> MessageCompleter | None:
         """Who answers in the model's place, if the run's adapters say."""
         if not isinstance(open_sampler, SecondModels) or open_sampler.open_completer is None:
             return None

@@ -2,12 +2,12 @@
 
 from cookhouse.evals.benchmarks.answerers import Answerer, CompleterAnswerer, SampledAnswer, SamplingAnswerer
 from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Outcome
-from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, AskedItem, Benchmark, BenchmarkItem, Grade, choice_item
+from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem, Grade, ItemText, choice_item
 from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures, is_of_group
 from cookhouse.evals.benchmarks.loading import LoadedBenchmark, benchmarks_named, load_benchmark, sources_of_benchmarks
 from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
 from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
-from cookhouse.evals.benchmarks.runner import Asking, ask_benchmark
+from cookhouse.evals.benchmarks.runner import AnswerOptions, ask_benchmark
 from cookhouse.evals.evaluator import (
     Evaluator,
     EvaluatorBuilder,
@@ -39,9 +39,8 @@ __all__ = [
     "BENCHMARKS",
     "EVALUATORS",
     "Answer",
+    "AnswerOptions",
     "Answerer",
-    "AskedItem",
-    "Asking",
     "Attempt",
     "AttemptLog",
     "Benchmark",
@@ -52,6 +51,7 @@ __all__ = [
     "EvaluatorBuilder",
     "ExactMatchEvaluator",
     "Grade",
+    "ItemText",
     "JudgedAnswer",
     "JudgedComparison",
     "LoadedBenchmark",

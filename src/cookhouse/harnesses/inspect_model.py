@@ -7,7 +7,7 @@ import tinker
 from inspect_ai.model import GenerateConfig
 
 from cookhouse.errors import InputError
-from cookhouse.evals.inspect.model import Asked, SampledModel
+from cookhouse.evals.inspect.model import OpenWeights, SampledModel
 from cookhouse.harnesses.background import BackgroundWeights
 
 
@@ -38,11 +38,11 @@ class CookhouseModel(SampledModel):
         super().__init__(model_name, config=config)
         self._background = BackgroundWeights(model_name, registry=registry, renderer=renderer)
 
-    async def open(self) -> Asked:
+    async def open(self) -> OpenWeights:
         return await asyncio.wrap_future(self._background.open())
 
     async def sample(
-        self, asked: Asked, prompt: tinker.ModelInput, params: tinker.SamplingParams, config: GenerateConfig
+        self, asked: OpenWeights, prompt: tinker.ModelInput, params: tinker.SamplingParams, config: GenerateConfig
     ) -> tinker.SampleResponse:
         return await asyncio.wrap_future(self._background.submit(super().sample(asked, prompt, params, config)))
 

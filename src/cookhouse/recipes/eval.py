@@ -36,9 +36,9 @@ def origin_of(weights: str, registry: str | None = None) -> Origin:
     named = find_weights(weights, models)
     found = named.origin((RUNS_FOLDER,))
     if found.base_model is None and isinstance(named, CheckpointPath):
-        from cookhouse.service.local import kept_base_model
+        from cookhouse.service.local import stored_base_model
 
-        return replace(found, base_model=kept_base_model(weights))
+        return replace(found, base_model=stored_base_model(weights))
     return found
 
 

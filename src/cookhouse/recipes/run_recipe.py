@@ -23,7 +23,7 @@ from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
-from cookhouse.service.local import default_state_dir, kept_files, service_folder
+from cookhouse.service.local import default_state_dir, service_folder, stored_files
 from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
@@ -286,7 +286,7 @@ def _context(
         adapters=adapters,
         telemetry=telemetry,
         interrupt=interrupt,
-        files_of=partial(kept_files, service_folder(folder.path)),
+        files_of=partial(stored_files, service_folder(folder.path)),
     )
 
 
@@ -335,7 +335,7 @@ def _other_state_dirs(configs: Sequence[RunSettings], folder: Path, registry: "M
     runs = [find_weights(name, registry).saved_by((folder.parent, RUNS_FOLDER)) for name in named]
     kept = dict.fromkeys(service_folder(run) for run in runs if run is not None and run != folder)
     served = default_state_dir(os.environ)
-    if any(run is None and kept_files(served, name) for name, run in zip(named, runs, strict=True)):
+    if any(run is None and stored_files(served, name) for name, run in zip(named, runs, strict=True)):
         kept[served] = None
     return [state_dir for state_dir in kept if state_dir.is_dir()]
 

@@ -19,14 +19,14 @@ _MAX_TEXT = 4096
 _MAX_METRICS = 10_000
 
 
-class Kept(Protocol):
+class RegistryReader(Protocol):
     """What a registry keeps, to be read."""
 
     def every(self, name: str | None = None) -> Sequence[ModelVersion]:
         """All versions, or those of a name, in any order."""
 
 
-class Changeable(Kept, Protocol):
+class RegistryWriter(RegistryReader, Protocol):
     """What a registry keeps, to be changed."""
 
     def add(self, new: NewModel, first: StageChange) -> ModelVersion:
@@ -43,11 +43,11 @@ class BaseRegistry(ABC):
     """A `ModelRegistry` over versions that a subclass keeps."""
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Kept]:
+    def reading(self) -> AbstractContextManager[RegistryReader]:
         """What is kept now."""
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Changeable]:
+    def writing(self) -> AbstractContextManager[RegistryWriter]:
         """What is kept, to be changed as a whole or not at all."""
 
     def now(self) -> float:
@@ -126,7 +126,7 @@ def _moved(version: ModelVersion, stage: ModelStage, at: float) -> ModelVersion:
     return replace(version, history=(*version.history, StageChange(stage=stage, at=at)))
 
 
-def _named(versions: Kept, name: str) -> ModelVersion:
+def _named(versions: RegistryReader, name: str) -> ModelVersion:
     reference = parse_reference(name)
     found = sorted(versions.every(reference.name), key=lambda version: version.version)
     if not found:

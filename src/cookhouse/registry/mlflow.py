@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
 from cookhouse.extras import install_command
-from cookhouse.registry.base import BaseRegistry, Changeable, Kept
+from cookhouse.registry.base import BaseRegistry, RegistryReader, RegistryWriter
 from cookhouse.registry.document import from_document, to_document
 from cookhouse.registry.model import ModelStage, ModelVersion, NewModel, StageChange
 
@@ -37,12 +37,12 @@ class MlflowRegistry(BaseRegistry):
             self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Kept]:
+    def reading(self) -> Iterator[RegistryReader]:
         with _errors():
             yield _Versions(self._client)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Changeable]:
+    def writing(self) -> Iterator[RegistryWriter]:
         with _errors():
             yield _Versions(self._client)
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 
-from cookhouse.registry.base import BaseRegistry, Changeable, Kept
+from cookhouse.registry.base import BaseRegistry, RegistryReader, RegistryWriter
 from cookhouse.registry.model import ModelVersion, NewModel, StageChange
 
 
@@ -27,12 +27,12 @@ class NoopRegistry(BaseRegistry):
         return super().register(replace(new, is_synthetic=True))
 
     @contextmanager
-    def reading(self) -> Iterator[Kept]:
+    def reading(self) -> Iterator[RegistryReader]:
         with self._turn:
             yield self._kept
 
     @contextmanager
-    def writing(self) -> Iterator[Changeable]:
+    def writing(self) -> Iterator[RegistryWriter]:
         with self._turn:
             changed = _Memory(dict(self._kept.by_id), dict(self._kept.last_number))
             yield changed

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from cookhouse.errors import InputError
 from cookhouse.files import unwritable
-from cookhouse.registry.base import BaseRegistry, Changeable, Kept
+from cookhouse.registry.base import BaseRegistry, RegistryReader, RegistryWriter
 from cookhouse.registry.document import from_document, to_document, with_folders
 from cookhouse.registry.model import ModelVersion, NewModel, StageChange
 
@@ -56,7 +56,7 @@ class SqliteRegistry(BaseRegistry):
             raise InputError(f"the registry {self.file} cannot be written: {reason}; name another one")
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Kept]:
+    def reading(self) -> Iterator[RegistryReader]:
         if not self.file.exists():
             yield _Nothing()
             return
@@ -65,7 +65,7 @@ class SqliteRegistry(BaseRegistry):
             yield _Rows(connection, self.file.parent) if _tables(connection) else _Nothing()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Changeable]:
+    def writing(self) -> Iterator[RegistryWriter]:
         with self._errors():
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with self._engine.connect() as connection:

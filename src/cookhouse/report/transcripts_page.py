@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cookhouse.chat import text_of
-from cookhouse.evals import AskedItem, Attempt, Outcome
+from cookhouse.evals import Attempt, ItemText, Outcome
 from cookhouse.report.page import render
 
 _MAX_SHOWN = 200
@@ -30,7 +30,7 @@ class _Section:
 
 
 def transcripts_page(
-    items: Mapping[int, AskedItem], attempts: Sequence[Attempt], *, title: str, log: str = "answers.jsonl"
+    items: Mapping[int, ItemText], attempts: Sequence[Attempt], *, title: str, log: str = "answers.jsonl"
 ) -> str:
     """One self-contained page; all text is escaped, control characters are spelled out, and no script can run. Of many
     answers with one outcome it shows 200, evenly spaced; `log` is the file beside the report that has all.
@@ -58,7 +58,7 @@ def _spread(some: Sequence[tuple[Attempt, int]]) -> list[tuple[Attempt, int]]:
     return [some[index * len(some) // kept] for index in range(kept)]
 
 
-def _transcript(item: AskedItem, attempt: Attempt, sample: int) -> _Transcript:
+def _transcript(item: ItemText, attempt: Attempt, sample: int) -> _Transcript:
     answer, grade = attempt.answers[sample], attempt.grades[sample]
     several = f", sample {sample + 1}" if len(attempt.answers) > 1 else ""
     said = [f"{name} {value:.4g}" for name, value in grade.metrics.items()]

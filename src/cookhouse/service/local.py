@@ -162,7 +162,7 @@ def service_folder(run_folder: Path) -> Path:
     return whole if is_part and not own.is_dir() else own
 
 
-def kept_files(state_dir: Path, path: str) -> Path | None:
+def stored_files(state_dir: Path, path: str) -> Path | None:
     """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not."""
     from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 
@@ -184,7 +184,7 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
         raise InputError("this user has no home to keep the server's state in; pass --state-dir") from error
 
 
-def kept_base_model(path: str) -> str | None:
+def stored_base_model(path: str) -> str | None:
     """The base model of the weights at a `tinker://` path that lie there; None: they do not."""
     from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 

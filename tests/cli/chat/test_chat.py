@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from cookhouse.chat import Message
-from cookhouse.cli.chat.commands import HELP, Talk
+from cookhouse.cli.chat.commands import HELP, ChatSession
 from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.chat.screen import Screen, Writer
 from cookhouse.cli.sampling.chat_model import Answer, ChatModel, Draw
@@ -86,7 +86,7 @@ class Engines:
 def talk(*lines: str | type[BaseException], has_user: bool = True) -> tuple[Script, Conversation]:
     """Hold a conversation of these lines."""
     script, conversation = Script(*lines, has_user=has_user), Conversation()
-    talking = Talk(
+    talking = ChatSession(
         screen=script,
         engine=cast("Engine", Engines()),
         draw=DRAW,

@@ -6,7 +6,7 @@ import tinker
 from tinker.types import ImageChunk
 
 from cookhouse.data import datum_from_example
-from cookhouse.data.batches.datum import PlacedImage, kept_length, model_input_of, tokens_and_images
+from cookhouse.data.batches.datum import PlacedImage, model_input_of, tokens_and_images, truncated_length
 from cookhouse.errors import InputError
 
 
@@ -85,7 +85,7 @@ def test_a_sequence_of_images_and_tokens_comes_back(model_input: tinker.ModelInp
 )
 def test_no_image_is_cut_and_none_is_the_last(max_length: int | None, kept: int) -> None:
     _, images = tokens_and_images(seen([5, 6], 3, 1, [7, 8]))
-    assert kept_length(8, images, max_length) == kept
+    assert truncated_length(8, images, max_length) == kept
 
 
 def test_an_image_that_is_cut_off_is_not_sent() -> None:

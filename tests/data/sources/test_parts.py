@@ -11,7 +11,7 @@ from cookhouse.data import (
     HubSplit,
     JoinedRows,
     Rows,
-    SomeRows,
+    SelectedRows,
     fingerprint,
     fingerprint_of,
     num_rows,
@@ -37,11 +37,11 @@ JOINED = JoinedRows([rows(0, 3), rows(3, 0), rows(3, 4)])
 def test_some_rows_and_the_others_are_all_rows() -> None:
     # Catches a row that is both trained on and held out, or neither.
     indices = np.array([5, 0, 3])
-    some, others = SomeRows(JOINED, indices), SomeRows(JOINED, indices, without=True)
+    some, others = SelectedRows(JOINED, indices), SelectedRows(JOINED, indices, without=True)
     assert (numbers(some), numbers(others)) == ([0, 3, 5], [1, 2, 4, 6])
     assert (some.block_rows.tolist(), others.block_rows.tolist()) == ([1, 0, 2], [2, 0, 2])
     assert (num_rows(JOINED), JOINED.num_bytes, some.num_bytes) == (7, 70, 30)
-    assert numbers(SomeRows(some, np.array([1]))) == [3]
+    assert numbers(SelectedRows(some, np.array([1]))) == [3]
 
 
 def test_a_sample_is_spread_over_the_set() -> None:

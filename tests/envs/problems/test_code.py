@@ -13,7 +13,7 @@ from cookhouse.envs.problems.deepcoder import parse_deepcoder
 from cookhouse.envs.problems.python_benchmarks import parse_humaneval
 from cookhouse.errors import InputError
 from cookhouse.grading import FunctionTest, StdinTest
-from cookhouse.grading.sandbox import LocalSandbox, Walls
+from cookhouse.grading.sandbox import IsolationMethod, LocalSandbox
 
 pytestmark = pytest.mark.anyio
 ROW = {"question": "f(x): adds 2", "entry_point": "f", "cases": [{"arguments": [i], "expected": i + 2} for i in (1, 5)]}
@@ -130,8 +130,8 @@ async def test_humaneval_is_the_default_evaluation(shared: Path, tmp_path: Path)
 @pytest.mark.parametrize("config", [PythonFunctionsConfig, DeepCoderConfig])
 async def test_problems_need_walls_for_their_programs(config: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run, or its dry run, that finds out only once it has sampled programs that it may not run them."""
-    sandbox = LocalSandbox(num_workers=1, walls=Walls.PROCESS)
+    sandbox = LocalSandbox(num_workers=1, method=IsolationMethod.PROCESS)
     monkeypatch.setattr("cookhouse.envs.problems.code.default_sandbox", lambda: sandbox)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    with contextlib.closing(sandbox), pytest.raises(InputError, match="not run as root without walls"):
+    with contextlib.closing(sandbox), pytest.raises(InputError, match="not run as root without isolation"):
         await configured(config, batch_size=1).build()

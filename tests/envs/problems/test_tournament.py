@@ -11,7 +11,14 @@ import tinker
 from tests.envs.answers import TINY, answer_with, configured
 
 from cookhouse.chat import Comparison, Message, text_of
-from cookhouse.envs import AnswerEnv, AskedPrompt, Prompting, SecondModels, TournamentConfig, TournamentGroupBuilder
+from cookhouse.envs import (
+    AnswerEnv,
+    Prompting,
+    SecondModels,
+    TournamentConfig,
+    TournamentGroupBuilder,
+    TournamentPrompt,
+)
 from cookhouse.envs.problems.judge import SharedPreferenceModel
 from cookhouse.envs.problems.tournament import meetings
 from cookhouse.errors import BadRowsError, InputError, ServiceError
@@ -47,7 +54,7 @@ class LongerIsBetter:
 
 
 def group(model: Any, size: int, **settings: Any) -> TournamentGroupBuilder:
-    prompt = AskedPrompt(messages=PROMPT, references=settings.pop("references", ()))
+    prompt = TournamentPrompt(messages=PROMPT, references=settings.pop("references", ()))
     return TournamentGroupBuilder(prompt=prompt, prompting=PROMPTING, model=model, group_size=size, **settings)
 
 
@@ -89,10 +96,12 @@ async def test_an_empty_answer_loses_without_being_asked_about() -> None:
 
 
 async def test_an_answer_without_its_end_loses_what_the_format_is_worth() -> None:
-    env = AnswerEnv(AskedPrompt(messages=PROMPT), PROMPTING, format_coef=0.5)
+    env = AnswerEnv(TournamentPrompt(messages=PROMPT), PROMPTING, format_coef=0.5)
     cut = await answer_with(env, PROMPTING, "abc", is_cut=True)
     assert (cut.reward, cut.metrics["format"], env.answer) == (-0.5, 0.0, "abc")
-    whole = await answer_with(AnswerEnv(AskedPrompt(messages=PROMPT), PROMPTING, format_coef=0.5), PROMPTING, "abc")
+    whole = await answer_with(
+        AnswerEnv(TournamentPrompt(messages=PROMPT), PROMPTING, format_coef=0.5), PROMPTING, "abc"
+    )
     assert (whole.reward, whole.metrics["format"]) == (0.0, 1.0)
 
 

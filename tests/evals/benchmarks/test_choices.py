@@ -14,7 +14,7 @@ from cookhouse.chat import Message, get_renderer
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.evals import (
-    Asking,
+    AnswerOptions,
     AttemptLog,
     Benchmark,
     LoadedBenchmark,
@@ -59,8 +59,8 @@ def loaded(right: int = 0) -> LoadedBenchmark:
     return LoadedBenchmark(benchmark=benchmark, items={0: choice_item(QUESTION, CHOICES, right)}, num_all=1)
 
 
-async def answered(answerer: Any, asking: Asking, log: AttemptLog, right: int = 0) -> AttemptLog:
-    await ask_benchmark(loaded(right), answerer, asking, log)
+async def answered(answerer: Any, options: AnswerOptions, log: AttemptLog, right: int = 0) -> AttemptLog:
+    await ask_benchmark(loaded(right), answerer, options, log)
     return log
 
 
@@ -72,7 +72,7 @@ async def test_the_likeliest_whole_answer(name: str, tmp_path: Path) -> None:
     """
     renderer = get_renderer(name, get_tokenizer("cookhouse/tiny"))
     client = Client()
-    log = await answered(SamplingAnswerer(client, renderer), Asking(num_samples=2), AttemptFiles(tmp_path))
+    log = await answered(SamplingAnswerer(client, renderer), AnswerOptions(num_samples=2), AttemptFiles(tmp_path))
     endings = [renderer.build_response([*QUESTION, {"role": "assistant", "content": choice}]) for choice in CHOICES]
     prompt = renderer.build_generation_prompt(QUESTION).to_ints()
     assert client.asked == [[*prompt, *ending] for ending in endings]
@@ -87,7 +87,7 @@ async def test_the_likeliest_whole_answer(name: str, tmp_path: Path) -> None:
     for right in range(len(CHOICES)):
         graded = AttemptLog()
         graded.answers = {("places", 0): [first]}
-        grade = (await answered(None, Asking(), graded, right)).grades["places", 0][0]
+        grade = (await answered(None, AnswerOptions(), graded, right)).grades["places", 0][0]
         assert grade.correct == float(right == likeliest)
         assert grade.metrics == {"correct_norm": float(right == by_length.index(max(by_length)))}
     # As it stands in the files of the evaluation.
@@ -101,15 +101,17 @@ async def test_what_cannot_be_scored() -> None:
     longest = length + max(
         len(renderer.build_response([*QUESTION, {"role": "assistant", "content": choice}])) for choice in CHOICES
     )
-    enough = await answered(SamplingAnswerer(Client(), renderer, context_tokens=longest + 1), Asking(), AttemptLog())
+    enough = await answered(
+        SamplingAnswerer(Client(), renderer, context_tokens=longest + 1), AnswerOptions(), AttemptLog()
+    )
     assert enough.answers["places", 0][0].error is None
-    short = await answered(SamplingAnswerer(Client(), renderer, context_tokens=longest), Asking(), AttemptLog())
+    short = await answered(SamplingAnswerer(Client(), renderer, context_tokens=longest), AnswerOptions(), AttemptLog())
     assert "longest choice" in str(short.answers["places", 0][0].error)
     assert short.grades["places", 0][0].correct == 0.0
     with pytest.raises(ServiceError, match=r"logprobs of a choice of"):
-        await answered(SamplingAnswerer(Client(unknown_at=length), renderer), Asking(), AttemptLog())
+        await answered(SamplingAnswerer(Client(unknown_at=length), renderer), AnswerOptions(), AttemptLog())
     with pytest.raises(InputError, match=r"http://nowhere/v1/chat/completions gives texts, .* evaluate weights"):
-        await answered(OpenAIAnswerer("http://nowhere/v1", "model"), Asking(), AttemptLog())
+        await answered(OpenAIAnswerer("http://nowhere/v1", "model"), AnswerOptions(), AttemptLog())
 
 
 @pytest.mark.parametrize(

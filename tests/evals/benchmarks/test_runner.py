@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.chat import Message, text_of
 from cookhouse.evals import (
-    Asking,
+    AnswerOptions,
     AttemptLog,
     Benchmark,
     BenchmarkItem,
@@ -37,7 +37,7 @@ def loaded(places: Sequence[int]) -> LoadedBenchmark:
     )
 
 
-async def drawn(places: Sequence[int], asking: Asking) -> dict[str, Draw]:
+async def drawn(places: Sequence[int], options: AnswerOptions) -> dict[str, Draw]:
     """How each item was asked, by its text."""
     draws: dict[str, Draw] = {}
 
@@ -45,17 +45,17 @@ async def drawn(places: Sequence[int], asking: Asking) -> dict[str, Draw]:
         draws[text_of(messages[-1])] = draw
         return [SampledAnswer(text=f"said {n}") for n in range(draw.num_samples)]
 
-    await ask_benchmark(loaded(places), answer, asking, AttemptLog())
+    await ask_benchmark(loaded(places), answer, options, AttemptLog())
     return draws
 
 
 async def test_each_item_has_a_seed_of_its_own_whatever_else_is_asked() -> None:
-    # Catches one seed for all items, whose luck would then be the same, and seeds by the order of asking.
-    all_of_them = await drawn(range(10), Asking(seed=3))
+    # Catches one seed for all items, whose luck would then be the same, and seeds by the order of requests.
+    all_of_them = await drawn(range(10), AnswerOptions(seed=3))
     assert len({draw.seed for draw in all_of_them.values()}) == 10
-    some = await drawn([7, 2], Asking(seed=3, max_concurrent=1))
+    some = await drawn([7, 2], AnswerOptions(seed=3, max_concurrent=1))
     assert some == {name: all_of_them[name] for name in ("item 7", "item 2")}
-    other = await drawn(range(10), Asking(seed=4))
+    other = await drawn(range(10), AnswerOptions(seed=4))
     assert not {draw.seed for draw in other.values()} & {draw.seed for draw in all_of_them.values()}
 
 
@@ -77,7 +77,7 @@ async def test_what_is_answered_or_graded_is_left_alone() -> None:
     log.add_answers(("echo", 0), [SampledAnswer(text="said before")])
     log.add_grades(("echo", 0), [Grade(correct=0.0)])
     log.add_answers(("echo", 1), [SampledAnswer(text="not graded yet")])
-    await ask_benchmark(replace(loaded([]), items=items), answer, Asking(), log, on_done=lambda: done.append(1))
+    await ask_benchmark(replace(loaded([]), items=items), answer, AnswerOptions(), log, on_done=lambda: done.append(1))
     assert asked == ["item 2"]
     assert sorted(graded) == ["not graded yet", "said it"]
     assert len(done) == 2
@@ -94,13 +94,13 @@ async def test_nothing_more_is_asked_once_it_is_stopped() -> None:
         return [SampledAnswer(text="said it")]
 
     log = AttemptLog()
-    asking = Asking(max_concurrent=1)
-    await ask_benchmark(loaded(range(10)), answer, asking, log, is_stopped=lambda: len(asked) >= 3)
+    options = AnswerOptions(max_concurrent=1)
+    await ask_benchmark(loaded(range(10)), answer, options, log, is_stopped=lambda: len(asked) >= 3)
     assert len(asked) == len(log.attempts("echo")) == 3
 
 
 async def test_what_is_asked_is_what_the_evaluation_says() -> None:
-    [plain] = (await drawn([0], Asking())).values()
+    [plain] = (await drawn([0], AnswerOptions())).values()
     assert (plain.max_tokens, plain.temperature, plain.num_samples) == (11, 0.0, 1)
-    [given] = (await drawn([0], Asking(max_tokens=5, temperature=0.7, num_samples=3))).values()
+    [given] = (await drawn([0], AnswerOptions(max_tokens=5, temperature=0.7, num_samples=3))).values()
     assert (given.max_tokens, given.temperature, given.num_samples) == (5, 0.7, 3)

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox import Execution, Limits, LocalSandbox, Outcome, Program, Walls, local
-from cookhouse.grading.sandbox.isolation import describe, possible_walls
+from cookhouse.grading.sandbox import Execution, IsolationMethod, Limits, LocalSandbox, Outcome, Program, local
+from cookhouse.grading.sandbox.isolation import describe, possible_methods
 from cookhouse.grading.sandbox.warm_worker import WarmWorker
 
 pytestmark = pytest.mark.anyio
@@ -28,10 +28,10 @@ pytestmark = pytest.mark.anyio
 _QUICK = Limits(wall_seconds=0.5)
 
 
-@pytest.fixture(scope="module", params=list(possible_walls()))
+@pytest.fixture(scope="module", params=list(possible_methods()))
 def each(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
     """A sandbox of each kind that this system allows."""
-    sandbox = LocalSandbox(num_workers=1, walls=request.param, is_trusted=True)
+    sandbox = LocalSandbox(num_workers=1, method=request.param, is_trusted=True)
     try:
         sandbox.isolation()
     except ServiceError as error:
@@ -171,7 +171,7 @@ async def test_the_environment_is_empty(each: LocalSandbox, monkeypatch: pytest.
 
 async def test_files_of_the_host_are_out_of_sight(sandbox: LocalSandbox, tmp_path: Path) -> None:
     """Catches a mount that shows more than Python and the system's libraries, or lets a program write there."""
-    if sandbox.isolation().walls is Walls.PROCESS:
+    if sandbox.isolation().method is IsolationMethod.PROCESS:
         pytest.skip("this system allows no file system of its own")
     (tmp_path / "secret").write_text("secret")
     root = Path(__file__).parents[3] / "pyproject.toml"
@@ -341,7 +341,7 @@ def test_usable_from_several_event_loops(sandbox: LocalSandbox) -> None:
 def test_weak_isolation_is_stated_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a sandbox that is weaker than its user believes."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    sandbox = LocalSandbox(num_workers=2, walls=Walls.PROCESS)
+    sandbox = LocalSandbox(num_workers=2, method=IsolationMethod.PROCESS)
     with caplog.at_level(logging.WARNING), contextlib.closing(sandbox):
         asyncio.run(_twice(sandbox))
         assert "NOT isolated: files of" in str(sandbox.isolation())
@@ -352,10 +352,10 @@ def test_weak_isolation_is_stated_once(caplog: pytest.LogCaptureFixture, monkeyp
 def _no_walls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system without namespaces, whose worker fails as there, and without bubblewrap."""
 
-    def start(walls: Walls, *settings: Any) -> WarmWorker:
-        if walls is Walls.NAMESPACES:
-            raise ServiceError("a sandbox worker with namespaces walls did not start: Operation not permitted")
-        return WarmWorker(walls, *settings)
+    def start(method: IsolationMethod, *settings: Any) -> WarmWorker:
+        if method is IsolationMethod.NAMESPACES:
+            raise ServiceError("a sandbox worker isolated by namespaces did not start: Operation not permitted")
+        return WarmWorker(method, *settings)
 
     monkeypatch.setattr(local, "WarmWorker", start)
     monkeypatch.setattr(shutil, "which", lambda _: None)
@@ -387,17 +387,17 @@ async def test_weak_walls_are_a_setting(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COOKHOUSE_WEAK_SANDBOX", "1")
     with contextlib.closing(LocalSandbox(num_workers=1)) as sandbox:
         assert (await _run(sandbox, "print(1)")).stdout == b"1\n"
-        assert sandbox.isolation().walls is Walls.PROCESS
+        assert sandbox.isolation().method is IsolationMethod.PROCESS
 
 
 @pytest.mark.usefixtures("_no_walls")
-@pytest.mark.parametrize("walls", [None, Walls.PROCESS])
-async def test_root_has_no_weak_walls(walls: Walls | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", [None, IsolationMethod.PROCESS])
+async def test_root_has_no_weak_walls(method: IsolationMethod | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a setting that lets a model's programs write the files of every user."""
     _be(0, monkeypatch)
     monkeypatch.setenv("COOKHOUSE_WEAK_SANDBOX", "1")
     with (
-        contextlib.closing(LocalSandbox(num_workers=1, walls=walls)) as sandbox,
+        contextlib.closing(LocalSandbox(num_workers=1, method=method)) as sandbox,
         pytest.raises(InputError, match=r"as root.*run as another user"),
     ):
         await _run(sandbox, "print(1)")
@@ -413,7 +413,7 @@ async def test_own_programs_need_no_walls(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_good_isolation_has_nothing_to_excuse() -> None:
     """Catches a warning where everything stands."""
-    assert "NOT" not in str(describe(Walls.NAMESPACES, has_own_user=True, has_filter=True))
+    assert "NOT" not in str(describe(IsolationMethod.NAMESPACES, has_own_user=True, has_filter=True))
 
 
 def test_a_sandbox_needs_a_worker() -> None:

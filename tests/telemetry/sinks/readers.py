@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cookhouse.telemetry.sinks.tracked import kept_run
+from cookhouse.telemetry.sinks.tracked import read_tracker_run
 
 Row = dict[str, Any]
 
@@ -44,7 +44,7 @@ def _finished(path: Path) -> Sequence[Any]:
 def trackio_rows(folder: Path) -> Sequence[Row]:
     from trackio.sqlite_storage import SQLiteStorage
 
-    run = kept_run(folder, "trackio")
+    run = read_tracker_run(folder, "trackio")
     assert run is not None
     logs = SQLiteStorage.get_logs(run.project, run.name, run_id=run.id)
     return [{name: value for name, value in row.items() if name != "timestamp"} for row in logs]
@@ -54,7 +54,7 @@ def mlflow_rows(folder: Path) -> Sequence[Row]:
     import mlflow
     from mlflow import MlflowClient
 
-    run = kept_run(folder, "mlflow")
+    run = read_tracker_run(folder, "mlflow")
     assert run is not None
     client = MlflowClient()
     rows: dict[int, Row] = defaultdict(dict)

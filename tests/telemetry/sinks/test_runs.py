@@ -15,7 +15,7 @@ from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.recipes import run_async
 from cookhouse.telemetry import Event, MetricsRow, Record, read_metrics
-from cookhouse.telemetry.sinks.tracked import kept_run
+from cookhouse.telemetry.sinks.tracked import read_tracker_run
 from cookhouse.training import FakeService
 
 pytestmark = pytest.mark.anyio
@@ -116,12 +116,12 @@ async def test_a_crashed_run_goes_on_in_the_same_run_of_the_tool(
     settings, service = {**config, "sinks": name, "save_every": 2}, FakeService()
     with pytest.raises(KeyboardInterrupt):
         await _run(settings, Watching(crash_after=3), service)
-    before = None if name == "tensorboard" else kept_run(tmp_path / "one", name)
+    before = None if name == "tensorboard" else read_tracker_run(tmp_path / "one", name)
     await _run({**settings, "behavior_if_log_dir_exists": "resume"}, service=service)
     metrics = read_metrics(tmp_path / "one" / "metrics.jsonl")
     _same(_timeless(TOOLS[name](tmp_path / "one")), _timeless(metrics), tool=name)
     if name != "tensorboard":
-        after = kept_run(tmp_path / "one", name)
+        after = read_tracker_run(tmp_path / "one", name)
         assert before is not None
         assert after is not None
         assert (after.id, after.name, after.project) == (before.id, before.name, "kitchen")
@@ -143,7 +143,7 @@ async def test_what_a_tool_knows_besides(config: dict[str, Any], tmp_path: Path)
     assert [r.exit.exit_code for r in records if r.WhichOneof("record_type") == "exit"] == [0]
 
     client = MlflowClient()
-    kept = kept_run(folder, "mlflow")
+    kept = read_tracker_run(folder, "mlflow")
     assert kept is not None
     found = client.get_run(kept.id)
     assert (found.info.run_name, found.info.status) == ("baseline", "FINISHED")
@@ -160,7 +160,7 @@ async def test_a_run_that_breaks_is_not_finished_there(config: dict[str, Any], t
 
     with pytest.raises(KeyboardInterrupt):
         await _run({**config, "sinks": "wandb,mlflow"}, Watching(crash_after=1))
-    kept = kept_run(tmp_path / "one", "mlflow")
+    kept = read_tracker_run(tmp_path / "one", "mlflow")
     assert kept is not None
     assert MlflowClient().get_run(kept.id).info.status in {"FAILED", "KILLED"}
     [exit_code] = [r.exit.exit_code for r in wandb_records(tmp_path / "one") if r.WhichOneof("record_type") == "exit"]
@@ -268,11 +268,11 @@ async def test_a_run_deleted_in_mlflow_is_a_new_one_there(config: dict[str, Any]
     settings, service = {**config, "sinks": "mlflow", "save_every": 2}, FakeService()
     with pytest.raises(KeyboardInterrupt):
         await _run(settings, Watching(crash_after=3), service)
-    first = kept_run(tmp_path / "one", "mlflow")
+    first = read_tracker_run(tmp_path / "one", "mlflow")
     assert first is not None
     MlflowClient().delete_run(first.id)
     await _run({**settings, "behavior_if_log_dir_exists": "resume"}, service=service)
-    second = kept_run(tmp_path / "one", "mlflow")
+    second = read_tracker_run(tmp_path / "one", "mlflow")
     assert second is not None
     assert second.id != first.id
     assert MlflowClient().get_run(second.id).info.status == "FINISHED"

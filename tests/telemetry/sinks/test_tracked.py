@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from cookhouse.telemetry import Event, MetricsRow, Values
-from cookhouse.telemetry.sinks.tracked import KeptRun, TrackerSink, kept_run, run_name
+from cookhouse.telemetry.sinks.tracked import TrackerRun, TrackerSink, read_tracker_run, run_name
 
 
 class _Tracker:
-    def __init__(self, run: KeptRun, settling_seconds: float) -> None:
+    def __init__(self, run: TrackerRun, settling_seconds: float) -> None:
         self.run = run
         self.settling_seconds = settling_seconds
         self.steps: list[int] = []
@@ -24,7 +24,7 @@ class _Tracker:
 
 
 def _fed(folder: Path, *steps: int, settling_seconds: float = 3600.0) -> tuple[TrackerSink, _Tracker]:
-    run = kept_run(folder, "tool") or KeptRun(id="1", name="n", project="p")
+    run = read_tracker_run(folder, "tool") or TrackerRun(id="1", name="n", project="p")
     tracker = _Tracker(run, settling_seconds)
     sink = TrackerSink("tool", folder, tracker)
     for step in steps:
@@ -35,7 +35,7 @@ def _fed(folder: Path, *steps: int, settling_seconds: float = 3600.0) -> tuple[T
 def test_rows_that_a_killed_process_may_have_lost_are_given_again(tmp_path: Path) -> None:
     # Catches a row missing in the tool: it was given there, and not sent before the process was killed.
     _fed(tmp_path, 0, 1, 2)
-    kept = kept_run(tmp_path, "tool")
+    kept = read_tracker_run(tmp_path, "tool")
     assert kept is not None
     assert (kept.id, kept.step) == ("1", -1)
     _, again = _fed(tmp_path, 0, 1, 2, 3)
@@ -50,7 +50,7 @@ def test_rows_that_the_tool_has_are_not_given_again(tmp_path: Path, is_closed: b
     resumed, again = _fed(tmp_path, 1, 2, 3)
     assert again.steps == [3]
     resumed.close()
-    kept = kept_run(tmp_path, "tool")
+    kept = read_tracker_run(tmp_path, "tool")
     assert kept is not None
     assert kept.step == 3
 

@@ -11,7 +11,7 @@ from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.report import RecordedAnswer
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import FakeService
-from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
+from cookhouse.workflows.distillation.evaluation import StudentEvaluation, expected_answers
 from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.distillation.samples import TeacherAnswer
 
@@ -52,7 +52,7 @@ async def test_prompts_that_end_alike_are_told_apart() -> None:
         return said
 
     client: Any = await FakeService(answer=answer).create_lora_training_client("cookhouse/tiny", seed=0)
-    evaluation = TaughtEvaluation(
+    evaluation = StudentEvaluation(
         TeacherRecord(metrics={}, answers=answers, prompts=prompts),
         get_renderer("human_ai", tokenizer),
         max_tokens=8,

@@ -82,7 +82,7 @@ async def converse(target: Target, draw: Draw, system: str | None, registry: str
 
     screen = Screen()
     async with Engine(say=screen.say) as engine:
-        talk = Talk(
+        session = ChatSession(
             screen=screen,
             engine=engine,
             draw=draw,
@@ -91,12 +91,12 @@ async def converse(target: Target, draw: Draw, system: str | None, registry: str
             chat_model=await engine.chat_model(target, draw),
         )
         if screen.has_user:
-            screen.say(f"{talk.chat_model.name}; /help says what can be typed, Ctrl-D leaves")
-        await talk.go_on()
+            screen.say(f"{session.chat_model.name}; /help says what can be typed, Ctrl-D leaves")
+        await session.go_on()
 
 
 @dataclass(kw_only=True)
-class Talk:
+class ChatSession:
     """A conversation with whoever types."""
 
     screen: "Screen"

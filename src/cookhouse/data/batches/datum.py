@@ -46,7 +46,7 @@ def tokens_and_images(model_input: tinker.ModelInput) -> tuple[NDArray[np.int64]
     return np.asarray(tokens, dtype=np.int64), tuple(images)
 
 
-def kept_length(length: int, images: Sequence[PlacedImage], max_length: int | None) -> int:
+def truncated_length(length: int, images: Sequence[PlacedImage], max_length: int | None) -> int:
     """Positions left of a sequence that is cut on the right; an image stays whole, and is never the last: nothing would
     be predicted from it.
     """
@@ -90,7 +90,7 @@ def datum_from_example(
     weights_T = np.asarray(weights, dtype=np.float32)
     if tokens_T.shape != weights_T.shape:
         raise InputError(f"an example has {tokens_T.size} tokens and {weights_T.size} weights; they must match")
-    length = kept_length(tokens_T.size, images, max_length)
+    length = truncated_length(tokens_T.size, images, max_length)
     return shifted_datum(tokens_T[:length], weights_T[:length], reduction, images)
 
 

@@ -12,7 +12,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.chat import Renderer, TrainOnWhat
-from cookhouse.data.batches.datum import PlacedImage, kept_length, tokens_and_images
+from cookhouse.data.batches.datum import PlacedImage, tokens_and_images, truncated_length
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.errors import InputError
@@ -100,7 +100,7 @@ def example_renderer(
 
 def _example(model_input: tinker.ModelInput, weights: Sequence[float], max_length: int, source: str) -> Example:
     tokens_T, images = tokens_and_images(model_input)
-    length = kept_length(tokens_T.size, images, max_length)
+    length = truncated_length(tokens_T.size, images, max_length)
     return Example(
         tokens_T=tokens_T[:length].astype(np.int32),
         weights_T=np.array(weights[:length], dtype=np.float32),

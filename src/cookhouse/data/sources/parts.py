@@ -36,7 +36,7 @@ class HeldOut:
         return order[:count].astype(np.int64)
 
 
-class SomeRows:
+class SelectedRows:
     """The rows of a set at some indices, or all but those; in the set's own order, in its blocks."""
 
     def __init__(self, rows: Rows, indices: NDArray[np.int64], *, without: bool = False) -> None:
@@ -104,7 +104,7 @@ def first_rows(rows: Rows, count: int | None) -> Rows:
     """The first `count` rows, blank ones included, or all; blocks behind them are not read."""
     if count is None or count >= num_rows(rows):
         return rows
-    return SomeRows(rows, np.arange(count, dtype=np.int64))
+    return SelectedRows(rows, np.arange(count, dtype=np.int64))
 
 
 def sampled(rows: Rows, count: int) -> Iterator[RawRow]:
@@ -112,6 +112,6 @@ def sampled(rows: Rows, count: int) -> Iterator[RawRow]:
     total = num_rows(rows)
     kept = min(count, total)
     indices = np.array([index * total // kept for index in range(kept)], dtype=np.int64)
-    some = SomeRows(rows, indices)
+    some = SelectedRows(rows, indices)
     for block in np.flatnonzero(some.block_rows):
         yield from (row for row in some.read(int(block)) if not row.is_blank)

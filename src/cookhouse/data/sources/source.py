@@ -19,7 +19,7 @@ from cookhouse.data.sources.given import GivenRows, check_is_here
 from cookhouse.data.sources.hub import HubDatasetStore
 from cookhouse.data.sources.known import KnownSet
 from cookhouse.data.sources.lines import LineRows
-from cookhouse.data.sources.parts import ConvertedRows, HeldOut, SomeRows, first_rows
+from cookhouse.data.sources.parts import ConvertedRows, HeldOut, SelectedRows, first_rows
 from cookhouse.data.sources.registry import DATASETS, RowsFunction, names_dataset, rows_of
 from cookhouse.data.sources.store import DatasetStore, HubSplit, Rows, iter_blocks, num_rows
 from cookhouse.data.sources.tables import ListRows
@@ -234,7 +234,7 @@ def _known_rows(source: NamedSource, known: KnownSet) -> Rows:
         return ListRows(known.gather([_mapping(row.value()) for row in iter_blocks(rows)]), str(source))
     if held_out is not None:
         is_train = source.part == "train"
-        rows = SomeRows(rows, held_out.indices(num_rows(rows)), without=is_train)
+        rows = SelectedRows(rows, held_out.indices(num_rows(rows)), without=is_train)
     return rows if known.convert is None else ConvertedRows(rows, known.convert)
 
 

@@ -183,9 +183,9 @@ class TwentyQuestionsConfig(EnvConfig):
             answer_tokens=_ANSWER_TOKENS,
             temperature=0.0,
         )
-        brought = spec.brought(open_sampler)
-        if brought is not None:
-            return CompleterAnswerer(completer=brought)
+        given = spec.completer_of(open_sampler)
+        if given is not None:
+            return CompleterAnswerer(completer=given)
         completer, renderer = await spec.open(open_sampler)
         return ModelAnswerer(completer=completer, renderer=renderer)
 

@@ -218,4 +218,4 @@ class TextArenaConfig(EnvConfig):
             max_tokens=self.opponent_max_tokens,
             answer_tokens=_OPPONENT_TOKENS,
         )
-        return spec.brought(open_sampler) or RenderedMessageCompleter(*await spec.open(open_sampler))
+        return spec.completer_of(open_sampler) or RenderedMessageCompleter(*await spec.open(open_sampler))

@@ -57,9 +57,9 @@ async def open_preference_model(config: JudgeSettings, open_sampler: OpenSampler
 
 
 async def _opened(config: JudgeSettings, name: str, open_sampler: OpenSampler) -> PreferenceModel:
-    brought = SecondModelSpec(model_name=name, answer_tokens=1).brought(open_sampler)
-    if brought is not None:
-        return CompleterPreferenceModel(brought)
+    completer = SecondModelSpec(model_name=name, answer_tokens=1).completer_of(open_sampler)
+    if completer is not None:
+        return CompleterPreferenceModel(completer)
     base, chat_format = preference_format(config)
     renderer = ComparisonRenderer(build_renderer(base, chat_format, force=config.force_renderer))
     limit = await asyncio.to_thread(context_tokens, base)

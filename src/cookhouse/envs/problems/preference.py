@@ -21,7 +21,7 @@ from cookhouse.data import (
 from cookhouse.data.rows.comparisons import swapped
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.judge import open_preference_model
-from cookhouse.envs.problems.tournament import AskedPrompt, TournamentGroupBuilder
+from cookhouse.envs.problems.tournament import TournamentGroupBuilder, TournamentPrompt
 from cookhouse.envs.second_model import OpenSampler
 from cookhouse.errors import InputError
 from cookhouse.grading import NamedGrader
@@ -36,7 +36,7 @@ class TournamentConfig(EnvConfig, TournamentSettings):
 
     async def build(
         self, open_sampler: OpenSampler | None = None
-    ) -> tuple[GroupDataset[AskedPrompt], GroupDataset[AskedPrompt] | None]:
+    ) -> tuple[GroupDataset[TournamentPrompt], GroupDataset[TournamentPrompt] | None]:
         """Prompts to train on, and held-out preferences. Prompts that are held out are not trained on.
 
         Raises:
@@ -80,13 +80,13 @@ class TournamentConfig(EnvConfig, TournamentSettings):
         return train, test if self.test_path is None else data_source(self.test_path)
 
 
-def _prompt(row: object, source: str) -> AskedPrompt:
+def _prompt(row: object, source: str) -> TournamentPrompt:
     compares = isinstance(row, Mapping) and ("chosen" in row or "completion_a" in row or "comparison" in row)
     prompt: Any = comparison_from_row(row, source) if compares else prompt_from_row(row, source)
-    return AskedPrompt(messages=prompt.prompt)
+    return TournamentPrompt(messages=prompt.prompt)
 
 
-def _held_out(row: object, source: str, renderer: Renderer) -> AskedPrompt:
+def _held_out(row: object, source: str, renderer: Renderer) -> TournamentPrompt:
     comparison = comparison_from_row(row, source)
     better = swapped(comparison) if comparison.label == "B" else comparison
     try:
@@ -96,8 +96,8 @@ def _held_out(row: object, source: str, renderer: Renderer) -> AskedPrompt:
     references = tuple(text_of(message).strip() for message in read)
     if not all(references):
         raise InputError(f"{source}: an answer is empty; what is held out needs two to compare with")
-    return AskedPrompt(messages=better.prompt, references=references)
+    return TournamentPrompt(messages=better.prompt, references=references)
 
 
-def _key(prompt: AskedPrompt) -> str:
+def _key(prompt: TournamentPrompt) -> str:
     return repr(prompt.messages)

@@ -24,7 +24,7 @@ from cookhouse.telemetry import scope, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedPrompt:
+class TournamentPrompt:
     """A conversation to answer and, where it is held out, the answers that others gave: the better one first."""
 
     messages: Sequence[Message]
@@ -34,7 +34,7 @@ class AskedPrompt:
 class AnswerEnv:
     """One answer to a conversation. Its reward is format_coef · (format − 1); `format` is 1 if it ended by itself."""
 
-    def __init__(self, prompt: AskedPrompt, prompting: Prompting, *, format_coef: float) -> None:
+    def __init__(self, prompt: TournamentPrompt, prompting: Prompting, *, format_coef: float) -> None:
         self.answer = ""
         """What was answered, without thinking; empty until then."""
         self._prompt = prompt
@@ -69,7 +69,7 @@ class AnswerEnv:
 class TournamentGroupBuilder:
     """A group that answers one prompt."""
 
-    prompt: AskedPrompt
+    prompt: TournamentPrompt
     prompting: Prompting
     model: PreferenceModel
     group_size: int

@@ -26,7 +26,7 @@ GradeAnswer: TypeAlias = Callable[[str], Awaitable[Grade]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedItem:
+class ItemText:
     """One problem, as people read it."""
 
     messages: Sequence[Message]
@@ -38,7 +38,7 @@ class AskedItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkItem(AskedItem):
+class BenchmarkItem(ItemText):
     """One problem, with how its answers are graded."""
 
     grade: GradeAnswer

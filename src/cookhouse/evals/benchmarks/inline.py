@@ -6,7 +6,7 @@ from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog
 from cookhouse.evals.benchmarks.benchmark import Benchmark
 from cookhouse.evals.benchmarks.figures import as_metrics, benchmark_figures
 from cookhouse.evals.benchmarks.loading import LoadedBenchmark, load_benchmark, sources_of_benchmarks
-from cookhouse.evals.benchmarks.runner import Asking, ask_benchmark
+from cookhouse.evals.benchmarks.runner import AnswerOptions, ask_benchmark
 from cookhouse.evals.evaluator import EvaluatorBuilder, Metrics, SamplingClientEvaluator
 from cookhouse.models.catalog import context_tokens
 from cookhouse.sampling_client import SamplingClient
@@ -18,16 +18,16 @@ _SHOWN = 20
 
 
 class BenchmarkEvaluator(SamplingClientEvaluator):
-    """Asks the items of a benchmark greedily, or as `asking` says; metrics are those of `cookhouse eval`."""
+    """Asks the items of a benchmark greedily, or as `options` says; metrics are those of `cookhouse eval`."""
 
     def __init__(
-        self, loaded: LoadedBenchmark, renderer: Renderer, asking: Asking, *, context_tokens: int | None = None
+        self, loaded: LoadedBenchmark, renderer: Renderer, options: AnswerOptions, *, context_tokens: int | None = None
     ) -> None:
         self.attempts: list[Attempt] = []
         """Those of the last call."""
         self._loaded = loaded
         self._renderer = renderer
-        self._asking = asking
+        self._options = options
         self._context_tokens = context_tokens
 
     async def prepare(self) -> None:
@@ -38,7 +38,7 @@ class BenchmarkEvaluator(SamplingClientEvaluator):
         log = AttemptLog()
         answerer = SamplingAnswerer(client, self._renderer, context_tokens=self._context_tokens)
         await self.prepare()
-        await ask_benchmark(self._loaded, answerer, self._asking, log)
+        await ask_benchmark(self._loaded, answerer, self._options, log)
         self.attempts = log.attempts(self._loaded.name)
         self._note()
         return as_metrics(self._loaded.name, benchmark_figures(self._loaded, self.attempts))
@@ -67,7 +67,7 @@ def benchmark_evaluator(benchmark: Benchmark) -> EvaluatorBuilder:
         return BenchmarkEvaluator(
             load_benchmark(benchmark, source, settings.num_eval),
             renderer,
-            Asking(seed=settings.seed),
+            AnswerOptions(seed=settings.seed),
             context_tokens=context_tokens(settings.model_name),
         )
 

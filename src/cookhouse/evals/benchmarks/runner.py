@@ -16,7 +16,7 @@ _MAX_SEED = 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asking:
+class AnswerOptions:
     """How the items of benchmarks are asked."""
 
     num_samples: int = 1
@@ -48,7 +48,7 @@ class Asking:
 async def ask_benchmark(
     loaded: LoadedBenchmark,
     answerer: Answerer,
-    asking: Asking,
+    options: AnswerOptions,
     log: AttemptLog,
     *,
     on_done: Callable[[], None] = lambda: None,
@@ -61,7 +61,7 @@ async def ask_benchmark(
         InputError, ServiceError: nothing can be answered; what has been is in `log`.
     """
     name = loaded.name
-    slots = asyncio.Semaphore(asking.max_concurrent)
+    slots = asyncio.Semaphore(options.max_concurrent)
 
     async def attempt(place: int, item: BenchmarkItem) -> None:
         async with slots:
@@ -69,7 +69,7 @@ async def ask_benchmark(
                 return
             key = (name, place)
             if key not in log.answers:
-                log.add_answers(key, await answerer(asking.messages(item), asking.draw(loaded, place)))
+                log.add_answers(key, await answerer(options.messages(item), options.draw(loaded, place)))
             log.add_grades(key, [await _grade(item, answer) for answer in log.answers[key]])
             on_done()
 

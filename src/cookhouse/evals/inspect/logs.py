@@ -13,7 +13,7 @@ from inspect_ai.scorer import value_to_float
 from cookhouse.errors import ServiceError
 from cookhouse.evals.benchmarks.answerers import SampledAnswer
 from cookhouse.evals.benchmarks.attempts import Attempt
-from cookhouse.evals.benchmarks.benchmark import AskedItem, Grade
+from cookhouse.evals.benchmarks.benchmark import Grade, ItemText
 from cookhouse.evals.benchmarks.figures import Estimate
 from cookhouse.evals.inspect.messages import said_after, to_shown
 
@@ -37,7 +37,7 @@ class InspectResult:
     """Inspect AI's own."""
     figures: Mapping[str, Estimate]
     """By `SCORER/METRIC`."""
-    items: Mapping[int, AskedItem]
+    items: Mapping[int, ItemText]
     attempts: Sequence[Attempt]
     """An answer for each epoch. `correct` is the value of the first scorer, and of that the first if it gives several;
     right is 1 and wrong 0 where these are letters or words.
@@ -110,9 +110,9 @@ def _name(text: Any) -> str:
     return _NO_NAME.sub("_", str(text).split("/")[-1])
 
 
-def _item(sample: EvalSample) -> AskedItem:
+def _item(sample: EvalSample) -> ItemText:
     targets = [sample.target] if isinstance(sample.target, str) else sample.target
-    return AskedItem(messages=to_shown(sample.input), expected=" | ".join(targets), name=str(sample.id))
+    return ItemText(messages=to_shown(sample.input), expected=" | ".join(targets), name=str(sample.id))
 
 
 def _attempt(place: int, samples: Sequence[EvalSample]) -> Attempt:

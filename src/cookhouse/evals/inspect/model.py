@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 _NOT_HERE = ("best_of", "frequency_penalty", "presence_penalty", "logit_bias", "prompt_logprobs", "response_schema")
 
 
-class Asked(Protocol):
+class OpenWeights(Protocol):
     """Weights that are open."""
 
     @property
@@ -50,13 +50,13 @@ class SampledModel(ModelAPI):
     what cannot be done is refused.
     """
 
-    def __init__(self, model_name: str, asked: Asked | None = None, config: GenerateConfig | None = None) -> None:
+    def __init__(self, model_name: str, asked: OpenWeights | None = None, config: GenerateConfig | None = None) -> None:
         """`asked` is what answers; None where a subclass opens it."""
         super().__init__(model_name, config=config or GenerateConfig())
         self._asked = asked
         self._has_told = False
 
-    async def open(self) -> Asked:
+    async def open(self) -> OpenWeights:
         """What answers."""
         assert self._asked is not None
         return self._asked
@@ -104,7 +104,7 @@ class SampledModel(ModelAPI):
         return output, ModelCall.create(request, {"tokens": [list(found.tokens) for found in response.sequences]})
 
     async def sample(
-        self, asked: Asked, prompt: tinker.ModelInput, params: tinker.SamplingParams, config: GenerateConfig
+        self, asked: OpenWeights, prompt: tinker.ModelInput, params: tinker.SamplingParams, config: GenerateConfig
     ) -> tinker.SampleResponse:
         """What the service samples."""
         given: dict[str, Any] = {"topk_sample_logprobs": config.top_logprobs} if config.top_logprobs else {}
@@ -112,7 +112,7 @@ class SampledModel(ModelAPI):
         response: tinker.SampleResponse = await client.sample(prompt, config.num_choices or 1, params, **given)
         return response
 
-    def _renderer(self, asked: Asked, messages: Sequence[Message]) -> Renderer:
+    def _renderer(self, asked: OpenWeights, messages: Sequence[Message]) -> Renderer:
         """The weights' own chat format, with tools as text where it has no form for them and there are some."""
         if asked.renderer.has_tools or not any(_is_of_tools(message) for message in messages):
             return asked.renderer

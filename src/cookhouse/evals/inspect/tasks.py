@@ -37,7 +37,7 @@ class InspectTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectAsking:
+class InspectOptions:
     """How tasks are asked. What is None is for the task to say."""
 
     seed: int = 0
@@ -91,7 +91,7 @@ def _task(log: EvalLog, limit: int | None) -> InspectTask:
 async def run_task(
     task: InspectTask,
     api: ModelAPI,
-    asking: InspectAsking,
+    options: InspectOptions,
     folder: Path,
     *,
     on_sample: Callable[[], None] = lambda: None,
@@ -105,12 +105,12 @@ async def run_task(
         InputError: the task cannot be loaded.
         ServiceError: the task failed; with its own error.
     """
-    settings = _settings(task, api, asking)
+    settings = _settings(task, api, options)
     path, log = await asyncio.to_thread(_last_log, folder, settings)
     if path is None or log is None or log.status != "success":
         async with inspect_turn(on_sample):
             with opened(api), _task_errors(task.spec):
-                work = _run(task, api.model_name, asking, folder, settings) if path is None else _retry(path, folder)
+                work = _run(task, api.model_name, options, folder, settings) if path is None else _retry(path, folder)
                 logs = await _until(work, stopped)
         if not logs:
             return None
@@ -119,12 +119,12 @@ async def run_task(
 
 
 async def _run(
-    task: InspectTask, name: str, asking: InspectAsking, folder: Path, settings: Mapping[str, Any]
+    task: InspectTask, name: str, options: InspectOptions, folder: Path, settings: Mapping[str, Any]
 ) -> list[EvalLog]:
     given = {
-        "temperature": asking.temperature,
-        "max_tokens": asking.max_tokens,
-        "system_message": asking.system_prompt,
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
+        "system_message": options.system_prompt,
     }
     logs = await eval_async(
         task.spec,
@@ -132,11 +132,11 @@ async def _run(
         log_dir=str(folder),
         log_format="eval",
         sample_id=list(task.asked_ids) if len(task.asked_ids) < len(task.all_ids) else None,
-        epochs=asking.epochs,
+        epochs=options.epochs,
         metadata={_SETTINGS: settings},
         ctl_server=False,
-        seed=asking.seed,
-        max_connections=asking.max_concurrent,
+        seed=options.seed,
+        max_connections=options.max_concurrent,
         **{key: value for key, value in given.items() if value is not None},
     )
     return list(logs)
@@ -163,17 +163,17 @@ async def _until(
             await job
 
 
-def _settings(task: InspectTask, api: ModelAPI, asking: InspectAsking) -> dict[str, Any]:
+def _settings(task: InspectTask, api: ModelAPI, options: InspectOptions) -> dict[str, Any]:
     """All that decides what is asked."""
     return {
         "task": task.spec,
         "samples": list(task.asked_ids),
         "epochs": task.epochs,
         "model": api.model_name,
-        "seed": asking.seed,
-        "temperature": asking.temperature,
-        "max_tokens": asking.max_tokens,
-        "system_prompt": asking.system_prompt,
+        "seed": options.seed,
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
+        "system_prompt": options.system_prompt,
     }
 
 

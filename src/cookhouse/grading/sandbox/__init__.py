@@ -1,6 +1,6 @@
 """Sandboxes for programs that nobody trusts."""
 
-from cookhouse.grading.sandbox.isolation import Isolation, Walls
+from cookhouse.grading.sandbox.isolation import Isolation, IsolationMethod
 from cookhouse.grading.sandbox.local import LocalSandbox, default_sandbox
 from cookhouse.grading.sandbox.modal import ModalSandbox
 from cookhouse.grading.sandbox.sandbox import (
@@ -17,6 +17,7 @@ from cookhouse.grading.sandbox.sandbox_fusion import SandboxFusion
 __all__ = [
     "Execution",
     "Isolation",
+    "IsolationMethod",
     "Limits",
     "LocalSandbox",
     "ModalSandbox",
@@ -25,7 +26,6 @@ __all__ = [
     "Program",
     "Sandbox",
     "SandboxFusion",
-    "Walls",
     "default_sandbox",
     "standalone_source",
 ]

@@ -12,8 +12,8 @@ from cookhouse.errors import InputError
 WEAK_VARIABLE = "COOKHOUSE_WEAK_SANDBOX"
 
 
-class Walls(enum.StrEnum):
-    """Ways to wall off a worker, best first."""
+class IsolationMethod(enum.StrEnum):
+    """Ways to isolate a worker, best first."""
 
     NAMESPACES = "namespaces"  # Linux namespaces, opened by the worker
     BUBBLEWRAP = "bubblewrap"  # the same, opened by bwrap
@@ -24,32 +24,32 @@ class Walls(enum.StrEnum):
 class Isolation:
     """What a local sandbox keeps a program from, and what it does not."""
 
-    walls: Walls
+    method: IsolationMethod
     missing: tuple[str, ...]
 
     def __str__(self) -> str:
         common = "empty environment, limits on time, memory, files, processes and output"
         how = {
-            Walls.NAMESPACES: "own process, network, user and file-system namespaces; " + common,
-            Walls.BUBBLEWRAP: "bubblewrap: own process, network, user and file-system namespaces; " + common,
-            Walls.PROCESS: "own session and folder; " + common,
-        }[self.walls]
+            IsolationMethod.NAMESPACES: "own process, network, user and file-system namespaces; " + common,
+            IsolationMethod.BUBBLEWRAP: "bubblewrap: own process, network, user and file-system namespaces; " + common,
+            IsolationMethod.PROCESS: "own session and folder; " + common,
+        }[self.method]
         return how + ("; NOT isolated: " + "; ".join(self.missing) if self.missing else "")
 
 
-def possible_walls() -> list[Walls]:
-    """Walls worth trying on this system, best first; the last always stand."""
+def possible_methods() -> list[IsolationMethod]:
+    """Methods worth trying on this system, best first; the last always works."""
     if sys.platform != "linux":
-        return [Walls.PROCESS]
-    bubblewrap = [Walls.BUBBLEWRAP] if shutil.which("bwrap") else []
-    return [Walls.NAMESPACES, *bubblewrap, Walls.PROCESS]
+        return [IsolationMethod.PROCESS]
+    bubblewrap = [IsolationMethod.BUBBLEWRAP] if shutil.which("bwrap") else []
+    return [IsolationMethod.NAMESPACES, *bubblewrap, IsolationMethod.PROCESS]
 
 
-def check_weak_walls(reasons: Sequence[str], *, is_chosen: bool) -> None:
-    """Whether programs that nobody trusts may run with no walls but a process's own.
+def check_weak_isolation(reasons: Sequence[str], *, is_chosen: bool) -> None:
+    """Whether programs that nobody trusts may run isolated by nothing but their process.
 
     Only where the caller has chosen so, or `COOKHOUSE_WEAK_SANDBOX=1` is set; never as root, whose programs nothing
-    would keep from the files of all users. Raises InputError otherwise; `reasons` say why better walls do not stand.
+    would keep from the files of all users. Raises InputError otherwise; `reasons` say why nothing better is there.
     """
     is_root = os.geteuid() == 0
     is_allowed = is_chosen or os.environ.get(WEAK_VARIABLE) == "1"
@@ -61,7 +61,7 @@ def check_weak_walls(reasons: Sequence[str], *, is_chosen: bool) -> None:
     )
     if is_root:
         raise InputError(
-            f"programs of a model are not run as root without walls ({why}), whatever {WEAK_VARIABLE} says: "
+            f"programs of a model are not run as root without isolation ({why}), whatever {WEAK_VARIABLE} says: "
             f"run as another user, {ways}"
         )
     raise InputError(
@@ -70,10 +70,10 @@ def check_weak_walls(reasons: Sequence[str], *, is_chosen: bool) -> None:
     )
 
 
-def describe(walls: Walls, *, has_own_user: bool, has_filter: bool) -> Isolation:
-    """The statement for walls that stand, programs' user, and the filter of system calls."""
+def describe(method: IsolationMethod, *, has_own_user: bool, has_filter: bool) -> Isolation:
+    """The statement for a method, programs' user, and the filter of system calls."""
     missing = []
-    if walls is Walls.PROCESS:
+    if method is IsolationMethod.PROCESS:
         missing += [
             "files of the host can be read, and changed where its user may"
             if has_own_user
@@ -90,4 +90,4 @@ def describe(walls: Walls, *, has_own_user: bool, has_filter: bool) -> Isolation
             missing += ["programs run as root"]
     elif not has_filter:
         missing += ["every system call that the kernel offers can be tried"]
-    return Isolation(walls=walls, missing=tuple(missing))
+    return Isolation(method=method, missing=tuple(missing))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox.isolation import Isolation, Walls, check_weak_walls, possible_walls
+from cookhouse.grading.sandbox.isolation import Isolation, IsolationMethod, check_weak_isolation, possible_methods
 from cookhouse.grading.sandbox.sandbox import Execution, Limits, Outcome, Program
 from cookhouse.grading.sandbox.warm_worker import WarmWorker, WorkerEndedError
 
@@ -30,10 +30,10 @@ class LocalSandbox:
     `num_workers=None` is one for each core this process may use, up to 32; a worker takes about 15 MB, and as much
     again once it runs pairs. Workers start with the first run that needs them. Usable from any event loop and thread.
 
-    `walls` other than None are used as they are; None takes the best that this system allows, and logs a warning where
+    A `method` other than None is used as it is; None takes the best that this system allows, and logs a warning where
     those leave something unprotected. Where neither namespaces nor bubblewrap stand, the first run raises InputError
-    unless the environment has `COOKHOUSE_WEAK_SANDBOX=1`; as root it does even then, and for `walls=Walls.PROCESS`.
-    `is_trusted` says that programs are the caller's own, which need no walls.
+    unless the environment has `COOKHOUSE_WEAK_SANDBOX=1`; as root it does even then, and for
+    `method=IsolationMethod.PROCESS`. `is_trusted` says that programs are the caller's own, which need no isolation.
 
     `preload` names modules that programs import often, such as numpy; `modules` are those of `Program.modules` that
     workers load when they start, not with the first program.
@@ -43,7 +43,7 @@ class LocalSandbox:
         self,
         *,
         num_workers: int | None = None,
-        walls: Walls | None = None,
+        method: IsolationMethod | None = None,
         is_trusted: bool = False,
         preload: Sequence[str] = (),
         modules: Mapping[str, str] | None = None,
@@ -52,7 +52,7 @@ class LocalSandbox:
         count = num_workers if num_workers is not None else min(_num_cores(), _MAX_DEFAULT_WORKERS)
         if count < 1:
             raise InputError(f"num_workers is {count}; a sandbox needs at least 1")
-        self._walls = walls
+        self._method = method
         self._is_trusted = is_trusted
         self._isolation: Isolation | None = None
         self._preload = tuple(preload)
@@ -75,7 +75,7 @@ class LocalSandbox:
         return self._isolation
 
     async def run(self, program: Program) -> Execution:
-        """Run to the end; cancellation kills the run. Raises InputError without walls, ServiceError if none starts."""
+        """Run to the end; cancellation kills the run. Raises InputError (no isolation), ServiceError (no worker)."""
         return await self._in_slot(lambda slot: slot.run(program))
 
     async def run_pair(self, program: Program, judge: Program) -> tuple[Execution, Execution]:
@@ -113,11 +113,11 @@ class LocalSandbox:
         with self._lock:
             if self._isolation is None:
                 return self._start_first()
-            walls = self._isolation.walls
-        return WarmWorker(walls, self._disk_bytes, self._preload, self._modules)
+            method = self._isolation.method
+        return WarmWorker(method, self._disk_bytes, self._preload, self._modules)
 
     def _start_first(self) -> WarmWorker:
-        """A worker with the best walls that stand; these are then used for all, and stated once."""
+        """A worker isolated by the best method that works; it is then used for all, and stated once."""
         worker = self._start_best()
         self._isolation = worker.isolation
         is_worth_warning = worker.isolation.missing and not self._is_trusted
@@ -126,14 +126,14 @@ class LocalSandbox:
 
     def _start_best(self) -> WarmWorker:
         reasons = [] if shutil.which("bwrap") else ["there is no bwrap"]
-        *better, last = possible_walls() if self._walls is None else [self._walls]
-        for walls in better:
+        *better, last = possible_methods() if self._method is None else [self._method]
+        for method in better:
             try:
-                return WarmWorker(walls, self._disk_bytes, self._preload, self._modules)
+                return WarmWorker(method, self._disk_bytes, self._preload, self._modules)
             except ServiceError as error:
                 reasons.append(str(error))
-        if last is Walls.PROCESS and not self._is_trusted:
-            check_weak_walls(reasons, is_chosen=self._walls is not None)
+        if last is IsolationMethod.PROCESS and not self._is_trusted:
+            check_weak_isolation(reasons, is_chosen=self._method is not None)
         return WarmWorker(last, self._disk_bytes, self._preload, self._modules)
 
 

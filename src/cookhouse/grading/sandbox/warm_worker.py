@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import ServiceError
-from cookhouse.grading.sandbox.isolation import Walls, describe
+from cookhouse.grading.sandbox.isolation import IsolationMethod, describe
 from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
 from cookhouse.grading.sandbox.streams import Streams, holding
 from cookhouse.grading.sandbox.worker.frames import receive_frame, send_frame
@@ -33,13 +33,15 @@ class WorkerEndedError(ServiceError):
 class WarmWorker:
     """Not for two threads at once, except `stop` and `kill`. Raises ServiceError where the process cannot start."""
 
-    def __init__(self, walls: Walls, disk_bytes: int, preload: Sequence[str], modules: Mapping[str, str]) -> None:
-        self._walls = walls
+    def __init__(
+        self, method: IsolationMethod, disk_bytes: int, preload: Sequence[str], modules: Mapping[str, str]
+    ) -> None:
+        self._method = method
         self._folder = tempfile.mkdtemp(prefix="cookhouse-sandbox-")
         self._sending = threading.Lock()
         self._control, theirs = socket.socketpair()
         settings = {
-            "walls": walls,
+            "isolation_method": method,
             "folder": self._folder,
             "is_root": os.getuid() == 0,
             "disk_bytes": disk_bytes,
@@ -49,7 +51,7 @@ class WarmWorker:
         }
         code = f"import sys; sys.path.insert(0, {settings['path']!r}); import worker.zygote; worker.zygote.main()"
         command = [sys.executable, "-s", "-P", "-B", "-c", code, str(theirs.fileno()), json.dumps(settings)]
-        if walls is Walls.BUBBLEWRAP:
+        if method is IsolationMethod.BUBBLEWRAP:
             command = bubblewrap_command(command, self._folder, _PACKAGE, disk_bytes)
         try:
             self._process = subprocess.Popen(
@@ -62,20 +64,20 @@ class WarmWorker:
                 start_new_session=True,
             )
             theirs.close()
-            self._wait_until_ready(walls)
+            self._wait_until_ready(method)
         except BaseException:
             self.close()
             raise
 
-    def _wait_until_ready(self, walls: Walls) -> None:
+    def _wait_until_ready(self, method: IsolationMethod) -> None:
         self._control.settimeout(_START_SECONDS)
         try:
             ready, _ = receive_frame(self._control)
         except (OSError, EOFError) as error:
-            raise ServiceError(f"a sandbox worker with {walls} walls did not start: {error}") from error
+            raise ServiceError(f"a sandbox worker isolated by {method} did not start: {error}") from error
         if not ready["ready"]:
-            raise ServiceError(f"a sandbox worker with {walls} walls did not start: {ready['error']}")
-        self.isolation = describe(walls, **ready["facts"])
+            raise ServiceError(f"a sandbox worker isolated by {method} did not start: {ready['error']}")
+        self.isolation = describe(method, **ready["facts"])
 
     @property
     def pid(self) -> int:
@@ -128,7 +130,7 @@ class WarmWorker:
         """Kill the worker with all it runs, and remove its folder."""
         self._control.close()
         if hasattr(self, "_process"):
-            if self._walls is Walls.PROCESS:  # it ends what it runs; otherwise nobody would
+            if self._method is IsolationMethod.PROCESS:  # it ends what it runs; otherwise nobody would
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_GRACE_SECONDS)
             self._process.kill()

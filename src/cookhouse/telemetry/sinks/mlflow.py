@@ -12,7 +12,7 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from cookhouse.telemetry.record import Values
-from cookhouse.telemetry.sinks.tracked import KeptRun, TrackerSink, described, kept_run, run_name
+from cookhouse.telemetry.sinks.tracked import TrackerRun, TrackerSink, described, read_tracker_run, run_name
 
 _STATUSES = {"success": "FINISHED", "interrupted": "KILLED", "errored": "FAILED"}
 _MAX_PARAM_CHARACTERS = 6000  # more is an error there
@@ -25,7 +25,7 @@ class MlflowTracker:
 
     settling_seconds = 0.0
 
-    def __init__(self, kept: KeptRun | None, project: str, name: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, kept: TrackerRun | None, project: str, name: str, config: Mapping[str, Any]) -> None:
         self._client = MlflowClient()
         self.run = kept if kept is not None and self._goes_on(kept) else self._new_run(project, name)
         self._log_params(config)
@@ -48,7 +48,7 @@ class MlflowTracker:
     def finish(self, status: str) -> None:
         self._client.set_terminated(self.run.id, status=_STATUSES.get(status, "FAILED"))
 
-    def _goes_on(self, kept: KeptRun) -> bool:
+    def _goes_on(self, kept: TrackerRun) -> bool:
         """Not where the server is another one, or the run was deleted there."""
         try:
             if self._client.get_run(kept.id).info.lifecycle_stage != "active":
@@ -60,10 +60,12 @@ class MlflowTracker:
         self._client.update_run(kept.id, status="RUNNING")
         return True
 
-    def _new_run(self, project: str, name: str) -> KeptRun:
+    def _new_run(self, project: str, name: str) -> TrackerRun:
         experiment = self._client.get_experiment_by_name(project)
         experiment_id = self._client.create_experiment(project) if experiment is None else experiment.experiment_id
-        return KeptRun(id=self._client.create_run(experiment_id, run_name=name).info.run_id, name=name, project=project)
+        return TrackerRun(
+            id=self._client.create_run(experiment_id, run_name=name).info.run_id, name=name, project=project
+        )
 
     def _log_params(self, config: Mapping[str, Any]) -> None:
         """A parameter has one value for good: a setting that a resumed run has changed keeps its first one there."""
@@ -80,7 +82,7 @@ def make_sink(folder: Path, settings: Mapping[str, Any]) -> TrackerSink:
     project = settings.get("wandb_project") or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "cookhouse"
     name = run_name(folder, settings)
     return TrackerSink(
-        "mlflow", folder, MlflowTracker(kept_run(folder, "mlflow"), project, name, described(folder, settings))
+        "mlflow", folder, MlflowTracker(read_tracker_run(folder, "mlflow"), project, name, described(folder, settings))
     )
 
 

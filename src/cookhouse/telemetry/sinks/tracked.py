@@ -17,7 +17,7 @@ _FOLDER = "sinks"
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptRun:
+class TrackerRun:
     """A tool's run, as the run folder remembers it."""
 
     id: str
@@ -31,7 +31,7 @@ class KeptRun:
 class Tracker(Protocol):
     """A run of a tool, started."""
 
-    run: KeptRun
+    run: TrackerRun
     settling_seconds: float
     """How long the tool holds a row that it was given, which is lost if the process is killed meanwhile."""
 
@@ -73,7 +73,7 @@ class TrackerSink:
         if settled > self._run.step:
             self._keep(replace(self._run, step=settled))
 
-    def _keep(self, run: KeptRun) -> None:
+    def _keep(self, run: TrackerRun) -> None:
         self._run = run
         self._path.parent.mkdir(exist_ok=True)
         replacement = self._path.with_name(self._path.name + ".new")
@@ -81,7 +81,7 @@ class TrackerSink:
         replacement.replace(self._path)
 
 
-def kept_run(folder: Path, tool: str) -> KeptRun | None:
+def read_tracker_run(folder: Path, tool: str) -> TrackerRun | None:
     """The tool's run that this folder's was before it was resumed; None in a new folder.
 
     Raises:
@@ -92,7 +92,7 @@ def kept_run(folder: Path, tool: str) -> KeptRun | None:
         return None
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        return KeptRun(
+        return TrackerRun(
             id=str(value["id"]), name=str(value["name"]), project=str(value["project"]), step=int(value["step"])
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 import trackio
 
 from cookhouse.telemetry.record import Values
-from cookhouse.telemetry.sinks.tracked import KeptRun, TrackerSink, described, kept_run, run_name
+from cookhouse.telemetry.sinks.tracked import TrackerRun, TrackerSink, described, read_tracker_run, run_name
 
 
 class TrackioTracker:
@@ -18,7 +18,7 @@ class TrackioTracker:
 
     settling_seconds = 5.0
 
-    def __init__(self, run: KeptRun, config: Mapping[str, Any]) -> None:
+    def __init__(self, run: TrackerRun, config: Mapping[str, Any]) -> None:
         self._run = trackio.init(
             project=run.project,
             name=run.name,
@@ -38,7 +38,7 @@ class TrackioTracker:
 
 def make_sink(folder: Path, settings: Mapping[str, Any]) -> TrackerSink:
     """The sink `trackio`. Raises what the library raises."""
-    run = kept_run(folder, "trackio") or KeptRun(
+    run = read_tracker_run(folder, "trackio") or TrackerRun(
         id="",
         name=_own_name(folder, settings),
         project=settings.get("wandb_project") or os.environ.get("TRACKIO_PROJECT") or "cookhouse",

@@ -11,7 +11,7 @@ import wandb
 from cookhouse.errors import InputError
 from cookhouse.telemetry.record import Values
 from cookhouse.telemetry.sinks.named import CheckedSink
-from cookhouse.telemetry.sinks.tracked import KeptRun, TrackerSink, described, kept_run, run_name
+from cookhouse.telemetry.sinks.tracked import TrackerRun, TrackerSink, described, read_tracker_run, run_name
 
 _EXIT_CODES = {"success": 0, "interrupted": 130}
 
@@ -21,7 +21,7 @@ class WandbTracker:
 
     settling_seconds = 5.0
 
-    def __init__(self, run: KeptRun, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, run: TrackerRun, folder: Path, config: Mapping[str, Any]) -> None:
         _check_login()
         self.run = run
         self._run = wandb.init(
@@ -50,7 +50,7 @@ def make_sink(folder: Path, settings: Mapping[str, Any]) -> TrackerSink:
         InputError: nobody is logged in.
         wandb.Error: the run cannot be made.
     """
-    run = kept_run(folder, "wandb") or KeptRun(
+    run = read_tracker_run(folder, "wandb") or TrackerRun(
         id=secrets.token_hex(4),
         name=run_name(folder, settings),
         project=settings.get("wandb_project") or os.environ.get("WANDB_PROJECT") or "cookhouse",

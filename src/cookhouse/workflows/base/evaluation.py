@@ -115,17 +115,17 @@ class NamedEvaluator:
 @stage(reads=("config", "renderer"), writes=("evaluators",), uses=("evaluators",))
 async def init_evaluators(state: Any) -> None:
     """Make the evaluators that settings and adapters name, and see that they can measure."""
-    brought = state.context.adapters.evaluators
-    state.evaluators = await asyncio.to_thread(make_evaluators, state.config, state.renderer, brought)
+    own = state.context.adapters.evaluators
+    state.evaluators = await asyncio.to_thread(make_evaluators, state.config, state.renderer, own)
     for each in state.evaluators:
         if isinstance(each.evaluator, PreparedEvaluator):
             await each.evaluator.prepare()
 
 
 def make_evaluators(
-    config: TrainingSettings, renderer: Renderer, brought: Mapping[str, EvaluatorBuilder] | None = None
+    config: TrainingSettings, renderer: Renderer, own: Mapping[str, EvaluatorBuilder] | None = None
 ) -> list[NamedEvaluator]:
-    """The evaluators that the settings name, at their two cadences, and those that adapters brought, at the first.
+    """The evaluators that the settings name, at their two cadences, and those of the adapters, at the first.
 
     Raises:
         UnknownNameError: there is no such evaluator.
@@ -136,7 +136,7 @@ def make_evaluators(
     chosen = [
         *((name, EVALUATORS.find(name), often) for name in names_in(config.evaluators)),
         *((name, EVALUATORS.find(name), seldom) for name in names_in(config.infrequent_evaluators)),
-        *((name, make, often) for name, make in (brought or {}).items()),
+        *((name, make, often) for name, make in (own or {}).items()),
     ]
     return [
         NamedEvaluator(name=name, evaluator=evaluator, cadence=cadence)
@@ -146,7 +146,7 @@ def make_evaluators(
 
 
 def _made(name: str, make: EvaluatorBuilder, config: TrainingSettings, renderer: Renderer) -> Evaluator | None:
-    check_call(name, make, ("settings", "renderer"), EVALUATORS.wants)  # of one that adapters brought
+    check_call(name, make, ("settings", "renderer"), EVALUATORS.wants)  # of one of the adapters
     try:
         made: Any = make(config, renderer)
     except CookhouseError:

@@ -13,7 +13,7 @@ from cookhouse.data import (
     NamedSource,
     Prompted,
     Rows,
-    SomeRows,
+    SelectedRows,
     data_sources,
     held_out_prompts,
     held_out_source,
@@ -81,7 +81,7 @@ def split_off(rows: Rows, fraction: float | None, seed: int) -> tuple[Rows, Rows
     if fraction is None:
         return rows, None
     indices = HeldOut(fraction=fraction, seed=seed).indices(num_rows(rows))
-    return SomeRows(rows, indices, without=True), SomeRows(rows, indices)
+    return SelectedRows(rows, indices, without=True), SelectedRows(rows, indices)
 
 
 def joined(sets: Sequence[tuple[str, Rows]]) -> tuple[str, Rows]:

@@ -54,7 +54,7 @@ def _said(row: PromptRow, renderer: Renderer) -> str:
     return text_of(renderer.read_back([*row.prompt, said])).strip()
 
 
-class TaughtEvaluation:
+class StudentEvaluation:
     """Asks the student, greedily, as it will be asked: without what its teacher was told.
 
     Metrics are those of `ExactMatchEvaluator` under `test/`, and `agreement`, the share of answers that are the

@@ -29,7 +29,7 @@ from cookhouse.workflows.base.summary import settings_notes
 from cookhouse.workflows.base.tokenizer import load_renderer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch, QuestionDataset, TeacherTargets
-from cookhouse.workflows.distillation.evaluation import TaughtEvaluation, expected_answers
+from cookhouse.workflows.distillation.evaluation import StudentEvaluation, expected_answers
 from cookhouse.workflows.distillation.objective import taught_objective
 from cookhouse.workflows.distillation.questions import (
     questions_of,
@@ -157,7 +157,7 @@ async def init_teacher(state: OffPolicyState) -> None:
             kept = await _taught(state)
         write_teacher_record(path, kept)
     state.teacher_results = kept
-    evaluation = TaughtEvaluation(
+    evaluation = StudentEvaluation(
         kept,
         state.renderer,
         max_tokens=config.eval_max_tokens,

@@ -126,14 +126,14 @@ async def check_logprobs(name: str, client: SamplingClient, prompt: tinker.Model
         raise no_logprobs(name)
 
 
-def connect_to_teacher(brought: Connect | None, base_url: str | None) -> Connect | None:
+def connect_to_teacher(given: Connect | None, base_url: str | None) -> Connect | None:
     """How to reach another service than the run's own; None: teachers are there.
 
     Raises:
         InputError: nobody has given a key for it. That of the run's service is not shown to another.
     """
-    if brought is not None or base_url is None:
-        return brought
+    if given is not None or base_url is None:
+        return given
     key = os.environ.get(KEY_VARIABLE)
     if not key:
         raise InputError(f"teacher_base_url={base_url} needs the key of that service; set it in {KEY_VARIABLE}")

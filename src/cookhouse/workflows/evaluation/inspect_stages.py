@@ -58,10 +58,10 @@ async def load_inspect_tasks(state: EvaluationState) -> None:
 async def run_inspect_tasks(state: EvaluationState) -> None:
     """Run every task that has not been; asked to stop, it drops the samples that are asked and keeps the others."""
     from cookhouse.evals.inspect.opening import model_of
-    from cookhouse.evals.inspect.tasks import InspectAsking, run_task
+    from cookhouse.evals.inspect.tasks import InspectOptions, run_task
 
     config = state.config
-    asking = InspectAsking(
+    options = InspectOptions(
         seed=config.seed,
         epochs=_epochs(config),
         temperature=None if has_default(config, "temperature") else config.temperature,
@@ -78,7 +78,7 @@ async def run_inspect_tasks(state: EvaluationState) -> None:
                 result = await run_task(
                     task,
                     api,
-                    asking,
+                    options,
                     state.folder.path / INSPECT_FOLDER,
                     on_sample=Progress(state.telemetry, task.name, len(task.asked_ids) * task.epochs),
                     stopped=state.interrupt.requested,

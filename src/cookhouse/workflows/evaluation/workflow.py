@@ -10,7 +10,7 @@ from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
 from cookhouse.evals import (
     Answerer,
-    Asking,
+    AnswerOptions,
     Attempt,
     Benchmark,
     CompleterAnswerer,
@@ -176,7 +176,7 @@ async def _service_answerer(state: EvaluationState) -> Answerer:
 async def ask(state: EvaluationState) -> None:
     """Have every item answered and graded that was not before; asked to stop, it finishes those that are asked."""
     config = state.config
-    asking = Asking(
+    options = AnswerOptions(
         num_samples=config.num_samples,
         max_tokens=config.max_tokens,
         temperature=config.temperature,
@@ -190,7 +190,7 @@ async def ask(state: EvaluationState) -> None:
                 await ask_benchmark(
                     loaded,
                     state.answerer,
-                    asking,
+                    options,
                     state.log,
                     on_done=_progress(state, loaded),
                     is_stopped=lambda: state.interrupt.is_requested,

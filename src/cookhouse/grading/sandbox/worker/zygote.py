@@ -51,7 +51,7 @@ def main() -> None:
 class Zygote:
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self._control = control
-        self._walls = settings["walls"]
+        self._method = settings["isolation_method"]
         self._modules: dict[str, str] = {}
         self._disk_bytes = settings["disk_bytes"]
         self._folder = settings["folder"]
@@ -60,7 +60,7 @@ class Zygote:
             importlib.import_module(name)
         own = [str(Path(path)) for path in namespaces.python_paths()]
         sys.path[:] = [path for path in sys.path if any(Path(path).is_relative_to(prefix) for prefix in own)]
-        self.confinement = self._raise_walls()
+        self.confinement = self._isolate()
         program.prepare(
             {
                 "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -95,24 +95,25 @@ class Zygote:
         load_modules(changed)
         self._modules.update(changed)
 
-    def _raise_walls(self) -> Confinement:
+    def _isolate(self) -> Confinement:
         is_linux = sys.platform == "linux"
         user = None
-        if self._walls == "namespaces":
+        if self._method == "namespaces":
             namespaces.enter()
             namespaces.build_root(self._folder, self._disk_bytes)
             namespaces.forbid_more()
             user = namespaces.NOBODY if os.getuid() == 0 else None
             self._folder = namespaces.SCRATCH
-        elif self._walls == "process" and is_linux:
+        elif self._method == "process" and is_linux:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
             user = _unused_user() if os.getuid() == 0 else None
             if user is not None:
                 os.chown(self._folder, user, user)
         if is_linux:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # programs of the same user may not look into this process
-        is_counted = user is not None or (self._walls != "process" and not self._is_host_root)  # root has no such limit
-        return Confinement(user=user, has_process_namespace=self._walls != "process", are_processes_counted=is_counted)
+        # Root has no such limit.
+        is_counted = user is not None or (self._method != "process" and not self._is_host_root)
+        return Confinement(user=user, has_process_namespace=self._method != "process", are_processes_counted=is_counted)
 
     def _memory_in_use(self) -> int:
         return memory_above(self._baseline) if self.confinement.has_process_namespace else 0
@@ -135,7 +136,7 @@ class Zygote:
     def _empty_folder(self) -> None:
         if not os.listdir(self._folder):  # noqa: PTH208
             return
-        if self._walls == "namespaces":
+        if self._method == "namespaces":
             namespaces.renew_scratch(self._disk_bytes)
             return
         folders = [entry.path for entry in os.scandir(self._folder) if entry.is_dir(follow_symlinks=False)]
