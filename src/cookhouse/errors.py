@@ -19,7 +19,19 @@ class CookhouseError(Exception):
 
 
 class InputError(CookhouseError, ValueError):
-    """Something the caller gave cannot be used; the message names it, what is allowed, and the way out."""
+    """Something the caller gave cannot be used; the message names it, what is allowed, and the way out.
+
+    A way out that many rows have in common stands apart, and is then told once for all of them.
+    """
+
+    def __init__(self, reason: object = "", *, way_out: str = "") -> None:
+        super().__init__(f"{reason}; {way_out}" if way_out else str(reason))
+        self.reason = str(reason)
+        self.way_out = way_out
+
+    def at(self, place: str) -> "InputError":
+        """The same, of what stands at a place."""
+        return InputError(f"{place}: {self.reason}", way_out=self.way_out)
 
 
 class UnknownNameError(InputError):
@@ -46,15 +58,21 @@ class UnknownNameError(InputError):
 class BadRowsError(InputError):
     """Rows of a data set cannot be used; `reasons`, each of one row that it names, are the first of `num_bad`.
 
-    The message has a line for each, or is the reason itself where there is one.
+    The message has a line for each, and for each way out, or is the reason itself where there is one.
     """
 
-    def __init__(self, reasons: Sequence[str], num_bad: int) -> None:
-        self.reasons = [" ".join(reason.split()) for reason in reasons]
+    def __init__(self, refused: Sequence[InputError], num_bad: int) -> None:
+        self.reasons = [" ".join(error.reason.split()) for error in refused]
         self.num_bad = num_bad
-        more = num_bad - len(reasons)
-        lines = [f"{num_bad:,} rows cannot be used", *self.reasons, *([f"and {more:,} more"] if more else [])]
-        super().__init__("\n  ".join(lines) if num_bad > 1 else self.reasons[0])
+        more = num_bad - len(refused)
+        ways_out = dict.fromkeys(" ".join(error.way_out.split()) for error in refused if error.way_out)
+        lines = [
+            f"{num_bad:,} rows cannot be used",
+            *self.reasons,
+            *([f"and {more:,} more"] if more else []),
+            *ways_out,
+        ]
+        super().__init__("\n  ".join(lines) if num_bad > 1 else " ".join(str(refused[0]).split()))
 
 
 class ServiceError(CookhouseError):

@@ -74,7 +74,8 @@ def test_cutting_is_counted_and_rows_left_without_target_are_named(
     statistics = dataset.statistics
     assert statistics.num_truncated > statistics.num_untrained > 0
     assert statistics.longest_tokens == 40
-    assert caplog.messages == dataset.notes
+    assert caplog.messages[-len(dataset.notes) :] == dataset.notes
+    assert "end with a message of the user, which is not trained on" in caplog.messages[0]
     assert f"the first is {real_file}:" in dataset.notes[0]
 
 

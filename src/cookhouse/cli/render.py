@@ -52,6 +52,9 @@ def show(
     model: _Model = TINY_MODEL,
     renderer: _RendererName = "",
     train_on_what: Annotated[str, typer.Option(help="Which messages carry weight.")] = "all_assistant_messages",
+    columns: Annotated[
+        str, typer.Option(help="Your columns of our fields, as in prompt:Question,completion:Answer.")
+    ] = "",
     rows: Annotated[int, typer.Option(min=1, help="How many conversations, from the first.")] = _ONLY_ROWS,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="A line for each token: position, id, weight, text.")
@@ -66,16 +69,23 @@ def show(
     On a terminal as text in color; elsewhere, or with --tokens, a line for each token.
     """
     from cookhouse.assets import data_file
-    from cookhouse.data import build_renderer, data_source, parse_train_on_what, read_conversations
+    from cookhouse.data import (
+        build_renderer,
+        data_source,
+        parse_columns,
+        parse_train_on_what,
+        read_conversations,
+        rendered,
+    )
     from cookhouse.report import render_page
 
     mode = parse_train_on_what(train_on_what)
     found = build_renderer(model, renderer or None, force=force_renderer)
-    conversations = read_conversations(data_source(data or data_file("conversations/train.jsonl"), limit=rows))
+    source = data_source(data or data_file("conversations/train.jsonl"), limit=rows, columns=parse_columns(columns))
     examples = [
-        _example(f"{conversation.source}, example {number}", found, *rendered)
-        for conversation in conversations
-        for number, rendered in enumerate(found.build_supervised_examples(conversation.messages, mode), start=1)
+        _example(f"{conversation.source}, example {number}", found, *example)
+        for conversation in read_conversations(source)
+        for number, example in enumerate(rendered(conversation, found, mode), start=1)
     ]
     if page is not None:
         page.write_text(render_page(examples, title=f"{data or 'bundled conversations'} for {model}"), encoding="utf-8")

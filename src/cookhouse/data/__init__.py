@@ -4,7 +4,7 @@ supervised run trains on.
 
 from cookhouse.data.batches.comparisons import render_comparisons, usable_comparisons
 from cookhouse.data.batches.datum import datum_from_example, shifted_datum
-from cookhouse.data.batches.examples import Example, example_statistics
+from cookhouse.data.batches.examples import Example, example_statistics, rendered
 from cookhouse.data.batches.mix import MixedDataset, parse_weights, shares
 from cookhouse.data.batches.stream import ShuffledRows, StreamedDataset, cut_example
 from cookhouse.data.batches.supervised import SupervisedDataset
@@ -25,7 +25,9 @@ from cookhouse.data.rows.pairs import (
     read_comparisons,
     read_questions,
 )
+from cookhouse.data.rows.remarks import conversation_remarks, pair_remarks
 from cookhouse.data.rows.shapes import Conversation, check_columns
+from cookhouse.data.sources.columns import parse_columns
 from cookhouse.data.sources.given import GivenRows
 from cookhouse.data.sources.noop import NoopDatasetStore
 from cookhouse.data.sources.parts import HeldOut, JoinedRows, SelectedRows, sampled
@@ -73,6 +75,7 @@ __all__ = [
     "build_renderer",
     "check_columns",
     "comparison_from_row",
+    "conversation_remarks",
     "cut_example",
     "data_source",
     "data_sources",
@@ -87,6 +90,8 @@ __all__ = [
     "last_turn_differs",
     "matched",
     "num_rows",
+    "pair_remarks",
+    "parse_columns",
     "parse_each",
     "parse_train_on_what",
     "parse_weights",
@@ -99,6 +104,7 @@ __all__ = [
     "read_pairs",
     "read_questions",
     "render_comparisons",
+    "rendered",
     "sampled",
     "shares",
     "shifted_datum",

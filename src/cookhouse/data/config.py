@@ -10,6 +10,7 @@ from cookhouse.data.batches.datum import Reduction
 from cookhouse.data.batches.examples import Progress, render_examples
 from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.rows.conversations import read_conversations
+from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.data.sources.source import data_sources
 from cookhouse.errors import UnknownNameError
 from cookhouse.models.catalog import check_renderer, default_renderer
@@ -58,7 +59,7 @@ class ConversationsConfig:
             conversations, self.build_renderer(), train_on_what, max_length=self.max_length, progress=progress
         )
         dataset = SupervisedDataset(examples, batch_size=self.batch_size, reduction=self.reduction, seed=self.seed)
-        for note in dataset.notes:
+        for note in [*conversation_remarks(conversations, train_on_what), *dataset.notes]:
             _log.warning("%s", note)
         return dataset
 

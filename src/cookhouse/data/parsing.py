@@ -30,7 +30,7 @@ class BadRows:
     def check(self) -> None:
         """Raises `BadRowsError` if there are any and they are not to be left out."""
         if self._refused and self._on_bad_row == "stop":
-            raise BadRowsError([str(error) for error in self._refused], self.count) from self._refused[0]
+            raise BadRowsError(self._refused, self.count) from self._refused[0]
 
     @property
     def notes(self) -> list[str]:

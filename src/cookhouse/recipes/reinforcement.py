@@ -18,6 +18,7 @@ from cookhouse.settings import (
     ReinforcementSettings,
     RolloutTrainingSettings,
     by_model,
+    columns_setting,
     facts,
     is_embedded,
     narrowed,
@@ -107,6 +108,7 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
         doc="Held-out problems, for environments that read them; default: their own.",
         validator=_read_by_environment("test_path"),
     )
+    columns: str = columns_setting(_read_by_environment("columns"))
     grader: str = narrowed(GradingSettings, "grader", _read_by_environment("grader"))
     format_coef: float = narrowed(GroupSettings, "format_coef", _read_by_environment("format_coef"))
 

@@ -13,6 +13,7 @@ it reads their losses back and keeps the weights of the best.
 """
 
 import json
+import logging
 import random
 import shutil
 import time
@@ -46,6 +47,7 @@ class Config(FlatSettings):
         "JSONL of conversations, or a data set by name.",
         metadata=facts(aliases=("dataset",)),
     )
+    columns: str = redefault(SupervisedSettings, "columns", "")
     train_on_what: str = redefault(SupervisedSettings, "train_on_what", "all_assistant_messages")
     reduction: Literal["none", "mean"] = redefault(SupervisedSettings, "reduction", "none")
     max_length: int = redefault(SupervisedSettings, "max_length", 32768)
@@ -63,24 +65,29 @@ class Config(FlatSettings):
 
 def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]]]":
     """The renderer, and of each step what it trains on."""
-    from cookhouse.data import build_renderer, data_source, datum_from_example, parse_train_on_what, read_conversations
+    from cookhouse import data
 
-    renderer = build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
-    path = data_file("conversations/train.jsonl") if config.dataset_path == "bundled" else config.dataset_path
-    data = []
-    for conversation in read_conversations(data_source(path, limit=config.n_train_samples)):
-        trained = parse_train_on_what(config.train_on_what)
-        for model_input, weights in renderer.build_supervised_examples(conversation.messages, trained):
+    renderer = data.build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
+    is_own = config.dataset_path != "bundled"
+    path = config.dataset_path if is_own else data_file("conversations/train.jsonl")
+    columns = data.parse_columns(config.columns) if is_own else ()
+    trained = data.parse_train_on_what(config.train_on_what)
+    datums = []
+    conversations = data.read_conversations(data.data_source(path, limit=config.n_train_samples, columns=columns))
+    for remark in data.conversation_remarks(conversations, trained):
+        logging.getLogger(__name__).warning(remark)
+    for conversation in conversations:
+        for model_input, weights in data.rendered(conversation, renderer, trained):
             if any(weights[1 : config.max_length]):
-                data.append(datum_from_example(model_input, weights, config.max_length, config.reduction))
-    if not data:
+                datums.append(data.datum_from_example(model_input, weights, config.max_length, config.reduction))
+    if not datums:
         raise InputError("no example has a trained token; check train_on_what and max_length")
     batches = []
     for epoch in range(config.num_epochs):
-        order = list(range(len(data)))
+        order = list(range(len(datums)))
         random.Random(f"{config.seed}/{epoch}").shuffle(order)
         parts = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
-        batches += [[data[i] for i in part] for part in parts[: config.n_batches]]
+        batches += [[datums[i] for i in part] for part in parts[: config.n_batches]]
     return renderer, batches[: config.max_steps]
 
 

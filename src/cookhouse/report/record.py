@@ -74,5 +74,7 @@ class RunRecord:
     """What the run's teacher itself answered."""
     warnings: Sequence[str] = ()
     """What it warned of."""
+    notes: Sequence[str] = ()
+    """What it said of its data and settings before it trained."""
     gaps: Sequence[str] = ()
     """What is missing, or cannot be read and why."""

@@ -50,6 +50,7 @@ def run_page(record: RunRecord) -> str:
         parts=[_part(part) for part in record.parts],
         facts=_facts(record, max(steps) if curves else "-").items(),
         warnings=record.warnings,
+        notes=record.notes,
         gaps=record.gaps,
         held_out=held_out_table(curves),
         overoptimization=overoptimization_chart(record.metrics, (min(steps), max(steps))),

@@ -66,11 +66,12 @@ def read_record(folder: Path) -> RunRecord:
     facts: dict[str, str] = {}
     place, resume = "", None
     warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
     declared: Mapping[str, Metric] = {}
     history = read(folder / RUN_FILE, lambda file: read_history(file.parent), None, "when it ran is unknown")
     if history is not None:
         facts, place, resume = facts_of(history), place_of(history), _resume(folder, history)
-        warnings, declared = history.warnings, history.declared
+        warnings, notes, declared = history.warnings, history.notes, history.declared
     samples = list(evaluated_steps(folder).items())
     return RunRecord(
         folder=folder.resolve(),
@@ -89,6 +90,7 @@ def read_record(folder: Path) -> RunRecord:
         resume=resume,
         parts=parts,
         warnings=warnings,
+        notes=notes,
         gaps=gaps,
     )
 

@@ -38,7 +38,7 @@ from cookhouse.settings.reinforcement import (
     UpdateSettings,
     sets_clip,
 )
-from cookhouse.settings.rows import ROWS_FIELDS, RowSettings
+from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, columns_setting
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.sweep import SweepSettings
 from cookhouse.settings.training import (
@@ -97,6 +97,7 @@ __all__ = [
     "at_least",
     "between",
     "by_model",
+    "columns_setting",
     "computed",
     "default_in_words",
     "default_origin",

@@ -9,7 +9,7 @@ from cookhouse.settings.defaults import redefault
 from cookhouse.settings.facts import NamesWeights, facts
 from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.reinforcement import EnvironmentSettings
-from cookhouse.settings.rows import RowSettings
+from cookhouse.settings.rows import RowSettings, columns_setting
 from cookhouse.settings.training import ModelSettings, TrainingSettings
 
 
@@ -75,6 +75,7 @@ class TournamentSettings(EnvironmentSettings, JudgeSettings):
         doc="Held-out preferences, whose two answers the model's are compared with; default: those that the data holds "
         "out.",
     )
+    columns: str = columns_setting()
     tournament: Literal["all_pairs", "rounds"] = chz.field(
         default="all_pairs",
         doc="all_pairs: every answer of a group meets every other; rounds: as many rounds as num_rounds, each with a "

@@ -1,12 +1,22 @@
 """Settings of runs over rows of the user's."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import chz
 
 from cookhouse.settings.checks import at_least, within
 from cookhouse.settings.facts import facts
 from cookhouse.settings.training import ModelSettings, ShrinkSettings
+
+
+def columns_setting(validator: Any = None) -> Any:
+    """The setting by which rows may have our fields by other names."""
+    return chz.field(
+        default="",
+        doc="Columns of your rows that are our fields, as in prompt:Question,completion:Answer; in any case.",
+        validator=validator,
+    )
+
 
 ROWS_FIELDS = ("dataset_path", "test_path")
 """Settings that name rows, or take them."""
@@ -32,6 +42,7 @@ class RowSettings(ModelSettings, ShrinkSettings):
         "default: none.",
         validator=within(0, 1, "0.05"),
     )
+    columns: str = columns_setting()
     on_bad_row: Literal["stop", "skip"] = chz.field(
         default="stop",
         doc="stop: rows that cannot be used refuse the run; skip: they are left out, and counted.",

@@ -34,7 +34,7 @@ def test_a_line_separator_within_text_does_not_break_the_row(path: Path) -> None
         (b'{"input": "q", ', "rows.jsonl:3: not JSON: "),
         (b"[1, 2", "rows.jsonl:3: not JSON: "),
         (b'[{"input": "q", "output": "a"}]', "rows.jsonl:3: a row must be an object, not list"),
-        (b'{"text": "x"}', "rows.jsonl:3: no messages: a row needs"),
+        (b'{"words": "x"}', "rows.jsonl:3: no messages: a row needs"),
         (b'{"messages": [{"role": "usr", "content": "x"}]}', "rows.jsonl:3: message 1: unknown role 'usr'"),
         (b'{"messages": []}', "rows.jsonl:3: the conversation is empty"),
         (b'{"input": "caf\xe9", "output": "a"}', "rows.jsonl:3: not UTF-8 at byte 14; save the file as UTF-8"),
@@ -75,10 +75,11 @@ def test_a_limit_reads_no_further(path: Path) -> None:
 
 def test_the_first_twenty_bad_rows_are_named_at_once_with_the_count_of_the_rest(path: Path) -> None:
     # Catches a file that has to be mended one row and one attempt at a time.
-    path.write_bytes(b"\n".join([GOOD, b"{", *([b'{"text": "x"}', GOOD] * 23)]))
+    path.write_bytes(b"\n".join([GOOD, b"{", *([b'{"words": "x"}', GOOD] * 23)]))
     with pytest.raises(BadRowsError) as caught:
         read_conversations(path)
-    title, *lines, rest = str(caught.value).split("\n")
+    title, *lines, rest, way_out = str(caught.value).split("\n")
+    assert "columns=prompt:COLUMN,completion:COLUMN" in way_out
     assert title == "24 rows cannot be used"
     assert [line.split(": ")[0].strip() for line in lines] == [f"{path}:{n}" for n in (2, *range(3, 40, 2))]
     assert ": not JSON" in lines[0]

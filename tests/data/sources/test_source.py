@@ -85,9 +85,10 @@ def test_a_path_to_nothing_tells_of_names(name: str) -> None:
 
 def test_rows_are_checked_as_lines_are(named: Named) -> None:
     # Catches a second, laxer way in.
-    rows = [GOOD, [GOOD], {"text": "x"}, None, "", {"input": "\ud800", "output": "a"}, *([{}] * 20)]
-    title, *lines, rest = refused(named(rows)).split("\n")
+    rows = [GOOD, [GOOD], {"words": "x"}, None, "", {"input": "\ud800", "output": "a"}, *([{}] * 20)]
+    title, *lines, rest, way_out = refused(named(rows)).split("\n")
     assert title == "25 rows cannot be used"
+    assert "columns=prompt:COLUMN,completion:COLUMN" in way_out
     assert lines[0] == "  mine row 2: a row must be an object, not list"
     assert lines[1].startswith("  mine row 3: no messages: a row needs")
     assert lines[2] == "  mine row 4: a row must be an object, not NoneType"

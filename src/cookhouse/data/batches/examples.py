@@ -11,11 +11,14 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
-from cookhouse.chat import Renderer, TrainOnWhat
+from cookhouse.chat import Encoder, Renderer, SupervisedExample, TrainOnWhat
 from cookhouse.data.batches.datum import PlacedImage, tokens_and_images, truncated_length
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.errors import InputError
+
+_ENDS_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>")
+"""End a document of models whose tokenizer, made for chat, has the end of a message for its end of sequence."""
 
 Progress = Callable[[int, int], None]
 """Called with the number done and the number in all, some hundred times at most."""
@@ -89,13 +92,32 @@ def example_renderer(
         raise InputError(f"max_length is {max_length}; training needs at least 2 tokens, one to predict the other")
 
     def render(conversation: Conversation) -> list[Example]:
-        try:
-            rendered = renderer.build_supervised_examples(conversation.messages, train_on_what)
-        except InputError as error:
-            raise InputError(f"{conversation.source}: {error}") from error
-        return [_example(model_input, weights, max_length, conversation.source) for model_input, weights in rendered]
+        found = rendered(conversation, renderer, train_on_what)
+        return [_example(model_input, weights, max_length, conversation.source) for model_input, weights in found]
 
     return render
+
+
+def rendered(conversation: Conversation, renderer: Renderer, train_on_what: TrainOnWhat) -> list[SupervisedExample]:
+    """What a conversation is trained on as, or a plain text: this has no chat format, is trained on as a whole, and
+    stands between the tokenizer's own begin and end of text. Raises `InputError` as `source: reason`.
+    """
+    if conversation.text is not None:
+        return [_plain(conversation.text, renderer.encoder)]
+    try:
+        return renderer.build_supervised_examples(conversation.messages, train_on_what)
+    except InputError as error:
+        raise InputError(f"{conversation.source}: {error}") from error
+
+
+def _plain(text: str, encoder: Encoder) -> SupervisedExample:
+    tokenizer = encoder.tokenizer
+    # Only some tokenizers begin a text with the token that they have for it.
+    begin = [token for token in tokenizer.encode("", add_special_tokens=True) if token == tokenizer.bos_token_id]
+    end_id = next((encoder.id_of(mark) for mark in _ENDS_OF_TEXT if encoder.has(mark)), tokenizer.eos_token_id)
+    end = [] if end_id is None else [end_id]
+    written = [*encoder.encode([text]), *end]
+    return tinker.ModelInput.from_ints([*begin, *written]), [0.0] * len(begin) + [1.0] * len(written)
 
 
 def _example(model_input: tinker.ModelInput, weights: Sequence[float], max_length: int, source: str) -> Example:

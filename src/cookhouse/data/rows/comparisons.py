@@ -8,7 +8,9 @@ from cookhouse.chat import Label, in_other_order
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
 from cookhouse.data.rows.labeled import LabeledRow, is_labeled, labeled_from_row, matched
+from cookhouse.data.rows.names import in_our_case
 from cookhouse.data.rows.pairs import (
+    NAMES,
     ComparisonRow,
     PreferenceRow,
     comparison_from_row,
@@ -68,6 +70,7 @@ def preference_of(row: RawRow) -> PreferenceRow:
 
 
 def _pair(row: object, source: str) -> PreferenceRow | LabeledRow:
+    row = in_our_case(row, NAMES)
     if is_labeled(row):
         return labeled_from_row(row, source)
     if isinstance(row, Mapping) and ("comparison" in row or "label" in row):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from cookhouse.chat import MEDIA_KEYS, Comparison, Label, Message, is_empty, parse_messages, text_of
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
+from cookhouse.data.rows.names import COMPARISONS, PREFERENCES, PROMPTS, in_our_case, offer
 from cookhouse.data.rows.shapes import REFUSED, conversation_from_row, is_conversation
 from cookhouse.data.sources.source import DataSource, data_source
 from cookhouse.data.turns import from_dialog, from_sharegpt
@@ -25,6 +26,8 @@ T = TypeVar("T")
 _LABELS: Mapping[str, Label] = {"a": "A", "b": "B", "tie": "Tie"}
 _PROMPTS = ("prompt", "prompt_conversation", "conversations", "question", "instruction", "problem")
 _SYSTEM = ("system", "system_prompt")
+NAMES = ("chosen", "rejected", "comparison", "completion_a", "completion_b", "completion_A", "completion_B", "label")
+"""Fields that tell rows of two answers from others."""
 _IN_WORDS = "images are trained on by supervised alone: say in words what is to be seen"
 
 
@@ -92,9 +95,10 @@ def read_prompts(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | N
 
 def preference_from_row(row: object, source: str) -> PreferenceRow:
     """A preference from one row. Raises `InputError` as `source: reason`."""
+    row = in_our_case(row, NAMES)
 
     def parse(fields: Mapping[str, Any]) -> PreferenceRow:
-        _need(fields, ("chosen", "rejected"), "a preference")
+        _need(fields, ("chosen", "rejected"), "a preference", PREFERENCES)
         chosen, rejected = (said_in(fields[name], "assistant", name) for name in ("chosen", "rejected"))
         asked = asked_in(fields)
         if not asked:
@@ -117,6 +121,7 @@ def preference_from_row(row: object, source: str) -> PreferenceRow:
 
 def comparison_from_row(row: object, source: str) -> ComparisonRow:
     """A comparison from one row; a preference is one whose label is A. Raises `InputError` as `source: reason`."""
+    row = in_our_case(row, NAMES)
     if isinstance(row, Mapping) and _is_preference(row):
         pair = preference_from_row(row, source)
         return ComparisonRow(
@@ -131,7 +136,7 @@ def comparison_from_row(row: object, source: str) -> ComparisonRow:
     def parse(fields: Mapping[str, Any]) -> ComparisonRow:
         nested = fields.get("comparison")
         within = {name.lower(): value for name, value in (nested if isinstance(nested, Mapping) else fields).items()}
-        _need(within, ("completion_a", "completion_b"), "a comparison")
+        _need(within, ("completion_a", "completion_b"), "a comparison", COMPARISONS)
         label = _LABELS.get(str(fields.get("label")).lower())
         if label is None:
             raise InputError(f"label must be A, B or Tie, not {fields.get('label')!r}")
@@ -167,12 +172,16 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
     Raises:
         InputError: `source: reason`.
     """
+    row = in_our_case(row, (*_PROMPTS, "messages"))
 
     def parse(fields: Mapping[str, Any]) -> PromptRow:
         messages = fields.get("messages")
         asked = said_in(messages, "user", "messages") if not is_empty(messages) else asked_in(fields)
         if not asked:
-            raise InputError(f"a prompt needs {', '.join(_PROMPTS)} or messages; this row has {_names(fields)}")
+            raise InputError(
+                f"a prompt needs {', '.join(_PROMPTS)} or messages; this row has {_names(fields)}",
+                way_out=offer([*map(str, fields)], PROMPTS),
+            )
         if asked[-1]["role"] == "assistant":
             raise InputError("the prompt ends with an answer of the assistant; it must end with what is asked")
         answer = fields.get("answer")
@@ -235,7 +244,7 @@ def named_row(row: object, source: str, parse: Callable[[Mapping[str, Any]], T])
                 raise InputError(f"{name} is not read in such a row; {way_out}, or remove it from the rows")
         return parse(row)
     except InputError as error:
-        raise InputError(f"{source}: {error}") from error
+        raise error.at(source) from error
 
 
 def asked_in(fields: Mapping[str, Any]) -> list[Message]:
@@ -276,13 +285,16 @@ def _is_preference(row: Mapping[str, Any]) -> bool:
     return "chosen" in row and not (has_comparison and is_empty(row["chosen"]))
 
 
-def _need(fields: Mapping[str, Any], names: tuple[str, str], what: str) -> None:
+def _need(fields: Mapping[str, Any], names: tuple[str, str], what: str, kinds: Sequence[Sequence[str]]) -> None:
     """Raises `InputError` where one of two answers is missing or empty."""
     for name in names:
         if name in fields and is_empty(fields[name]):
             raise InputError(f"{name} is empty; {what} needs two answers")
         if name not in fields:
-            raise InputError(f"{what} needs {' and '.join(names)}; this row has {_names(fields)}")
+            raise InputError(
+                f"{what} needs {' and '.join(names)}; this row has {_names(fields)}",
+                way_out=offer([*map(str, fields)], kinds),
+            )
 
 
 def _num_shared(chosen: Sequence[Message], rejected: Sequence[Message]) -> int:

@@ -8,6 +8,8 @@ What a row says beside its conversation follows one rule:
   refused by name where it has a value: `REFUSED`, a `label` of true or false, and the fields of the other shapes.
 - Beside `messages` and `conversations` the fields of the other shapes are copies of what those say, as data sets on the
   hub keep them (`prompt` in no_robots), and are not read.
+- `text` is plain text, trained on as it stands, without a chat format; a question or an answer beside it is refused.
+- The case of fields is no matter to a row that has none as they are written here.
 - `conversations` is ShareGPT's: turns of `from` and `value`, or messages. Lists may be JSON text, as in CSV.
 - Every other field is metadata: no part of what is trained on, and kept as `Conversation.extra`.
 """
@@ -19,12 +21,13 @@ from types import MappingProxyType
 from typing import Any
 
 from cookhouse.chat import MEDIA_KEYS, REASONING_KEYS, Message, is_empty, parse_messages, text_of, with_tools
+from cookhouse.data.rows.names import CONVERSATIONS, in_our_case, offer
 from cookhouse.data.turns import as_list, from_openai, from_sharegpt
 from cookhouse.errors import InputError
 
 SHAPES = (
-    "messages, conversations, prompt + completion, instruction (+ input or context) + response or output, or input + "
-    "output"
+    "messages, conversations, prompt + completion, instruction (+ input or context) + response or output, input + "
+    "output, or text"
 )
 _LISTS = ("messages", "conversations")
 """Fields that hold a whole conversation, the first that there is being read."""
@@ -52,11 +55,19 @@ REFUSED: Mapping[str, str] = MappingProxyType(
 """Fields that carry meaning wherever they stand, each with the way out where a row's shape does not read it."""
 
 
+_TEXT = "text"
+_NOT_BESIDE_TEXT = (*_OF_SHAPES, "question", "answer", "problem", "chosen", "rejected")
+_NAMES = (*_LISTS, *_OF_SHAPES, _TEXT)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One row: its messages, where it came from, and what else it said."""
+    """One row: its messages, or the plain text that it is; where it came from, and what else it said."""
 
     messages: list[Message]
+    """None of plain text."""
+    text: str | None = None
+    """Of a row that is no conversation: trained on as it stands."""
     source: str
     """`file:line` or `row N`, for messages to people."""
     dataset: str = ""
@@ -71,19 +82,38 @@ def conversation_from_row(row: object, source: str) -> Conversation:
     Raises:
         InputError: `source: reason`.
     """
+    row = in_our_case(row, _NAMES)
     try:
         if not isinstance(row, Mapping):
             raise InputError(f"a row must be an object, not {type(row).__name__}")
+        if _TEXT in row and not is_conversation(row):
+            return Conversation(messages=[], text=_plain_text(row), source=source, extra=_extra(row, {_TEXT}))
         messages, used = _messages(row)
         _refuse_unread(row, used)
         messages = _with_system(messages, row)
         if row.get("tools"):
             messages = with_tools(messages, _tools(row["tools"]))
     except InputError as error:
-        raise InputError(f"{source}: {error}") from error
-    used |= {*_SYSTEM, "tools"}
-    extra = {name: value for name, value in row.items() if name not in used and not is_empty(value)}
-    return Conversation(messages=messages, source=source, extra=extra)
+        raise error.at(source) from error
+    return Conversation(messages=messages, source=source, extra=_extra(row, {*used, *_SYSTEM, "tools"}))
+
+
+def _extra(row: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in used and not is_empty(value)}
+
+
+def _plain_text(row: Mapping[str, Any]) -> str:
+    for name, value in row.items():
+        if str(name).lower() in (*_NOT_BESIDE_TEXT, *REFUSED, *_SYSTEM, "tools") and not is_empty(value):
+            raise InputError(
+                f"{name} is not read beside text; give both in messages, or remove it from the rows",
+                way_out=offer([*row], CONVERSATIONS[:1]),
+            )
+    text = _string(row, _TEXT)
+    if not text.strip():
+        raise InputError("text is empty; there is nothing to train on")
+    parse_messages([{"role": "user", "content": text}])  # has checks of what a text may hold
+    return text
 
 
 def is_conversation(row: Mapping[str, Any]) -> bool:
@@ -94,12 +124,16 @@ def is_conversation(row: Mapping[str, Any]) -> bool:
 
 def check_columns(columns: Sequence[str] | None, name: str) -> None:
     """Raises `InputError` once for a table whose columns make no conversations, in place of an error for each row."""
-    if columns is None or any(field in columns for field in _LISTS):
+    if columns is None:
         return
-    if not any(question in columns and answer in columns for question, answer in _QUESTION_ANSWER):
+    fields = in_our_case(dict.fromkeys(columns), _NAMES)
+    if any(field in fields for field in (*_LISTS, _TEXT)):
+        return
+    if not any(question in fields and answer in fields for question, answer in _QUESTION_ANSWER):
         raise InputError(
             f"{name} has the columns {', '.join(map(repr, columns))[:300]}, which make no conversation; it needs "
-            f"{SHAPES} (in CSV, named by its first line)"
+            f"{SHAPES} (in CSV, named by its first line)",
+            way_out=offer(columns, CONVERSATIONS),
         )
 
 
@@ -126,7 +160,9 @@ def _messages(row: Mapping[str, Any]) -> tuple[list[Message], set[str]]:
             f"{SHAPES}"
         )
     found = ", ".join(map(str, row)) or "nothing"
-    raise InputError(f"no messages: a row needs {SHAPES}; this one has {found}")
+    raise InputError(
+        f"no messages: a row needs {SHAPES}; this one has {found}", way_out=offer([*map(str, row)], CONVERSATIONS)
+    )
 
 
 def _as_messages(row: Mapping[str, Any], key: str, role: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from cookhouse.data.parsing import BadRows
+from cookhouse.data.sources.columns import Columns, renamed
 from cookhouse.data.sources.files import A_FILE, READABLE, file_rows, open_file
 from cookhouse.data.sources.given import GivenRows, check_is_here
 from cookhouse.data.sources.hub import HubDatasetStore
@@ -46,6 +47,8 @@ class FileSource:
     """What to give in its place where there is no such file."""
     limit: int | None = None
     """Rows that are read, from the first on; None: all of them."""
+    columns: Columns = ()
+    """Fields of ours that its rows have by other names."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -57,7 +60,7 @@ class FileSource:
     @cached_property
     def rows(self) -> Rows:
         """Its rows. Raises `InputError` if it cannot be read, or is not what its name says."""
-        return first_rows(file_rows(self.path, self.way_out), self.limit)
+        return renamed(first_rows(file_rows(self.path, self.way_out), self.limit), self.columns, str(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,8 @@ class NamedSource:
     """Of rows given from Python; their name only says what they are."""
     limit: int | None = None
     """Rows that are read, from the first on; a function is asked for no more. None: all of them."""
+    columns: Columns = ()
+    """Fields of ours that its rows have by other names; a set that people know has them by ours."""
 
     def __str__(self) -> str:
         return self.name if self.part == "train" else f"{self.name} ({self.part})"
@@ -104,7 +109,7 @@ class NamedSource:
             return first_rows(_known_rows(self, self.known), self.limit)
         content = self._written
         opened = (lambda: content.open("rb")) if isinstance(content, Path) else (lambda: io.BytesIO(content))
-        return LineRows(opened, self._place)
+        return renamed(LineRows(opened, self._place), self.columns, str(self))
 
     @cached_property
     def _written(self) -> bytes | Path:
@@ -150,6 +155,8 @@ class HubSource:
     store: DatasetStore | None = None
     limit: int | None = None
     """Rows that are read, from the first on; None: all of them."""
+    columns: Columns = ()
+    """Fields of ours that its rows have by other names."""
 
     def __str__(self) -> str:
         return str(self.split)
@@ -160,22 +167,26 @@ class HubSource:
     @cached_property
     def rows(self) -> Rows:
         """Its rows. Raises as `DatasetStore.open`."""
-        return first_rows((self.store or HubDatasetStore()).open(self.split), self.limit)
+        rows = first_rows((self.store or HubDatasetStore()).open(self.split), self.limit)
+        return renamed(rows, self.columns, str(self))
 
 
 DataSource: TypeAlias = FileSource | NamedSource | HubSource
 
 
-def data_source(given: str | os.PathLike[str] | DataSource, *, limit: int | None = None) -> DataSource:
+def data_source(
+    given: str | os.PathLike[str] | DataSource, *, limit: int | None = None, columns: Columns = ()
+) -> DataSource:
     """The source that a user means: a file that exists, else a data set by its name, else a folder or a hub id, either
     with `#SPLIT` or `#CONFIG/SPLIT` behind it, else a file that is to exist once it is read. A `PathLike` is a file;
     `GivenRows` carry theirs. Nothing is read or imported. `limit`: so many rows of it will be, from the first on.
+    `columns`: what they call our fields.
 
     Raises:
         InputError: the text is what a run recorded of rows given from Python.
     """
     source = _meant(given)
-    return source if limit is None else replace(source, limit=limit)
+    return replace(source, limit=limit, columns=columns) if limit is not None or columns else source
 
 
 def _meant(given: str | os.PathLike[str] | DataSource) -> DataSource:
@@ -197,14 +208,21 @@ def _meant(given: str | os.PathLike[str] | DataSource) -> DataSource:
 
 
 def data_sources(
-    text: str, *, limit: int | None = None, also: Mapping[str, DataSource] | None = None
+    text: str,
+    *,
+    limit: int | None = None,
+    columns: Columns = (),
+    also: Mapping[str, DataSource] | None = None,
 ) -> list[DataSource]:
     """The sources of a text that has several separated by commas; a file that exists is one, whatever its name. `limit`
-    is of each, as in `data_source`; `also` are what further names stand for.
+    is of each, as in `data_source`, and so are `columns`, but of `also`, which are what further names stand for.
     """
     is_one = isinstance(text, GivenRows) or Path(text).is_file()
     named = also or {}
-    return [data_source(named.get(name, name), limit=limit) for name in ([text] if is_one else names_in(text))]
+    return [
+        data_source(named[name], limit=limit) if name in named else data_source(name, limit=limit, columns=columns)
+        for name in ([text] if is_one else names_in(text))
+    ]
 
 
 def from_store(source: DataSource, store: DatasetStore | None) -> DataSource:

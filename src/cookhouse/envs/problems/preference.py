@@ -15,6 +15,7 @@ from cookhouse.data import (
     data_source,
     held_out_source,
     iter_rows,
+    parse_columns,
     parse_each,
     prompt_from_row,
 )
@@ -71,13 +72,14 @@ class TournamentConfig(EnvConfig, TournamentSettings):
         )
 
     def _sources(self) -> tuple[DataSource, DataSource | None]:
+        columns = parse_columns(self.columns)
         if self.dataset_path in (None, "bundled"):
             train: DataSource = FileSource(path=data_file("preferences/train.jsonl"))
             test: DataSource | None = FileSource(path=data_file("preferences/test.jsonl"))
         else:
-            train = data_source(self.dataset_path)
+            train = data_source(self.dataset_path, columns=columns)
             test = held_out_source(train)
-        return train, test if self.test_path is None else data_source(self.test_path)
+        return train, test if self.test_path is None else data_source(self.test_path, columns=columns)
 
 
 def _prompt(row: object, source: str) -> TournamentPrompt:

@@ -11,14 +11,23 @@ import tinker
 
 from cookhouse.assets import data_file
 from cookhouse.chat import Message, text_of
-from cookhouse.data import PromptRow, data_source, iter_rows, parse_each, question_from_row
+from cookhouse.data import (
+    DataSource,
+    FileSource,
+    PromptRow,
+    data_source,
+    iter_rows,
+    parse_columns,
+    parse_each,
+    question_from_row,
+)
 from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.errors import InputError
 from cookhouse.rl import StepResult, StopCondition
-from cookhouse.settings import at_least
+from cookhouse.settings import at_least, columns_setting
 
 _BUNDLED = "conversations"
 _log = logging.getLogger(__name__)
@@ -89,32 +98,35 @@ class PromptsConfig(EnvConfig):
     test_path: str | None = chz.field(
         default=None, doc="Rows to evaluate on; default: those of the bundled conversations, else none."
     )
+    columns: str = columns_setting()
     max_prompt_tokens: int | None = chz.field(
         default=1024, doc="Longer prompts are left out; none: all are taken.", validator=at_least(1)
     )
 
     async def build(self) -> tuple[GroupDataset[PromptRow], GroupDataset[PromptRow] | None]:
         """Read both. Raises `InputError` for a bad row, by file and line, or where no prompt is short enough."""
-        test_path = self.test_path
-        if self.dataset_path is None:
-            test_path = test_path or str(data_file(f"{_BUNDLED}/test.jsonl"))
-        rows = self._read(self.dataset_path or str(data_file(f"{_BUNDLED}/train.jsonl")), self.n_train_samples)
-        train = self.train_set(rows, partial(self._group, self.group_size))
-        if test_path is None:
-            return train, None
-        return train, self.test_set(self._read(test_path, None), partial(self._group, 1))
-
-    def _read(self, path: str, limit: int | None) -> list[PromptRow]:
-        read = parse_each(
-            islice(iter_rows(data_source(path)), limit), lambda row: question_from_row(row.value(), row.place)
+        train = self.train_set(
+            self._read(self._source("train", self.dataset_path), self.n_train_samples),
+            partial(self._group, self.group_size),
         )
+        if self.dataset_path is not None and self.test_path is None:
+            return train, None
+        return train, self.test_set(self._read(self._source("test", self.test_path), None), partial(self._group, 1))
+
+    def _source(self, part: str, path: str | None) -> DataSource:
+        if path is None:
+            return FileSource(path=data_file(f"{_BUNDLED}/{part}.jsonl"))
+        return data_source(path, columns=parse_columns(self.columns))
+
+    def _read(self, source: DataSource, limit: int | None) -> list[PromptRow]:
+        read = parse_each(islice(iter_rows(source), limit), lambda row: question_from_row(row.value(), row.place))
         kept = [row for row in read if self._fits(row)]
         if not kept:
-            raise InputError(f"{path} holds no prompt of at most max_prompt_tokens={self.max_prompt_tokens} tokens")
+            raise InputError(f"{source} holds no prompt of at most max_prompt_tokens={self.max_prompt_tokens} tokens")
         if len(kept) < len(read):
             _log.warning(
                 "%s: %d of %d prompts are longer than %d tokens and left out",
-                path,
+                source,
                 len(read) - len(kept),
                 len(read),
                 self.max_prompt_tokens,

@@ -28,8 +28,8 @@ _STATUSES: dict[SessionStatus, RunStatus] = {
 
 
 class RunJson:
-    """The record of a launch that is on; a sink, from which it has the number of steps, the service, warnings, the
-    registered model, and what was declared of its metrics.
+    """The record of a launch that is on; a sink, from which it has the number of steps, the service, warnings, notes
+    from before it trained, the registered model, and what was declared of its metrics.
 
     Whatever is told of it is on disk when the call returns, which raises `InputError` where it cannot be.
     """
@@ -42,6 +42,8 @@ class RunJson:
         self._change(lambda launch: launch)
 
     def write(self, record: Record) -> None:
+        if isinstance(record, Event) and record.name == events.DATA_NOTE and not self._seen:
+            self._change(lambda launch: launch.noted(record.text["text"]))
         if isinstance(record, MetricsRow) and (new := set(record.metrics) - self._seen):
             self._seen |= new
             declared = {metric.name: metric for metric in (*self._launch.metrics, *declared_of(new))}

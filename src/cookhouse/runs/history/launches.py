@@ -70,6 +70,8 @@ class Launch:
     """What the service counted for it: tokens by kind, and seconds of its engine."""
     warnings: Sequence[str] = ()
     """What it warned of."""
+    notes: Sequence[str] = ()
+    """What it said of its data and settings before it trained."""
     metrics: Sequence[Metric] = ()
     """What was declared of the metrics that it wrote, besides those of cookhouse."""
 
@@ -95,6 +97,10 @@ class Launch:
     def warned(self, text: str) -> "Launch":
         """The launch, with one more warning."""
         return replace(self, warnings=[*self.warnings, _one_line(text, _MAX_WARNING_CHARACTERS)])
+
+    def noted(self, text: str) -> "Launch":
+        """The launch, with one more note."""
+        return replace(self, notes=[*self.notes, _one_line(text, _MAX_WARNING_CHARACTERS)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +148,11 @@ class History:
     def warnings(self) -> Sequence[str]:
         """Of all launches; what a resume warned of again stands once."""
         return list(dict.fromkeys(warning for launch in self.launches for warning in launch.warnings))
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What launches said before they trained; what a resume said again stands once."""
+        return list(dict.fromkeys(note for launch in self.launches for note in launch.notes))
 
     @property
     def declared(self) -> Mapping[str, Metric]:
@@ -235,9 +246,10 @@ def _launch(row: Mapping[str, Any]) -> Launch:
     usage = values.get("usage")
     if usage is not None and not all(isinstance(amount, int | float) for amount in dict(usage).values()):
         raise TypeError("usage must be numbers by name")
-    warnings = values.get("warnings", [])
-    if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
-        raise TypeError("warnings must be texts")
+    for name in ("warnings", "notes"):
+        texts = values.get(name, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{name} must be texts")
     values["metrics"] = [_metric(row) for row in values.get("metrics", ())]
     if not isinstance(values.get("total_steps"), int | None):
         raise TypeError("total_steps must be a number")

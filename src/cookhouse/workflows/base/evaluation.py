@@ -69,14 +69,14 @@ async def _measured(measuring: Awaitable[MaybeMetrics]) -> tuple[MaybeMetrics, l
 
 class HeldOutEvaluation:
     """Held-out conversations: their loss, measured by `forward`, which leaves no gradient, and how many are answered
-    exactly, by sampling from a snapshot, which later steps do not reach.
+    exactly, by sampling from a snapshot, which later steps do not reach. Of plain texts there is the loss alone.
     """
 
     def __init__(
         self,
         *,
         nll: NLLEvaluator,
-        exact_match: ExactMatchEvaluator,
+        exact_match: ExactMatchEvaluator | None,
         telemetry: Telemetry,
         keep: Callable[[int, Sequence[RecordedAnswer]], None],
     ) -> None:
@@ -86,12 +86,19 @@ class HeldOutEvaluation:
         self._keep = keep
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
+        if self._exact_match is None:
+            return self._finish(step, await self._nll(client))
         snapshot = client.save_weights_and_get_sampling_client()
-        return self._finish(step, await self._nll(client), snapshot)
+        return self._answer(step, await self._nll(client), self._exact_match, snapshot)
 
-    async def _finish(self, step: int, loss: MaybeMetrics, snapshot: Awaitable[SamplingClient]) -> Values:
-        found = {**loss, **await self._exact_match(await snapshot)}
-        self._keep(step, [_recorded(answer) for answer in self._exact_match.answers])
+    async def _answer(
+        self, step: int, loss: MaybeMetrics, exact_match: ExactMatchEvaluator, snapshot: Awaitable[SamplingClient]
+    ) -> Values:
+        found = {**loss, **await exact_match(await snapshot)}
+        self._keep(step, [_recorded(answer) for answer in exact_match.answers])
+        return await self._finish(step, found)
+
+    async def _finish(self, step: int, found: MaybeMetrics) -> Values:
         return record_metrics(self._telemetry, step, found)
 
 

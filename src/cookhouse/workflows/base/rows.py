@@ -18,6 +18,7 @@ from cookhouse.data import (
     held_out_prompts,
     held_out_source,
     num_rows,
+    parse_columns,
     prompt_key,
 )
 from cookhouse.errors import InputError
@@ -101,15 +102,16 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
         raise InputError("eval_fraction and test_path both say what is held out; give one of them")
     own = {part: FileSource(path=data_file(f"{bundled}/{part}.jsonl")) for part in ("train", "test")}
     named = BUNDLED if config.dataset_path is None else config.dataset_path
-    train = data_sources(named, limit=config.n_train_samples, also={BUNDLED: own["train"]})
+    columns = parse_columns(config.columns)
+    train = data_sources(named, limit=config.n_train_samples, columns=columns, also={BUNDLED: own["train"]})
     if not train:
         raise InputError("dataset_path names no data set; give a path, a hub id, or a data set by name")
     if config.eval_fraction is not None:
         test: Sequence[DataSource] = []
     elif config.test_path is not None:
-        test = data_sources(config.test_path, also={BUNDLED: own["test"]})
+        test = data_sources(config.test_path, columns=columns, also={BUNDLED: own["test"]})
     else:
-        is_own = [replace(source, limit=None) == own["train"] for source in train]
+        is_own = [replace(source, limit=None, columns=()) == own["train"] for source in train]
         held_out = [
             own["test"] if own_one else held_out_source(each) for own_one, each in zip(is_own, train, strict=True)
         ]

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from cookhouse.data import BadRows, PreferenceRow, example_statistics
+from cookhouse.data import BadRows, PreferenceRow, example_statistics, pair_remarks, parse_each
 from cookhouse.data.batches.examples import ExampleStatistics
+from cookhouse.data.rows.comparisons import preference_of
 from cookhouse.evals import preview_example
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
@@ -79,7 +80,7 @@ async def _built(state: PreferenceState) -> tuple[PairDataset | StreamedPairs, C
     config, rows = state.config, state.data.streamed
     if rows is None:
         pairs = await _render(state, state.data.train)
-        state.notes += _cut(state, pairs, "pairs")
+        state.notes += [*_cut(state, pairs, "pairs"), *pair_remarks(state.data.train)]
         whole = PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
         state.notes += whole.notes
         return whole, Counts(statistics=_statistics(whole.pairs), num_rows=len(pairs))
@@ -94,6 +95,8 @@ async def _built(state: PreferenceState) -> tuple[PairDataset | StreamedPairs, C
         is_held_out=rows.is_held_out,
     )
     streamed = await asyncio.to_thread(open_pairs)
+    seen = parse_each(streamed.sampled_rows(), preference_of, BadRows("skip"))
+    state.notes += pair_remarks(seen, what=f"pairs from all over {rows.name}")
     statistics = _statistics(streamed.pairs)
     return streamed, estimated(statistics, num_sampled=streamed.num_sampled, num_rows=streamed.num_rows)
 

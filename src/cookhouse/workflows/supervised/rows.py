@@ -138,7 +138,7 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
 
 def conversation_key(conversation: Conversation) -> bytes:
     """A digest of what is said."""
-    return hashlib.sha256(json.dumps(conversation.messages, sort_keys=True).encode()).digest()[:16]
+    return hashlib.sha256(json.dumps(conversation.text or conversation.messages, sort_keys=True).encode()).digest()[:16]
 
 
 def _check_kind(source: DataSource) -> None:

@@ -16,11 +16,14 @@ from cookhouse.data import (
     StreamedDataset,
     SupervisedDataset,
     example_statistics,
+    parse_each,
     parse_train_on_what,
     shares,
 )
 from cookhouse.data.batches.examples import example_renderer, render_examples
 from cookhouse.data.batches.stream import StreamedBatch
+from cookhouse.data.rows.conversations import conversation_of
+from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
 from cookhouse.models.catalog import context_tokens
@@ -97,16 +100,17 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
         held_out = await _render(state, state.test)
         state.notes += _cut(state, held_out, "held-out examples")
         state.nll = NLLEvaluator(held_out, get_tokenizer(config.model_name))
-        state.exact_match = ExactMatchEvaluator(
-            state.test,
-            state.renderer,
-            max_tokens=config.eval_max_tokens,
-            context_tokens=state.context_tokens,
-            group_by="skill",
-            labels=_labels(state),
-            averaging=config.label_averaging,
-        )
-        state.notes += state.exact_match.notes
+        if asked := [conversation for conversation in state.test if conversation.text is None]:
+            state.exact_match = ExactMatchEvaluator(
+                asked,
+                state.renderer,
+                max_tokens=config.eval_max_tokens,
+                context_tokens=state.context_tokens,
+                group_by="skill",
+                labels=_labels(state),
+                averaging=config.label_averaging,
+            )
+            state.notes += state.exact_match.notes
     set_steps(state, len(state.dataset))
     for pieces in preview(state):
         state.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
@@ -115,8 +119,10 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
 async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) -> tuple[Part, Counts, Sequence[Example]]:
     """The batches of one set, with figures of its examples and the first of them."""
     config = state.config
+    mode = parse_train_on_what(config.train_on_what)
     if part.conversations is not None:
         examples = await _render(state, part.conversations)
+        state.notes += conversation_remarks(part.conversations, mode)
         state.notes += _cut(state, examples, "examples")
         whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
         state.notes += whole.notes
@@ -125,7 +131,7 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
         part.rows,
         example_renderer(
             state.renderer,
-            parse_train_on_what(config.train_on_what),
+            mode,
             max_length=kept_tokens(state.config, state.context_tokens),
         ),
         name=part.name,
@@ -136,6 +142,8 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
         is_left_out=state.data.is_held_out,
     )
     sample, num_sampled = await asyncio.to_thread(streamed.sample)
+    seen = parse_each(streamed.sampled_rows(), conversation_of, BadRows("skip"))
+    state.notes += conversation_remarks(seen, mode, what=f"conversations from all over {part.name}")
     counts = estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
     return streamed, counts, sample
 
@@ -210,8 +218,8 @@ def _refuse_longer(state: SupervisedState) -> None:
     for part in state.dataset.parts if isinstance(state.dataset, MixedDataset) else [state.dataset]:
         if isinstance(part, StreamedDataset) and limit is not None and longest <= limit:
             part.cut_to(limit)  # what is longer than all of the sample
-    if state.nll is not None and state.exact_match is not None:
-        longest = max(longest, state.nll.longest_tokens, state.exact_match.longest_tokens)
+    held_out = [each.longest_tokens for each in (state.nll, state.exact_match) if each is not None]
+    longest = max([longest, *held_out])
     if limit is not None and longest > limit:
         raise InputError(
             f"{state.config.model_name} takes {limit:,} tokens at this service, and the longest example, or held-out "
@@ -220,7 +228,7 @@ def _refuse_longer(state: SupervisedState) -> None:
 
 
 def _held_out(state: SupervisedState) -> list[ScheduledEvaluation]:
-    if state.nll is None or state.exact_match is None:
+    if state.nll is None:
         return []
     evaluation = HeldOutEvaluation(
         nll=state.nll, exact_match=state.exact_match, telemetry=state.telemetry, keep=state.folder.write_answers
