@@ -34,7 +34,7 @@ COMPARED = {"Asked": "Where are you?", "One": "At home.", "Two": "Away.", "Bette
         ("chat_sl", [ASKED], "prompt:Question,completion:Answer", {}),
         ("sl_loop", [ASKED], "prompt:Question,completion:Answer", {}),
         ("dpo", [PAIR], "prompt:Asked,chosen:Good,rejected:Bad", {}),
-        ("dpo", SINGLE, "prompt:Asked,completion:Said,label:Fine", {"loss_fn": "kto"}),
+        ("dpo", SINGLE, "prompt:Asked,completion:Said,label:Fine", {"pair_loss": "kto"}),
         ("preference_model", [COMPARED], "prompt:Asked,completion_a:One,completion_b:Two,label:Better", {}),
         ("off_policy_distillation", [PROMPT], "prompt:Asked", {"teacher_model": "cookhouse/tiny-arithmetic"}),
         ("prompt_distillation", [PROMPT], "prompt:Asked", {}),
@@ -62,6 +62,8 @@ def test_held_out_rows_have_the_columns_too_and_bundled_ones_need_none(tmp_path:
 def test_columns_without_rows_of_ones_own_change_nothing_and_are_refused() -> None:
     with pytest.raises(InputError, match="columns=prompt:Question would change nothing"):
         dry_run("rl", {"env": "arithmetic", "columns": "prompt:Question"})
+    with pytest.raises(InputError, match="columns=prompt:Question would change nothing: the rows are bundled ones"):
+        dry_run("supervised", {"columns": "prompt:Question"})
 
 
 def test_plain_text_is_trained_on_and_measured_by_its_loss_alone(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from cookhouse.data.rows.pairs import (
     read_comparisons,
     read_questions,
 )
-from cookhouse.data.rows.remarks import conversation_remarks, pair_remarks
+from cookhouse.data.rows.remarks import conversation_remarks, pair_remarks, warn_of
 from cookhouse.data.rows.shapes import Conversation, check_columns
 from cookhouse.data.sources.columns import parse_columns
 from cookhouse.data.sources.given import GivenRows
@@ -109,4 +109,5 @@ __all__ = [
     "shares",
     "shifted_datum",
     "usable_comparisons",
+    "warn_of",
 ]

@@ -13,7 +13,6 @@ it reads their losses back and keeps the weights of the best.
 """
 
 import json
-import logging
 import random
 import shutil
 import time
@@ -68,14 +67,12 @@ def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]]]":
     from cookhouse import data
 
     renderer = data.build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
-    is_own = config.dataset_path != "bundled"
-    path = config.dataset_path if is_own else data_file("conversations/train.jsonl")
-    columns = data.parse_columns(config.columns) if is_own else ()
+    path = data_file("conversations/train.jsonl") if config.dataset_path == "bundled" else config.dataset_path
+    columns = data.parse_columns(config.columns)
     trained = data.parse_train_on_what(config.train_on_what)
     datums = []
     conversations = data.read_conversations(data.data_source(path, limit=config.n_train_samples, columns=columns))
-    for remark in data.conversation_remarks(conversations, trained):
-        logging.getLogger(__name__).warning(remark)
+    data.warn_of(data.conversation_remarks(conversations, trained))
     for conversation in conversations:
         for model_input, weights in data.rendered(conversation, renderer, trained):
             if any(weights[1 : config.max_length]):

@@ -116,6 +116,8 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
             own["test"] if own_one else held_out_source(each) for own_one, each in zip(is_own, train, strict=True)
         ]
         test = [source for source in held_out if source is not None]
+    if columns and not any(source.columns for source in [*train, *test]):
+        raise InputError(f"columns={config.columns} would change nothing: the rows are bundled ones; leave it out")
     return {**_numbered("train", train), **_numbered("test", test)}
 
 
