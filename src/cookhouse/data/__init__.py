@@ -11,10 +11,10 @@ from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.config import build_renderer, parse_train_on_what
 from cookhouse.data.fingerprint import Fingerprint, fingerprint_of
 from cookhouse.data.parsing import BadRows, parse_each
-from cookhouse.data.rows.comparisons import last_turn_differs, preferred, read_pairs
+from cookhouse.data.rows.comparisons import last_turn_differs, read_pairs
 from cookhouse.data.rows.conversations import iter_rows, read_conversations
-from cookhouse.data.rows.held_out import Prompted, held_out_prompts, is_drawn, prompt_key
-from cookhouse.data.rows.labeled import LabeledRow, matched
+from cookhouse.data.rows.held_out import held_out_prompts, is_drawn, prompt_key
+from cookhouse.data.rows.labeled import LabeledRow
 from cookhouse.data.rows.pairs import (
     ComparisonRow,
     PreferenceRow,
@@ -25,8 +25,8 @@ from cookhouse.data.rows.pairs import (
     read_comparisons,
     read_questions,
 )
-from cookhouse.data.rows.remarks import conversation_remarks, pair_remarks, warn_of
-from cookhouse.data.rows.shapes import Conversation, check_columns
+from cookhouse.data.rows.remarks import conversation_remarks, warn_of
+from cookhouse.data.rows.shapes import Conversation
 from cookhouse.data.sources.columns import parse_columns
 from cookhouse.data.sources.given import GivenRows
 from cookhouse.data.sources.noop import NoopDatasetStore
@@ -65,7 +65,6 @@ __all__ = [
     "NoopDatasetStore",
     "PreferenceRow",
     "PromptRow",
-    "Prompted",
     "RawRow",
     "Rows",
     "SelectedRows",
@@ -73,7 +72,6 @@ __all__ = [
     "StreamedDataset",
     "SupervisedDataset",
     "build_renderer",
-    "check_columns",
     "comparison_from_row",
     "conversation_remarks",
     "cut_example",
@@ -88,14 +86,11 @@ __all__ = [
     "is_drawn",
     "iter_rows",
     "last_turn_differs",
-    "matched",
     "num_rows",
-    "pair_remarks",
     "parse_columns",
     "parse_each",
     "parse_train_on_what",
     "parse_weights",
-    "preferred",
     "prompt_from_row",
     "prompt_key",
     "question_from_row",

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cookhouse.data import ComparisonRow, last_turn_differs, matched, read_pairs
+from cookhouse.data import ComparisonRow, last_turn_differs, read_pairs
 from cookhouse.data.rows.comparisons import in_both_orders
-from cookhouse.data.rows.labeled import labeled_from_row
+from cookhouse.data.rows.labeled import labeled_from_row, matched
 from cookhouse.errors import BadRowsError, InputError
 
 

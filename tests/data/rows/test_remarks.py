@@ -3,8 +3,9 @@
 from typing import Any
 
 from cookhouse.chat import TrainOnWhat
-from cookhouse.data import conversation_remarks, pair_remarks
+from cookhouse.data import conversation_remarks
 from cookhouse.data.rows.pairs import preference_from_row
+from cookhouse.data.rows.remarks import pair_remarks
 from cookhouse.data.rows.shapes import Conversation, conversation_from_row
 
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

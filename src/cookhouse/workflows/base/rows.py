@@ -11,7 +11,6 @@ from cookhouse.data import (
     HeldOut,
     JoinedRows,
     NamedSource,
-    Prompted,
     Rows,
     SelectedRows,
     data_sources,
@@ -21,6 +20,7 @@ from cookhouse.data import (
     parse_columns,
     prompt_key,
 )
+from cookhouse.data.rows.held_out import Prompted
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
 

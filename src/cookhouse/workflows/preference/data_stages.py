@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from cookhouse.data import BadRows, PreferenceRow, example_statistics, pair_remarks, parse_each
+from cookhouse.data import BadRows, PreferenceRow, example_statistics, parse_each
 from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.data.rows.comparisons import preference_of
+from cookhouse.data.rows.remarks import pair_remarks
 from cookhouse.evals import preview_example
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer

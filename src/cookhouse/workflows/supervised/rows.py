@@ -14,7 +14,6 @@ from cookhouse.data import (
     JoinedRows,
     NamedSource,
     Rows,
-    check_columns,
     num_rows,
     parse_each,
     parse_weights,
@@ -22,6 +21,7 @@ from cookhouse.data import (
 )
 from cookhouse.data.batches import stream
 from cookhouse.data.rows.conversations import conversation_of, conversations_of
+from cookhouse.data.rows.shapes import check_columns
 from cookhouse.data.sources.store import iter_blocks
 from cookhouse.errors import InputError
 from cookhouse.settings import SupervisedSettings
