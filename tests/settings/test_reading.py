@@ -103,6 +103,7 @@ OTHER = "Qwen/Qwen3-8B"
         ("supervised", {"wandb_name": "one"}, "wandb_name"),
         ("supervised", {"wandb_name": "one", "sinks": "tensorboard"}, "wandb_name"),
         ("supervised", {"warmup_steps": 3}, "warmup_steps"),
+        ("supervised", {"train_mlp": False, "load_checkpoint_path": "tinker://a"}, "train_mlp"),
         ("supervised", {"save_every": 0, "ttl_seconds": 3600}, "ttl_seconds"),
         ("supervised", {"rolling_ttl_seconds": 3600}, "rolling_ttl_seconds"),
         ("supervised", {"infrequent_eval_every": 5}, "infrequent_eval_every"),
@@ -156,7 +157,7 @@ def test_another_value_is_refused_or_read(recipe: Any) -> None:
     config = recipe.config_class()
     for name, field in chz.chz_fields(config).items():
         conditions = [check for check in field._validator if isinstance(check, ReadIf)]
-        if not any(not check._is_read(config) for check in conditions):
+        if not any(not check.is_read(config) for check in conditions):
             continue
         found = [outcome(recipe.config_class, name, value) for value in others(field.x_type)]
         assert "would change nothing" in " ".join(found) or "it is read" in found, (name, found)

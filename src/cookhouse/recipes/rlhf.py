@@ -30,8 +30,10 @@ from cookhouse.settings.training import AUTO
 if TYPE_CHECKING:
     from cookhouse.workflows import ChildRun
 
+_OF_NEW_ADAPTER = ("train_mlp", "train_attn", "train_unembed")
 _HANDED_DOWN = (
-    *("model_name", "renderer_name", "force_renderer", "seed", "lora_rank", "train_mlp", "train_attn", "train_unembed"),
+    *("model_name", "renderer_name", "force_renderer", "seed", "lora_rank"),
+    *_OF_NEW_ADAPTER,
     "user_metadata",
     *("lr_schedule", "warmup_steps", "weight_decay", "grad_clip_norm"),
     *("base_url", "registry", "service_patience_seconds", "sinks", "wandb_project"),
@@ -118,7 +120,7 @@ def _runs(config: Config) -> "Sequence[ChildRun]":
 
     def rl(folders: Mapping[str, Path]) -> Mapping[str, Any]:
         return {
-            **_shared(config, "rl"),
+            **{name: value for name, value in _shared(config, "rl").items() if name not in _OF_NEW_ADAPTER},
             "dataset_path": config.preference_dataset_path,
             "group_size": config.rl_group_size,
             "max_tokens": config.rl_max_tokens,

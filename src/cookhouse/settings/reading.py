@@ -23,7 +23,7 @@ class ReadIf:
     """A check of one field: it has its default wherever nothing reads it. Fits chz's `validator`."""
 
     def __init__(self, is_read: Callable[[Any], object], when: str, idle: Collection[Any] = ()) -> None:
-        self._is_read = is_read
+        self.is_read = is_read
         self._idle = idle
         self.when = when
 
@@ -41,8 +41,12 @@ class ReadIf:
 
     def is_unread(self, config: Any, name: str) -> bool:
         """Whether its value asks for something, and nothing reads it."""
+        return not self.is_idle(config, name) and not self.is_read(config)
+
+    def is_idle(self, config: Any, name: str) -> bool:
+        """Whether its value asks for nothing."""
         value = getattr(config, name)
-        return value is not None and value not in self._idle and not self._is_read(config)
+        return value is None or value in self._idle
 
 
 def read_if(is_read: Callable[[Any], object], when: str, *, idle: Collection[Any] = ()) -> ReadIf:
@@ -62,7 +66,7 @@ def narrowed(parent: type, name: str, check: ReadIf) -> Any:
 def check_read(config: Any) -> None:
     """Refuse settings that have another value than their default, and nothing reads. Raises `InputError`."""
     for name in chz.chz_fields(config):
-        for check in _conditions(type(config), name):
+        for check in read_conditions(type(config), name):
             check(config, name)
 
 
@@ -71,7 +75,7 @@ def check_typed(config: Any, names: Collection[str]) -> None:
     `InputError`.
     """
     for name in names:
-        for check in _conditions(type(config), name):
+        for check in read_conditions(type(config), name):
             check.check(config, name)
 
 
@@ -82,7 +86,7 @@ def unread_defaults(config: Any) -> list[str]:
     names = dict.fromkeys(name for spec in reversed(own) for name in inspect.get_annotations(spec))
     found: dict[str, list[str]] = {}
     for name in names:
-        conditions = dict.fromkeys(check for spec in ours for check in _conditions(spec, name))
+        conditions = dict.fromkeys(check for spec in ours for check in read_conditions(spec, name))
         if unread := next((check for check in conditions if check.is_unread(config, name)), None):
             found.setdefault(unread.when, []).append(f"{name}={in_words(getattr(config, name))}")
     return [
@@ -90,7 +94,7 @@ def unread_defaults(config: Any) -> list[str]:
     ]
 
 
-def _conditions(config_class: type, name: str) -> list[ReadIf]:
+def read_conditions(config_class: type, name: str) -> list[ReadIf]:
     """Those of a field, and of the same field in the classes above, which a bare default leaves out."""
     specs = [spec for spec in config_class.__mro__ if chz.is_chz(spec)]
     fields = [field for spec in specs if (field := chz.chz_fields(spec).get(name)) is not None]

@@ -14,7 +14,7 @@ from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.folder import FolderSettings
-from cookhouse.settings.reading import read_if
+from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.schedules import SCHEDULES
 
 
@@ -281,6 +281,12 @@ class RunSettings(ModelSettings, FolderSettings, SeedSettings):
     """Settings of every recipe."""
 
 
+_OF_NEW_ADAPTER = read_if(
+    lambda config: config.load_checkpoint_path is None,
+    "without load_checkpoint_path, whose weights are trained as they were before",
+)
+
+
 @chz.chz
 class TrainingSettings(
     RunSettings,
@@ -293,6 +299,9 @@ class TrainingSettings(
 ):
     """Settings of every recipe that trains."""
 
+    train_mlp: bool = narrowed(AdapterSettings, "train_mlp", _OF_NEW_ADAPTER)
+    train_attn: bool = narrowed(AdapterSettings, "train_attn", _OF_NEW_ADAPTER)
+    train_unembed: bool = narrowed(AdapterSettings, "train_unembed", _OF_NEW_ADAPTER)
     load_checkpoint_path: str | None = chz.field(
         default=None,
         doc="Weights to start from, with a fresh optimizer: a tinker:// path, a run folder, or a registered model such "

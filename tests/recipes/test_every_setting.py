@@ -1,0 +1,127 @@
+"""Every setting of every recipe is read by something in a run, or refused where nothing reads it."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import chz
+import pytest
+
+from cookhouse.adapters import Adapters
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.recipes import aliases_of, every_recipe, run, settle
+from cookhouse.settings import RunSettings
+from cookhouse.settings.reading import read_conditions
+
+SMALL = {
+    "max_steps": 2,
+    "batch_size": 2,
+    "group_size": 2,
+    "num_eval": 2,
+    "num_samples": 1,
+    "lora_rank": 4,
+    "max_tokens": 8,
+    "num_turns": 2,
+    "save_every": 1,
+    "limit": 2,
+}
+LIBRARIES = {"verifiers_rl": "verifiers", "textarena_rl": "textarena"}
+READ_ELSEWHERE = {
+    "base_url": "the no-op service has no address",
+    "service_patience_seconds": "nor does it fall silent",
+    "registry": "nothing is registered",
+    "sinks": "sinks get all settings as a mapping",
+    "wandb_project": "as above",
+    "benchmark_data": "no benchmark is among the evaluators",
+    "min_group_members": "no rollout fails",
+    "on_failed_group": "as above",
+    "rollout_attempts": "as above",
+    "renderer_name": "an evaluation by the no-op completer renders nothing",
+    "force_renderer": "as above",
+}
+"""Settings that a run on no-ops does not come to, each with its reason; that these arrive is tested elsewhere."""
+
+_ASKS = ("/chz/", "settings/reading.py", "settings/published.py", "settings/facts.py", "recipes/config.py")
+"""Code that asks a config for every setting, or for what others depend on, and does nothing with it."""
+
+RECIPES = every_recipe()
+KNOWN = {name for recipe in RECIPES for name in chz.chz_fields(recipe.config_class)}
+ALIASES = {name for recipe in RECIPES for name in aliases_of(recipe.config_class)}
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(recipe.name))
+def test_every_setting_is_read_or_refused(recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Catches a setting that a recipe inherits, accepts and records, and that changes nothing."""
+    if (library := LIBRARIES.get(recipe.name)) and importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    monkeypatch.chdir(tmp_path)
+    names = chz.chz_fields(recipe.config_class).keys()
+    small = {name: value for name, value in SMALL.items() if name in names}
+    if recipe.name == "preference_rl":
+        small["preference_model"] = "cookhouse/tiny"
+    read = _reads(monkeypatch, set(names))
+    run(recipe, {**small, "log_path": "run"}, adapters=Adapters.noop(sinks=[]))
+    config = recipe.config_class(**small)
+    idle = {name for name in names for check in read_conditions(recipe.config_class, name) if not check.is_read(config)}
+    assert set(names) - read - idle - READ_ELSEWHERE.keys() == set()
+
+
+def _reads(monkeypatch: pytest.MonkeyPatch, names: set[str]) -> set[str]:
+    """The settings that are read from now on, of any config; but for checks and defaults."""
+    found: set[str] = set()
+    plain = object.__getattribute__
+
+    def note(config: Any, name: str) -> Any:
+        if name in names and name not in found and _is_read_by_a_run():
+            found.add(name)
+        return plain(config, name)
+
+    monkeypatch.setattr(RunSettings, "__getattribute__", note, raising=False)
+    return found
+
+
+def _is_read_by_a_run() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None:
+        path, callers = frame.f_code.co_filename, (frame, frame.f_back)
+        if path.endswith("settings/defaults.py"):  # `part_of` hands settings on to who reads them
+            return any(each is not None and each.f_code.co_name == "part_of" for each in callers)
+        if any(part in path for part in _ASKS):
+            return False
+        frame = frame.f_back  # type: ignore[assignment]
+    return True
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(recipe.name))
+def test_settings_of_others_are_refused(recipe: Any) -> None:
+    """Catches `cookhouse run X nonsense_for_X=1` that runs, and changes nothing."""
+    own = chz.chz_fields(recipe.config_class).keys()
+    understood = aliases_of(recipe.config_class).keys()
+    others = (KNOWN | ALIASES) - own - understood
+    assert others
+    for name in sorted(others):
+        with pytest.raises(UnknownNameError, match=f"unknown setting of recipe {recipe.name} '{name}'; (did|allowed)"):
+            settle(recipe, {"key=value": {name: "1"}})
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(recipe.name))
+def test_what_the_defaults_do_not_read_is_refused_when_typed(recipe: Any) -> None:
+    """Catches a setting that needs another one, and is accepted without it."""
+    config = recipe.config_class()
+    for name, field in chz.chz_fields(recipe.config_class).items():
+        idle = [check for check in read_conditions(recipe.config_class, name) if not check.is_read(config)]
+        for value in _texts(field.x_type) if idle else ():
+            try:
+                made = settle(recipe, {"key=value": {name: value}}).config
+            except InputError:
+                continue
+            checks = read_conditions(recipe.config_class, name)
+            assert all(check.is_read(made) or check.is_idle(made, name) for check in checks), (name, value)
+
+
+def _texts(field_type: Any) -> list[str]:
+    text = str(field_type)
+    return (
+        ["true", "false"] if "bool" in text else ["3"] if "int" in text else ["0.25"] if "float" in text else ["some"]
+    )
