@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,42 @@ def test_the_model_of_each_run_is_asked_for(settings: dict[str, Any]) -> None:
     assert [part["model_name"] for part in made.runs] == ["cookhouse/tiny", "cookhouse/tiny"]
     assert "log_path" not in made.runs[0]
     assert made.log_path == settings["log_path"]
+
+
+async def refuse(_: Any, work: Any) -> None:
+    work.close()
+    raise InputError("no more")
+
+
+def test_all_runs_share_one_service(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a sweep that starts an engine for each run, and one that registers the best run of no service."""
+    opened: list[dict[str, Any]] = []
+    service = FakeService()
+
+    class Shared:
+        connect = service.connect
+
+        async def guard(self, work: Any) -> Any:
+            return await work
+
+    @asynccontextmanager
+    async def open_connection(_: Any, **how: Any) -> Any:
+        opened.append(how)
+        yield Shared()
+
+    monkeypatch.setattr("cookhouse.service.connection.open_connection", open_connection)
+    registered = {"registered_model_name": "sums", "registry": f"{settings['log_path']}.db"}
+    adapters = Adapters(sinks=[])
+    result = cookhouse.sweep("supervised", {**settings, **registered}, grid={"lora_rank": [8, 32]}, adapters=adapters)
+    assert result.state.errors == {}
+    assert [how["base_models"] for how in opened] == [["cookhouse/tiny"]]
+    assert result.state.registered_model == "sums@1"
+    monkeypatch.setattr(Shared, "guard", refuse)
+    references = {"kl_reference": ["Qwen/Qwen3-8B", "Qwen/Qwen3-32B"]}
+    again = {"kl_coef": 0.1, "log_path": f"{settings['log_path']}-rl"}
+    with pytest.raises(InputError, match="no more"):
+        cookhouse.sweep("rl_basic", again, grid=references, adapters=adapters)
+    assert opened[1]["base_models"] == ["cookhouse/tiny", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B"]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -171,6 +171,7 @@ def register_best(descent_of: DescentOf) -> Stage[SweepState]:
         run=register,
         reads=("record", "path"),
         writes=("registered_model",),
+        needs=("service",),
         uses=("registry",),
         when=lambda state: (
             state.config.registered_model_name is not None
