@@ -57,7 +57,7 @@ def test_every_setting_is_read_or_refused(recipe: Any, monkeypatch: pytest.Monke
         pytest.skip(f"{library} is not installed")
     monkeypatch.chdir(tmp_path)
     names = chz.chz_fields(recipe.config_class).keys()
-    small = {name: value for name, value in SMALL.items() if name in names}
+    small: dict[str, Any] = {name: value for name, value in SMALL.items() if name in names}
     if recipe.name == "preference_rl":
         small["preference_model"] = "cookhouse/tiny"
     read = _reads(monkeypatch, set(names))
