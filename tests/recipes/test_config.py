@@ -80,6 +80,17 @@ def test_names_of_other_systems_are_understood(given: dict[str, Any], meant: dic
     assert make_config(RL, given) == make_config(RL, meant)
 
 
+def test_a_loss_over_pairs_has_a_name_of_its_own() -> None:
+    # Catches one name for a loss over pairs and one over tokens, and a way out that names neither.
+    dpo = find_recipe("dpo")
+    plain = make_config(dpo, {"pair_loss": "ipo", "dpo_beta": 0.3})
+    assert make_config(dpo, {"loss_type": "ipo", "beta": 0.3}) == plain
+    with pytest.raises(InputError, match=r"unknown setting of recipe dpo 'loss_fn'; did you mean .*pair_loss"):
+        make_config(dpo, {"loss_fn": "ipo"})
+    for recipe in every_recipe():
+        assert not {"loss_fn", "pair_loss"} <= {field.name for field in config_fields(recipe)}, recipe.name
+
+
 @pytest.mark.parametrize("recipe", ["code_rl", "rl_basic"])
 def test_a_clip_asks_for_the_loss_that_clips(recipe: str) -> None:
     # Catches a clip that is refused by the defaults of the model, and one that overrides a loss that was asked for.
