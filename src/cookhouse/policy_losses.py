@@ -27,6 +27,9 @@ class PolicyLoss:
     reads_unsampled_tokens: bool = False
     """Whether tokens that were not sampled count, whatever their advantage: they need old logprobs, too."""
 
+    scales_with_advantages: bool = True
+    """Whether it is divided by what advantages are divided by, so that they can hold its denominator."""
+
     @property
     def inputs(self) -> tuple[str, ...]:
         """Of a datum, besides its targets."""
@@ -48,7 +51,12 @@ POLICY_LOSSES: Mapping[str, PolicyLoss] = {
     "ppo": PolicyLoss(ratio="token", options={CLIP_LOW: 0.8, CLIP_HIGH: 1.2}),
     "cispo": PolicyLoss(ratio="token", options={CLIP_LOW: 0.0, CLIP_HIGH: 4.0}),
     # The default is the one of the hosted service's examples.
-    "dro": PolicyLoss(options={"beta": 0.05}, are_defaults_published=False, reads_unsampled_tokens=True),
+    "dro": PolicyLoss(
+        options={"beta": 0.05},
+        are_defaults_published=False,
+        reads_unsampled_tokens=True,
+        scales_with_advantages=False,
+    ),
     # The defaults are the paper's, https://arxiv.org/abs/2507.18071, section 5.1.
     "gspo": PolicyLoss(
         ratio="sequence",

@@ -182,7 +182,7 @@ async def test_a_penalty_is_against_the_base_model(make_rl_config: MakeRLConfig)
     assert [call.kind for call in service.calls].count("create_sampling_client") == 2  # submitted, and finished
 
 
-@pytest.mark.parametrize("settings", [{}, {"num_minibatches": 3}, {"remove_constant_reward_groups": True}])
+@pytest.mark.parametrize("settings", [{}, {"num_minibatches": 3}, {"constant_reward_groups": "remove"}])
 async def test_the_advantages_recorded_and_shown_are_those_trained(
     make_rl_config: MakeRLConfig, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
@@ -216,7 +216,7 @@ async def test_the_advantages_recorded_and_shown_are_those_trained(
     trained = len(rows)
     assert page.count(", advantage ") == 4 * trained
     constant = sum(len({t["turns"][0]["reward"] for t in group["trajectories"]}) == 1 for group in groups.values())
-    assert trained == 6 - (constant if "remove_constant_reward_groups" in settings else 0)
+    assert trained == 6 - (constant if "constant_reward_groups" in settings else 0)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -354,6 +354,19 @@ async def test_the_last_problems_of_an_epoch_make_a_smaller_step(
         ({"loss_fn": "ppo", "clip_low": 1.2, "clip_high": 0.8}, "clip_low=1.2 must be below clip_high=0.8"),
         ({"loss_fn": "dro", "dro_beta": -1.0}, "dro_beta is -1.0"),
         ({"kl_reference": "cookhouse/tiny"}, "it is read with kl_coef above 0, or with compute_kl=true"),
+        ({"group_size": 1, "advantage": "total_reward", "constant_reward_groups": "remove"}, "would leave none"),
+        ({"max_batches_drawn": 3}, "it is read by constant_reward_groups=replace"),
+        ({"max_batches_drawn": 1, "constant_reward_groups": "replace"}, "max_batches_drawn is 1"),
+        ({"overlong_answers": "mask", "overlong_cache_tokens": 2}, "it is read by overlong_answers=punish"),
+        (
+            {"overlong_answers": "punish", "overlong_cache_tokens": 9},
+            "overlong_cache_tokens=9 is more than max_tokens=8",
+        ),
+        (
+            {"loss_fn": "dro", "reduction": "token_mean"},
+            "reduction=token_mean divides advantages, and part of loss_fn=dro",
+        ),
+        ({"advantage": "total_reward", "gamma": 0.5}, "it is read with advantage=gae"),
         ({"dataset_path": "/nowhere.jsonl"}, "nowhere.jsonl"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -167,7 +168,7 @@ async def test_every_setting_of_an_advantage_reaches_it(make: MakeConfig, monkey
         "gae_lambda": 0.25,
         "kl_coef": 0.125,
         "kl_gamma": 0.75,
-        "remove_constant_reward_groups": True,
+        "constant_reward_groups": "remove",
         "num_substeps": 2,
         "ppo_epochs": 3,
     }
@@ -175,6 +176,64 @@ async def test_every_setting_of_an_advantage_reaches_it(make: MakeConfig, monkey
     await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
     [both] = seen
     assert {name: getattr(each, name) for each in both for name in settings if hasattr(each, name)} == settings
+
+
+PLAIN: dict[str, Any] = {"advantage": "group_centered"}
+PUNISH = {"overlong_answers": "punish"}
+REPLACE = {"constant_reward_groups": "replace"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "other"),
+    [
+        ({"advantage": "normalized"}, PLAIN),
+        ({"advantage": "total_reward"}, PLAIN),
+        ({"advantage_normalization": "batch"}, PLAIN),
+        ({"reduction": "mean"}, PLAIN),
+        ({"reduction": "token_mean"}, {"reduction": "mean"}),
+        ({"overlong_answers": "mask"}, PLAIN),
+        (PUNISH, PLAIN),
+        ({**PUNISH, "overlong_cache_tokens": 5}, PUNISH),
+        ({"constant_reward_groups": "remove"}, PLAIN),
+        (REPLACE, {"constant_reward_groups": "remove"}),
+        ({**REPLACE, "max_batches_drawn": 2}, REPLACE),
+        ({"clip_low": 0.8, "clip_high": 1.28}, {"loss_fn": "ppo"}),
+    ],
+    ids=str,
+)
+async def test_what_a_setting_says_is_in_what_is_sent(
+    make: MakeConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    other: dict[str, Any],
+) -> None:
+    # Catches a setting of a published algorithm that is accepted and goes nowhere.
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    submit = FakeTrainingClient.forward_backward
+    sent: list[Any] = []
+
+    def spy(client: FakeTrainingClient, data: list[tinker.Datum], loss_fn: str, config: Any = None) -> Any:
+        sent.append((loss_fn, config, [datum.loss_fn_inputs["advantages"].tolist() for datum in data]))
+        return submit(client, data, loss_fn, config)
+
+    def one_to_nine_tokens(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+        """Most problems are answered wrong throughout; the longest answers are cut, at eight tokens."""
+        del theta
+        is_hard = re.search(r"Compute [1-4]", tokenizer.decode(prompt_T)) is not None
+        right: list[int] = tokenizer.encode(" 5\n", add_special_tokens=False)
+        return [right[0]] * int(chance.integers(1, 10)) if is_hard or chance.random() < 0.5 else right
+
+    monkeypatch.setattr(FakeTrainingClient, "forward_backward", spy)
+    found = []
+    for number, each in enumerate((settings, other)):
+        config = make(num_eval=0, max_steps=2, log_path=str(tmp_path / str(number)), **each)
+        service = FakeService(answer=one_to_nine_tokens)
+        await run_async("rl_basic", config, adapters=Adapters(service=service.connect))
+        found.append(sent[:])
+        sent.clear()
+    assert found[0]
+    assert found[0] != found[1]
 
 
 async def test_periodic_checkpoints_may_be_deleted_and_the_last_may_not(

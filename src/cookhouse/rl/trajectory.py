@@ -48,6 +48,12 @@ class Trajectory:
         """Sum of the rewards of its steps; that of the group is not in it."""
         return sum(transition.reward for transition in self.transitions)
 
+    @property
+    def is_truncated(self) -> bool:
+        """Whether a limit of tokens ended it: that of its last answer, or `max_sequence_tokens`."""
+        last_is_cut = bool(self.transitions) and self.transitions[-1].action.is_truncated
+        return last_is_cut or self.stop_reason == "max_tokens"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutFailure:

@@ -31,13 +31,11 @@ from cookhouse.settings.reinforcement import (
     GroupSettings,
     LossSettings,
     ReinforcementSettings,
-    RolloutLimits,
-    RolloutStrategy,
     RolloutTrainingSettings,
-    SamplingSettings,
     UpdateSettings,
     sets_clip,
 )
+from cookhouse.settings.rollouts import RolloutLimits, RolloutStrategy, SamplingSettings
 from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, columns_setting
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.sweep import SweepSettings

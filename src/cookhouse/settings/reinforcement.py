@@ -8,10 +8,11 @@ import chz
 from cookhouse.errors import InputError
 from cookhouse.naming import listed
 from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, PolicyLoss
-from cookhouse.settings.checks import above, at_least, between
+from cookhouse.settings.checks import at_least, between
 from cookhouse.settings.defaults import Default, computed, is_left_open
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.reading import ReadIf, read_if
+from cookhouse.settings.rollouts import OverlongSettings, PoolSettings, RolloutSettings, SamplingSettings
 from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSettings, TrainingSettings
 
 
@@ -32,76 +33,6 @@ class GroupSettings(ShrinkSettings):
 
 
 @chz.chz
-class SamplingSettings:
-    """How tokens are drawn. At temperature 1 their logprobs are the trainer's."""
-
-    max_tokens: int = chz.field(default=256, doc="Tokens sampled in each turn.", validator=at_least(1))
-    temperature: float = chz.field(
-        default=1.0,
-        doc="Of sampling; at 1 the sampler's logprobs are the trainer's.",
-        validator=above(0, "1; at 0 the rollouts of a group would all be the same, and nothing could be learned"),
-    )
-    eval_temperature: float = chz.field(
-        default=1.0, doc="Of sampling in evaluations; 0 is greedy.", validator=at_least(0)
-    )
-
-
-@chz.chz
-class RolloutLimits:
-    """Limits that end an episode from outside; None is no limit.
-
-    An episode that reaches one has the `stop_reason` `max_turns`, `max_tokens` or `max_tool_calls`, unless the
-    environment ended it as well. `max_sequence_tokens` is of any one sequence, the prompt and what is sampled after it:
-    a turn gets what its prompt leaves, and the episode ends where that is nothing. The turn whose calls go past
-    `max_tool_calls` is the last.
-    """
-
-    max_turns: int | None = chz.field(
-        default=None, doc="Turns of an episode; default: the environment's end.", validator=at_least(1)
-    )
-    max_sequence_tokens: int | None = chz.field(
-        default=None, doc="Tokens of an episode, prompts included; default: no limit.", validator=at_least(2)
-    )
-    max_tool_calls: int | None = chz.field(
-        default=None, doc="Tool calls of an episode; default: no limit.", validator=at_least(0)
-    )
-
-
-@chz.chz
-class RolloutStrategy:
-    """How often a member of a group is attempted, and how many members the group cannot do without.
-
-    Each attempt has a fresh environment. A member that failed its last one is dropped while `min_group_members` can
-    still finish. Members that play with each other (`cookhouse.rl.CoupledBuilder`) are attempted again, and dropped,
-    together. What fails for the whole group (`make_envs` at first, `compute_group_rewards`) fails it at once.
-    """
-
-    rollout_attempts: int = chz.field(default=1, doc="Attempts at a rollout that fails.", validator=at_least(1))
-    min_group_members: int | None = chz.field(
-        default=None, doc="Rollouts that a group cannot do without; default: all of them.", validator=at_least(1)
-    )
-
-
-@chz.chz
-class RolloutSettings(RolloutLimits, RolloutStrategy):
-    """Rollouts of groups: how long, how many at a time, and what becomes of failures."""
-
-    on_failed_group: Literal["stop", "skip"] = chz.field(
-        default="stop", doc="Whether a group that fails ends the run or is left out of its step."
-    )
-    max_concurrent_groups: int = chz.field(default=256, doc="Groups being rolled out at a time.", validator=at_least(1))
-
-
-@chz.chz
-class PoolSettings(RolloutSettings):
-    """Rollouts of several steps at a time."""
-
-    max_steps_off_policy: int = chz.field(
-        default=0, doc="Steps that rollouts may run ahead of training; 0: they never do.", validator=at_least(0)
-    )
-
-
-@chz.chz
 class UpdateSettings:
     """How the groups of a step become pieces of work."""
 
@@ -114,9 +45,14 @@ class UpdateSettings:
         doc="Pieces of a batch, in the order of the data; above 1, training starts on the first groups.",
         validator=at_least(1),
     )
+    reduction: Literal["none", "mean", "token_mean"] = chz.field(
+        default="none",
+        doc="Weight of a token in the loss: none, 1; mean, 1 over the tokens of its sequence; token_mean, 1 over those "
+        "of the optimizer step.",
+    )
 
 
-_OF_TOTAL_REWARDS = ("group_centered", "normalized", "leave_one_out", "none")
+_OF_TOTAL_REWARDS = ("group_centered", "normalized", "leave_one_out", "total_reward", "none")
 _OF_TURNS = (
     read_if(lambda config: config.advantage not in _OF_TOTAL_REWARDS, "with advantage=gae"),
     read_if(
@@ -126,14 +62,24 @@ _OF_TURNS = (
 )
 
 
+def _constant_groups(removed: Any) -> Mapping[str, Any]:
+    known = {"true": "remove", "false": "keep"}
+    if str(removed).lower() not in known:
+        raise InputError(f"remove_constant_reward_groups is {removed!r}; it must be true or false")
+    return {"constant_reward_groups": known[str(removed).lower()]}
+
+
+_REMOVE_CONSTANT = Alias(name="remove_constant_reward_groups", convert=_constant_groups, doc="tinker-cookbook")
+
+
 @chz.chz
 class AdvantageSettings:
     """How rewards become advantages."""
 
     advantage: str = chz.field(
         default="group_centered",
-        doc="group_centered, normalized, leave_one_out, gae, none (rewards teach nothing), or your own as module:name "
-        "or file.py:name.",
+        doc="group_centered, normalized, leave_one_out, total_reward (no baseline), gae, none (rewards teach nothing), "
+        "or your own as module:name or file.py:name.",
     )
     gamma: float = chz.field(
         default=0.99, doc="Discount of later rewards, for gae.", validator=[between(0, 1), *_OF_TURNS]
@@ -141,7 +87,25 @@ class AdvantageSettings:
     gae_lambda: float = chz.field(
         default=0.95, doc="Weight of longer estimates, for gae.", validator=[between(0, 1), *_OF_TURNS]
     )
-    remove_constant_reward_groups: bool = chz.field(default=False, doc="Leave out groups with one reward for all.")
+    advantage_normalization: Literal["none", "batch"] = chz.field(
+        default="none",
+        doc="batch: subtract the mean over the tokens of the batch from advantages, penalties included, and divide by "
+        "their standard deviation.",
+    )
+    constant_reward_groups: Literal["keep", "remove", "replace"] = chz.field(
+        default="keep",
+        doc="Groups with one reward for all. keep: they are trained on; remove: they are left out; replace: groups of "
+        "further problems take their places until the batch is full.",
+        metadata=facts(aliases=(_REMOVE_CONSTANT,)),
+    )
+    max_batches_drawn: int = chz.field(
+        default=10,
+        doc="Batches of problems that a step may sample, at most, until it is full.",
+        validator=[
+            at_least(2),
+            read_if(lambda config: config.constant_reward_groups == "replace", "by constant_reward_groups=replace"),
+        ],
+    )
     kl_coef: float = chz.field(
         default=0.0,
         doc="Penalty for leaving the reference; 0: none.",
@@ -266,6 +230,7 @@ class RolloutTrainingSettings(TrainingSettings, EnvironmentSettings, SamplingSet
 class ReinforcementSettings(
     RolloutTrainingSettings,
     PoolSettings,
+    OverlongSettings,
     UpdateSettings,
     AdvantageSettings,
     LossSettings,
@@ -297,8 +262,29 @@ class ReinforcementSettings(
                 "group_size is 1; a rollout is compared with the others of its group, so that nothing could be "
                 "learned; it must be at least 2"
             )
+        if size == 1 and self.constant_reward_groups != "keep":
+            raise InputError(
+                f"group_size is 1, and a group of one has one reward: constant_reward_groups="
+                f"{self.constant_reward_groups} would leave none; set group_size to at least 2, or leave it out"
+            )
         if least is not None and least > size:
             raise InputError(f"min_group_members is {least}, more than group_size={size}; no group could reach it")
+
+    @chz.validate
+    def _cache_is_part_of_the_answer(self) -> None:
+        cache = self.overlong_cache_tokens
+        if cache is not None and cache > self.max_tokens:
+            raise InputError(
+                f"overlong_cache_tokens={cache} is more than max_tokens={self.max_tokens}, of which they are the last"
+            )
+
+    @chz.validate
+    def _loss_can_be_reduced(self) -> None:
+        if self.reduction != "none" and not self.policy_loss.scales_with_advantages:
+            raise InputError(
+                f"reduction={self.reduction} divides advantages, and part of loss_fn={self.loss_fn} has none and would "
+                "outweigh them; leave reduction out, or take another loss"
+            )
 
     @chz.validate
     def _clip_has_room(self) -> None:

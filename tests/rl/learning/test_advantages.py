@@ -100,6 +100,7 @@ def test_every_turn_gets_the_advantage_of_its_trajectory() -> None:
     assert advantages_of(group) == [[1.5, 1.5], [-1.5]]
     assert advantages_of(group, advantage="normalized") == [pytest.approx([1, 1], rel=1e-7), pytest.approx([-1])]
     assert advantages_of(group, advantage="leave_one_out") == [[3.0, 3.0], [-3.0]]
+    assert advantages_of(group, advantage="total_reward") == [[3.0, 3.0], [0.0]]
 
 
 def test_gae_of_a_group_has_the_mean_reward_as_value_and_pays_the_group_last() -> None:

@@ -93,6 +93,14 @@ def test_the_discounted_penalty_by_hand() -> None:
     assert penalized[0].loss_fn_inputs["advantages"].tolist() == expected
 
 
+def test_the_penalty_without_a_baseline_by_hand() -> None:
+    # REINFORCE++: less 2 · Σ d of this token and those after it; d is 0.25, 0, 0.5 and, in the other datum, −0.5.
+    penalized, figures = kl_penalty(DATA, OTHER, coef=2.0, gamma=1.0, is_centered=False)
+    assert penalized[0].loss_fn_inputs["advantages"].tolist() == [0, 1 - 2 * 0.75, 1 - 2 * 0.5, 0, 1 - 2 * 0.5]
+    assert penalized[1].loss_fn_inputs["advantages"].tolist() == [-2 + 2 * 0.5]
+    assert figures == {"optim/kl_reference": 0.0625}
+
+
 def test_penalties_sum_to_zero() -> None:
     # Only the difference between tokens may push; a sum would be a reward for length.
     penalized, _ = kl_penalty(DATA, OTHER, coef=3.0)

@@ -20,11 +20,18 @@ from cookhouse.rl import (
 
 
 def turn(
-    num_observed: int, num_sampled: int, *, reward: float = 0.0, metrics: Mapping[str, float] | None = None
+    num_observed: int,
+    num_sampled: int,
+    *,
+    reward: float = 0.0,
+    metrics: Mapping[str, float] | None = None,
+    is_truncated: bool = False,
 ) -> Transition:
     return Transition(
         observation=tinker.ModelInput.from_ints([1] * num_observed),
-        action=TokensWithLogprobs(tokens=[2] * num_sampled, maybe_logprobs=[-1.0] * num_sampled),
+        action=TokensWithLogprobs(
+            tokens=[2] * num_sampled, maybe_logprobs=[-1.0] * num_sampled, is_truncated=is_truncated
+        ),
         reward=reward,
         episode_done=False,
         metrics=metrics or {},
@@ -57,7 +64,7 @@ def test_figures_by_hand() -> None:
     mixed = group(
         [
             [turn(3, 1, metrics={"format": 1.0}), turn(6, 2, reward=1.0, metrics={"format": 0.0, "correct": 1.0})],
-            [turn(3, 5, metrics={"format": 1.0})],
+            [turn(3, 5, metrics={"format": 1.0}, is_truncated=True)],
         ],
         group_rewards_G=[0.5, 0.0],
         group_metrics_G=[{"won": 1.0}, {"won": 0.0}],
@@ -81,6 +88,7 @@ def test_figures_by_hand() -> None:
         "env/all/by_group/frac_all_bad": 0.5,
         "env/all/stop/done": 2 / 3,
         "env/all/stop/max_turns": 1 / 3,
+        "env/all/frac_truncated": 1 / 3,
         "env/all/correct": 1.0,  # over the one step that reported it
         "env/all/correct_n": 1,
         "env/all/format": 2 / 3,

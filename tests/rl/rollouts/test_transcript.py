@@ -53,7 +53,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         transitions.append(
             Transition(
                 observation=observation,
-                action=TokensWithLogprobs(tokens=action, maybe_logprobs=logprobs),
+                action=TokensWithLogprobs(tokens=action, maybe_logprobs=logprobs, is_truncated=draw(st.booleans())),
                 reward=draw(floats),
                 episode_done=draw(st.booleans()),
                 entries=draw(entries),

@@ -60,10 +60,8 @@ def group(tag: str, first: int, rewards: Sequence[float]) -> TrajectoryGroup:
 
 def assembler(teachers: Teachers, advantage: str = "none", **settings: Any) -> RolloutAssembler:
     teach = TeacherAdvantages(teachers, TeacherLossSettings(**settings), Telemetry())
-    constant = advantage != "none"
-    return RolloutAssembler(
-        AdvantageSettings(advantage=advantage, remove_constant_reward_groups=constant), Telemetry(), adjust=teach
-    )
+    chosen = AdvantageSettings(advantage=advantage, constant_reward_groups="keep" if advantage == "none" else "remove")
+    return RolloutAssembler(chosen, Telemetry(), adjust=teach)
 
 
 async def test_the_advantage_is_how_much_likelier_the_teacher_finds_a_token() -> None:

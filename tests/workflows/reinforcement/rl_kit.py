@@ -31,7 +31,7 @@ from cookhouse.settings import (
     TrainingSettings,
     UpdateSettings,
 )
-from cookhouse.settings.reinforcement import PoolSettings
+from cookhouse.settings.rollouts import PoolSettings
 from cookhouse.telemetry import JsonlSink, Telemetry, read_metrics
 from cookhouse.training import (
     AdamSchedule,
@@ -50,6 +50,7 @@ from cookhouse.workflows.reinforcement.assembler import RolloutAssembler, Rollou
 from cookhouse.workflows.reinforcement.objective import policy_objective
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
+from cookhouse.workflows.reinforcement.refill import Refill
 from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
 from cookhouse.workflows.reinforcement.source import RolloutSource
 
@@ -68,18 +69,19 @@ async def _no_delay(number: int) -> None:  # noqa: ARG001
 
 
 class GuessEnv:
-    """One turn; the reward is the share of even tokens."""
+    """One turn; the reward is the share of even tokens, or none at all where the problem is dull."""
 
-    def __init__(self, number: int, delay: Delay) -> None:
+    def __init__(self, number: int, delay: Delay, *, is_dull: bool = False) -> None:
         self._number = number
         self._delay = delay
+        self._is_dull = is_dull
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
         await self._delay(self._number)
         return tinker.ModelInput.from_ints([self._number, 100 + self._number]), []
 
     async def step(self, action: Sequence[int]) -> StepResult:
-        reward = sum(token % 2 == 0 for token in action) / len(action)
+        reward = 0.0 if self._is_dull else sum(token % 2 == 0 for token in action) / len(action)
         return StepResult(
             reward=reward,
             episode_done=True,
@@ -94,9 +96,10 @@ class GuessGroup:
     number: int
     delay: Delay
     size: int = 4
+    is_dull: bool = False
 
     async def make_envs(self) -> Sequence[GuessEnv]:
-        return [GuessEnv(self.number, self.delay) for _ in range(self.size)]
+        return [GuessEnv(self.number, self.delay, is_dull=self.is_dull) for _ in range(self.size)]
 
     async def compute_group_rewards(
         self, trajectories_G: Sequence[Trajectory], envs_G: Sequence[Any]
@@ -111,14 +114,22 @@ class GuessGroup:
 class GuessDataset:
     """Groups numbered through all batches of an epoch."""
 
-    def __init__(self, num_batches: int = 3, batch_size: int = 4, delay: Delay = _no_delay) -> None:
+    def __init__(
+        self,
+        num_batches: int = 3,
+        batch_size: int = 4,
+        delay: Delay = _no_delay,
+        is_dull: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self._num_batches = num_batches
         self._batch_size = batch_size
         self._delay = delay
+        self._is_dull = is_dull
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
         start = index * self._batch_size
-        return [GuessGroup(number=start + offset, delay=self._delay) for offset in range(self._batch_size)]
+        numbers = range(start, start + self._batch_size)
+        return [GuessGroup(number=n, delay=self._delay, is_dull=self._is_dull(n)) for n in numbers]
 
     def __len__(self) -> int:
         return self._num_batches
@@ -131,6 +142,8 @@ class Trained:
     step: int
     versions: Sequence[int]
     ids: Sequence[tuple[int, int]]
+    taught: Sequence[tuple[int, int]]
+    """Those of them that have advantages."""
 
 
 class RLKit:
@@ -156,6 +169,7 @@ class RLKit:
         update: UpdateSettings | None = None,
         dataset: GuessDataset | None = None,
         strategy: RolloutStrategy | None = None,
+        refill: Refill | None = None,
         save_every: int = 0,
         patience_seconds: float = 10.0,
         **rollout_settings: Any,
@@ -167,6 +181,7 @@ class RLKit:
         session = await open_session(service.connect, spec)
         self.telemetry.close()
         self.telemetry = Telemetry([JsonlSink(self.folder / "metrics.jsonl")])
+        advantage = AdvantageSettings(constant_reward_groups="keep" if refill is None else "replace")
         policy = Policy(SamplingSettings(max_tokens=8))
         data = dataset or GuessDataset()
 
@@ -187,7 +202,8 @@ class RLKit:
         source = RolloutSource(
             pool=self.pool,
             policy=policy,
-            assemble=RolloutAssembler(AdvantageSettings(), self.telemetry),
+            assemble=RolloutAssembler(advantage, self.telemetry),
+            refill=refill,
             measure=self._measure,
             settings=update or UpdateSettings(),
             batches_per_epoch=len(data),
@@ -221,6 +237,7 @@ class RLKit:
                 step=step,
                 versions=[group.version for group in groups],
                 ids=[(each.id.step, each.id.number) for each in finished],
+                taught=[(each.id.step, each.id.number) for each in finished if each.advantages is not None],
             )
         )
         self.measured[step].set()

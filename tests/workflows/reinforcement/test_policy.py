@@ -36,6 +36,16 @@ async def test_an_action_has_the_tokens_that_are_left_and_no_more_than_the_limit
     assert (params.stop, params.seed) == ([2], 11)
 
 
+@pytest.mark.parametrize(("max_tokens", "expected"), [(3, True), (4, False), (8, False)])
+async def test_an_answer_that_was_cut_is_told_from_one_that_just_fits(max_tokens: int, expected: bool) -> None:
+    # Catches lengths compared with the limit: an answer whose stop token is the last that was allowed is whole.
+    client: Any = await FakeService(answer=lambda *_: [5, 6, 7, 2]).create_sampling_client()
+    sampler = PolicySampler(client, 0, max_tokens=8, temperature=1.0)
+    prompt = tinker.ModelInput.from_ints([1])
+    [action] = await sampler.sample(prompt, [2], num_samples=1, max_tokens=max_tokens, seed=0)
+    assert action.is_truncated is expected
+
+
 async def test_weights_that_arrive_late_do_not_replace_newer_ones() -> None:
     # Catches rollouts that go back to older weights because the service answered out of order.
     released = asyncio.Event()

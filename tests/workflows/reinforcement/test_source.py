@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import tinker
 from tests.workflows.reinforcement.rl_kit import GuessDataset, RLKit, guess, jitter, rows, settle
 
 from cookhouse.settings import UpdateSettings
 from cookhouse.telemetry import Event, Record, read_metrics
-from cookhouse.training import FakeService
+from cookhouse.training import FakeService, FakeTrainingClient
 from cookhouse.workflows.reinforcement.source import split_step
 
 pytestmark = pytest.mark.anyio
@@ -137,6 +139,47 @@ async def test_all_minibatches_together_equal_the_whole_batch(new_rl_kit: Callab
         await (await rl_kit.loop(FakeService(answer=guess), update=update)).run()
         found.append(rows(rl_kit))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("update", "denominators"),
+    [
+        ({"reduction": "none"}, [1]),
+        ({"reduction": "token_mean"}, [60]),
+        ({"reduction": "token_mean", "num_minibatches": 2}, [60, 60]),
+        ({"reduction": "token_mean", "num_substeps": 2, "ppo_epochs": 2}, [24, 36, 24, 36]),
+        ({"reduction": "mean", "num_minibatches": 2}, [3, 3]),
+    ],
+    ids=str,
+)
+async def test_the_loss_is_divided_by_the_tokens_of_the_optimizer_step(
+    new_rl_kit: Callable[[str], RLKit],
+    monkeypatch: pytest.MonkeyPatch,
+    update: dict[str, Any],
+    denominators: list[int],
+) -> None:
+    # Catches tokens of a piece, of all optimizer steps or of all epochs. Five groups of four answers of three tokens:
+    # two groups and three where they are divided.
+    sent: list[list[float]] = []
+    forward_backward = FakeTrainingClient.forward_backward
+
+    def recorded(client: FakeTrainingClient, data: list[tinker.Datum], *arguments: Any) -> Any:
+        sent.append([value for datum in data for value in datum.loss_fn_inputs["advantages"].tolist()])
+        return forward_backward(client, data, *arguments)
+
+    monkeypatch.setattr(FakeTrainingClient, "forward_backward", recorded)
+    for name, settings in (("plain", {**update, "reduction": "none"}), ("reduced", update)):
+        loop = await new_rl_kit(name).loop(
+            FakeService(answer=guess),
+            update=UpdateSettings(**settings),
+            dataset=GuessDataset(batch_size=5),
+            total_steps=1,
+        )
+        await loop.run()
+    plain, reduced = sent[: len(sent) // 2], sent[len(sent) // 2 :]
+    expected = [np.array(values) / by for values, by in zip(plain, denominators, strict=True)]
+    assert reduced == [pytest.approx(values, rel=1e-6) for values in expected]
+    assert any(plain[0])
 
 
 @pytest.mark.parametrize("num_minibatches", [1, 2])

@@ -43,6 +43,11 @@ def leave_one_out(rewards_G: ArrayLike) -> Floats:
     return rewards - (rewards.sum() - rewards) / num_others if num_others > 0 else np.zeros_like(rewards)
 
 
+def total_reward(rewards_G: ArrayLike) -> Floats:
+    """Reward, with no baseline: REINFORCE. For advantages that are normalized over the batch."""
+    return _floats(rewards_G)
+
+
 def discounted_future_sum(x_T: ArrayLike, gamma: float) -> Floats:
     """y_t = Σ_{k ≥ t} γ^(k−t) · x_k.
 
@@ -107,6 +112,7 @@ def no_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[F
 GROUP_CENTERED = of_total_rewards(group_centered)
 NORMALIZED = of_total_rewards(normalized)
 LEAVE_ONE_OUT = of_total_rewards(leave_one_out)
+TOTAL_REWARD = of_total_rewards(total_reward)
 
 ADVANTAGES: OpenSet[Advantages] = OpenSet(
     kind="advantage",
@@ -115,6 +121,7 @@ ADVANTAGES: OpenSet[Advantages] = OpenSet(
         "group_centered": f"{__name__}:GROUP_CENTERED",
         "normalized": f"{__name__}:NORMALIZED",
         "leave_one_out": f"{__name__}:LEAVE_ONE_OUT",
+        "total_reward": f"{__name__}:TOTAL_REWARD",
         "gae": f"{__name__}:gae_advantages",
         "none": f"{__name__}:no_advantages",
     },
@@ -124,9 +131,14 @@ ADVANTAGES: OpenSet[Advantages] = OpenSet(
 )
 
 
+def rewards_differ(group: TrajectoryGroup) -> bool:
+    """Whether its trajectories have more total rewards than one."""
+    return len(set(group.get_total_rewards())) > 1
+
+
 def remove_constant_reward_groups(groups_P: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:
     """The groups whose total rewards differ. If none do, the first one, with a warning: a step needs something."""
-    kept = [group for group in groups_P if len(set(group.get_total_rewards())) > 1]
+    kept = [group for group in groups_P if rewards_differ(group)]
     if kept or not groups_P:
         return kept
     logger.warning("all %d groups have constant rewards: this step has nothing to learn from", len(groups_P))

@@ -3,9 +3,9 @@
 Legend: G members of a group, T positions of a datum (or turns of a trajectory), D datums.
 """
 
-from collections.abc import Sequence
-from itertools import islice
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from itertools import islice, repeat
+from typing import Any, TypeAlias
 
 import numpy as np
 import tinker
@@ -20,12 +20,18 @@ GroupAdvantages: TypeAlias = Sequence[Sequence[Sequence[float]]]
 
 
 def assemble_group(
-    group: TrajectoryGroup, advantages_G_T: Sequence[Sequence[float] | NDArray[np.float64]]
+    group: TrajectoryGroup,
+    advantages_G_T: Sequence[Sequence[float] | NDArray[np.float64]],
+    *,
+    is_masked: Callable[[Trajectory], bool] = lambda _: False,
 ) -> list[tinker.Datum]:
-    """Datums of all trajectories, in their order; advantages are one for each turn of each trajectory."""
+    """Datums of all trajectories but those that are masked, in their order; advantages are one for each turn of each
+    trajectory.
+    """
     return [
         datum
         for trajectory, advantages_T in zip(group.trajectories_G, advantages_G_T, strict=True)
+        if not is_masked(trajectory)
         for datum in assemble_trajectory(trajectory, advantages_T)
     ]
 
@@ -60,19 +66,37 @@ def assemble_trajectory(
     return datums
 
 
-def trained_advantages(groups_P: Sequence[TrajectoryGroup], data_D: Sequence[tinker.Datum]) -> list[GroupAdvantages]:
-    """The advantages that the datums of all groups have, in the order of the groups."""
+def trained_advantages(
+    groups_P: Sequence[TrajectoryGroup],
+    data_D: Sequence[tinker.Datum],
+    *,
+    is_masked: Callable[[Trajectory], bool] = lambda _: False,
+) -> list[GroupAdvantages]:
+    """The advantages that the datums of all groups have, in the order of the groups; 0 in trajectories that are masked,
+    of which there is no datum.
+    """
     parts = [
         datum.loss_fn_inputs["advantages"].to_numpy()[datum.loss_fn_inputs["mask"].to_numpy() > 0] for datum in data_D
     ]
     values = iter(np.concatenate(parts or [np.zeros(0)]).tolist())
     return [
         [
-            [list(islice(values, len(transition.action.tokens))) for transition in trajectory.transitions]
+            [
+                list(islice(repeat(0.0) if is_masked(trajectory) else values, len(transition.action.tokens)))
+                for transition in trajectory.transitions
+            ]
             for trajectory in group.trajectories_G
         ]
         for group in groups_P
     ]
+
+
+def with_advantages(datum: tinker.Datum, advantages_T: NDArray[Any]) -> tinker.Datum:
+    """The datum with other advantages."""
+    advantages = tinker.TensorData.from_numpy(advantages_T.astype(np.float32))
+    return tinker.Datum(
+        model_input=datum.model_input, loss_fn_inputs={**datum.loss_fn_inputs, "advantages": advantages}
+    )
 
 
 _OURS = frozenset({"mask", "teacher_logprobs"})

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cookhouse.errors import InputError
 from cookhouse.rl.learning.advantages import discounted_future_sum
+from cookhouse.rl.learning.assembly import with_advantages
 from cookhouse.telemetry import keys
 
 
@@ -66,9 +67,17 @@ def clip_metrics(
 
 
 def kl_penalty(
-    data_D: Sequence[tinker.Datum], reference_D_T: Sequence[ArrayLike], *, coef: float, gamma: float = 0.0
+    data_D: Sequence[tinker.Datum],
+    reference_D_T: Sequence[ArrayLike],
+    *,
+    coef: float,
+    gamma: float = 0.0,
+    is_centered: bool = True,
 ) -> tuple[list[tinker.Datum], dict[str, float]]:
     """Datums with coef · mask · (mean d − d) added to their advantages, d against the reference's logprobs.
+
+    Without `is_centered` it is −coef · mask · d, for advantages whose mean is subtracted afterwards: with `gamma` the
+    two differ, since sums of a mean grow with the tokens that are left.
 
     With `gamma` above 0 each token gets Σ γ^k of its own term and those k positions on, observations counted among the
     positions; the sum is masked again, since observations have no advantage. The figure is `optim/kl_reference` = mean
@@ -81,17 +90,16 @@ def kl_penalty(
     if not d_M.size:
         return list(data_D), {}
     mean = float(d_M.mean())
+    baseline = mean if is_centered else 0.0
     penalized = []
     for datum, reference_T in zip(data_D, reference_D_T, strict=True):
         mask_T = datum.loss_fn_inputs["mask"].to_numpy().astype(np.float64)
         d_T = datum.loss_fn_inputs["logprobs"].to_numpy().astype(np.float64) - np.asarray(reference_T, dtype=np.float64)
         # Where nothing was sampled d means nothing, and may be NaN: chosen, not multiplied.
-        term_T = np.where(mask_T > 0, coef * (mean - d_T), 0.0)
+        term_T = np.where(mask_T > 0, coef * (baseline - d_T), 0.0)
         if gamma > 0:
             term_T = np.where(mask_T > 0, discounted_future_sum(term_T, gamma), 0.0)
-        advantages_T = datum.loss_fn_inputs["advantages"].to_numpy() + term_T
-        inputs = {**datum.loss_fn_inputs, "advantages": tinker.TensorData.from_numpy(advantages_T.astype(np.float32))}
-        penalized.append(tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs))
+        penalized.append(with_advantages(datum, datum.loss_fn_inputs["advantages"].to_numpy() + term_T))
     return penalized, {"optim/kl_reference": mean}
 
 

@@ -28,6 +28,7 @@ def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
     by_group/frac_mixed, frac_all_good, frac_all_bad     shares of groups: rewards differ, or all equal from 0.5 on,
                                                          or all equal below
     stop/<reason>         share of trajectories that ended so
+    frac_truncated        share of trajectories that a limit of tokens ended
     <name>                mean of an environment's own metric over the steps and groups that reported it
     <name>_n              number of such reports
     <mean>_stderr         standard error of reward/total or <name>, of independent groups; not of a single one
@@ -78,6 +79,7 @@ def _scope(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
         **_lengths(trajectories),
         **_by_group(groups_P),
         **_stop_reasons(trajectories),
+        "frac_truncated": sum(trajectory.is_truncated for trajectory in trajectories) / len(trajectories),
         **_own_metrics(groups_P),
     }
 

@@ -75,6 +75,7 @@ def _trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
                 "observation": _input_to_json(transition.observation, previous),
                 "tokens": action,
                 "logprobs": None if logprobs is None else [float(logprob) for logprob in logprobs],
+                **({"is_truncated": True} if transition.action.is_truncated else {}),
                 "reward": float(transition.reward),
                 "done": bool(transition.episode_done),
                 "metrics": _floats_of(transition.metrics),
@@ -98,7 +99,9 @@ def _trajectory_from_json(value: Mapping[str, Any]) -> Trajectory:
         transitions.append(
             Transition(
                 observation=observation,
-                action=TokensWithLogprobs(tokens=turn["tokens"], maybe_logprobs=turn["logprobs"]),
+                action=TokensWithLogprobs(
+                    tokens=turn["tokens"], maybe_logprobs=turn["logprobs"], is_truncated=turn.get("is_truncated", False)
+                ),
                 reward=turn["reward"],
                 episode_done=turn["done"],
                 metrics=turn["metrics"],

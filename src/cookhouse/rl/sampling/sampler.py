@@ -16,6 +16,8 @@ class TokensWithLogprobs:
 
     tokens: Sequence[int]
     maybe_logprobs: Sequence[float] | None
+    is_truncated: bool = False
+    """Whether the limit of tokens ended it, and not a stop condition."""
 
     @property
     def logprobs(self) -> Sequence[float]:

@@ -1,8 +1,10 @@
 """Groups of rollouts to the datums that train on them: advantages, assembly, and what a reference adds to them."""
 
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import tinker
@@ -17,10 +19,15 @@ from cookhouse.rl import (
     remove_constant_reward_groups,
     trained_advantages,
 )
+from cookhouse.rl.learning.batch import normalize_advantages
+from cookhouse.rl.learning.overlong import is_masked, punish_overlong
 from cookhouse.settings import AdvantageSettings
+from cookhouse.settings.rollouts import OverlongSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.training.clients.logprobs import ComputeLogprobs, target_logprobs
 from cookhouse.training.work import Assembled
+
+logger = logging.getLogger(__name__)
 
 Adjust = Callable[
     [Sequence[tinker.Datum], Sequence[TrajectoryGroup]], Awaitable[tuple[Sequence[tinker.Datum], Mapping[str, float]]]
@@ -46,18 +53,21 @@ class RolloutAssembler:
         settings: AdvantageSettings,
         telemetry: Telemetry,
         *,
+        overlong: OverlongSettings | None = None,
         reference: ComputeLogprobs | None = None,
         observation_logprobs: ComputeLogprobs | None = None,
         adjust: Adjust | None = None,
         span: str = "assemble_rl_batch",
     ) -> None:
-        """`reference` gives the logprobs that the KL penalty is against. `observation_logprobs` gives those that stand
-        at tokens which were not sampled, for a loss that looks at all of them (dro); without it they are 0. `adjust`
-        comes between the two. `span` is what the work is called.
+        """`overlong` says what becomes of answers that are too long; default: nothing. `reference` gives the logprobs
+        that the KL penalty is against. `observation_logprobs` gives those that stand at tokens which were not sampled,
+        for a loss that looks at all of them (dro); without it they are 0. `adjust` comes between the two. `span` is
+        what the work is called.
         """
         self._settings = settings
         self._advantages = ADVANTAGES.find(settings.advantage)
         self._telemetry = telemetry
+        self._overlong = overlong or OverlongSettings()
         self._reference = reference
         self._observation_logprobs = observation_logprobs
         self._adjust = adjust
@@ -71,32 +81,52 @@ class RolloutAssembler:
             ServiceError: the reference failed.
         """
         settings = self._settings
-        kept = remove_constant_reward_groups(groups_P) if settings.remove_constant_reward_groups else groups_P
+        masked = partial(is_masked, settings=self._overlong)
+        # By the rewards of the environment: a punishment for length alone makes no group worth learning from.
+        kept = groups_P if settings.constant_reward_groups == "keep" else remove_constant_reward_groups(groups_P)
         with self._telemetry.span("compute_advantages"):
-            advantages_P = [self._advantages(group, settings) for group in kept]
+            advantages_P = [self._advantages(self._rewarded(group), settings) for group in kept]
         with self._telemetry.span(self._span):
             made = [
                 (datum, group)
                 for group, advantages_G in zip(kept, advantages_P, strict=True)
-                for datum in assemble_group(group, advantages_G)
+                for datum in assemble_group(group, advantages_G, is_masked=masked)
             ]
+            if not made:
+                logger.warning(
+                    "all answers of %d groups were cut at their limit of tokens, and overlong_answers=mask leaves them "
+                    "out: there is nothing to learn from; raise max_tokens",
+                    len(kept),
+                )
             data_D = [datum for datum, _ in made]
             metrics: dict[str, float] = {}
             if self._reference is not None:
                 logprobs_D_T = await target_logprobs(self._reference, data_D)
-                data_D, metrics = kl_penalty(data_D, logprobs_D_T, coef=settings.kl_coef, gamma=settings.kl_gamma)
+                data_D, metrics = kl_penalty(
+                    data_D,
+                    logprobs_D_T,
+                    coef=settings.kl_coef,
+                    gamma=settings.kl_gamma,
+                    is_centered=settings.advantage_normalization == "none",
+                )
             if self._adjust is not None:
                 adjusted_D, found = await self._adjust(data_D, [group for _, group in made])
                 data_D, metrics = list(adjusted_D), {**metrics, **found}
+            if settings.advantage_normalization == "batch":
+                data_D = normalize_advantages(data_D)
             if self._observation_logprobs is not None:
                 data_D = _fill(data_D, await target_logprobs(self._observation_logprobs, data_D))
-        by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D), strict=True))
+        by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D, is_masked=masked), strict=True))
         counts = Counter(id(group) for _, group in made)
         payload = RolloutPayload(
             advantages_P=[by_group.get(id(group)) for group in groups_P],
             num_datums_P=[counts[id(group)] for group in groups_P],
         )
         return Assembled(data_D=data_D, payload=payload, metrics=metrics)
+
+    def _rewarded(self, group: TrajectoryGroup) -> TrajectoryGroup:
+        """The group with the rewards that it is trained with."""
+        return punish_overlong(group, self._overlong) if self._overlong.overlong_answers == "punish" else group
 
 
 def _fill(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[np.float32]]) -> list[tinker.Datum]:

@@ -51,7 +51,7 @@ def policy_metrics(settings: LossSettings, parts: Answered[Any]) -> dict[str, fl
         keys.TRAIN_TRAINED_TOKENS: float(sum(datum.loss_fn_inputs["mask"].to_numpy().sum() for datum in data_D)),
     }
     losses = [output.metrics["loss:sum"] for _, output in parts if "loss:sum" in output.metrics]
-    if len(losses) == len(parts):
+    if losses and len(losses) == len(parts):
         metrics[keys.POLICY_LOSS] = float(sum(losses))
     loss = settings.policy_loss
     bounds = {**loss.published_options, **settings.loss_fn_config}

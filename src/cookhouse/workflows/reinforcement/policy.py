@@ -37,7 +37,9 @@ class PolicySampler:
         )
         response = await self._client.sample(prompt, num_samples, params)
         return [
-            TokensWithLogprobs(tokens=sequence.tokens, maybe_logprobs=sequence.logprobs)
+            TokensWithLogprobs(
+                tokens=sequence.tokens, maybe_logprobs=sequence.logprobs, is_truncated=sequence.stop_reason == "length"
+            )
             for sequence in response.sequences
         ]
 

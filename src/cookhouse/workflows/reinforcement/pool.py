@@ -24,7 +24,7 @@ from cookhouse.rl import (
     RLDataset,
     TrajectoryGroup,
 )
-from cookhouse.settings.reinforcement import PoolSettings
+from cookhouse.settings.rollouts import PoolSettings
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.rollout_log import GroupId, RolloutLog
 
@@ -83,9 +83,11 @@ class RolloutPool:
         restored = self.log.restore(self.first_step)
         self._next_step = restored.next_step
         self._restored = dict(restored.finished)
-        batches = {step: self._batch(step) for step in {group_id.step for group_id in restored.left}}
+        self._num_drawn = 0
+        counts = {step: number + 1 for step, number in sorted(restored.left)}
+        builders = {step: self._builders(step, count) for step, count in counts.items()}
         for group_id in restored.left:
-            self._plan(group_id, batches[group_id.step][group_id.number])
+            self._plan(group_id, builders[group_id.step][group_id.number])
         self.policy.on_change(self._wake)
 
     def num_groups(self, step: int) -> int:
@@ -121,6 +123,15 @@ class RolloutPool:
             finally:
                 self._is_waited_for = False
 
+    def draw(self, step: int, count: int) -> int:
+        """Plan further groups for the step that is due, besides those of its batch; how many the data gave."""
+        start = self.num_groups(step) + self._num_drawn
+        builders = self._builders(step, start + count)[start:]
+        for number, builder in enumerate(builders, start):
+            self._plan(GroupId(step, number), builder)
+        self._num_drawn += len(builders)
+        return len(builders)
+
     def _takeable(self, count: int) -> list[FinishedGroup]:
         """At most `count` groups that may be taken now, in the order of the data."""
         planned_in_order = list(self._planned.values())
@@ -131,7 +142,7 @@ class RolloutPool:
 
     def close_step(self, step: int, used: Sequence[FinishedGroup]) -> None:
         """Record that a step has all its groups, and what each is trained with; the next one is due."""
-        self._due_step = step + 1
+        self._due_step, self._num_drawn = step + 1, 0
         advantages = {finished.id: finished.advantages for finished in used if finished.advantages is not None}
         self.log.keep_advantages(step, advantages)
         self.log.close_step(step, [finished.id for finished in used], sorted(self._planned), self._next_step)
@@ -181,6 +192,19 @@ class RolloutPool:
 
     def _batch(self, step: int) -> Sequence[EnvGroupBuilder]:
         return self.dataset.get_batch(step)
+
+    def _builders(self, step: int, count: int) -> list[EnvGroupBuilder]:
+        """The first groups of a step: those of its batch, then further ones, of batches that come after the run's last
+        step, each of which belongs to one step. So they are the same whatever was drawn before.
+        """
+        index, found = step, list(self._batch(step))
+        while len(found) < count:
+            index += self.total_steps
+            more = self._batch(index)
+            if not more:
+                break
+            found += more
+        return found[:count]
 
     def _plan(self, group_id: GroupId, builder: EnvGroupBuilder) -> None:
         planned = self._planned[group_id] = _Planned(builder=builder)

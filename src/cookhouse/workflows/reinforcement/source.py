@@ -4,12 +4,14 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from functools import partial
+from itertools import accumulate, islice, pairwise
 
 import tinker
 
 from cookhouse.errors import InputError
 from cookhouse.rl import TrajectoryGroup
+from cookhouse.rl.learning.batch import reduced
 from cookhouse.settings import UpdateSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.work import Assembler, Work
@@ -17,6 +19,7 @@ from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.reinforcement.assembler import RolloutPayload
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
+from cookhouse.workflows.reinforcement.refill import Refill
 
 Measure = Callable[[int, Sequence[FinishedGroup]], Mapping[str, float]]
 """Metrics of all groups of a step, called once when they are complete."""
@@ -37,12 +40,24 @@ def _parts(count: int, num_parts: int) -> list[int]:
     return [end - start for start, end in pairwise(edges) if end > start]
 
 
+def _update_of(pieces: Sequence[tuple[int, bool]], index: int) -> slice:
+    """The groups of the optimizer step that a piece is part of."""
+    edges = [0, *accumulate(size for size, _ in pieces)]
+    first = max((at + 1 for at in range(index) if pieces[at][1]), default=0)
+    last = next(at for at in range(index, len(pieces)) if pieces[at][1])
+    return slice(edges[first], edges[last + 1])
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Made:
     """A group of a step with the datums that train on it."""
 
     group: FinishedGroup
     data_D: Sequence[tinker.Datum] = ()
+
+
+def _data(made: Sequence[_Made]) -> list[tinker.Datum]:
+    return [datum for each in made for datum in each.data_D]
 
 
 @dataclass(kw_only=True)
@@ -59,6 +74,8 @@ class RolloutSource:
     total_steps: int
     needs_whole_steps: bool = False
     """Whether `assemble` has to have all groups of a step at once, as for a mean over them."""
+    refill: Refill | None = None
+    """Replaces groups of a step; None: they are as they are."""
     start: Cursor = field(default_factory=Cursor)
 
     def __post_init__(self) -> None:
@@ -107,6 +124,7 @@ class RolloutSource:
         self._waited_seconds = 0.0
         pieces = split_step(self.settings, self._num_groups)
         groups: list[FinishedGroup] = []
+        replaced: list[FinishedGroup] = []
         made: list[_Made] = []
         works: list[Work[RolloutPayload]] = []
         for index, (size, ends_update) in enumerate(pieces):
@@ -115,6 +133,9 @@ class RolloutSource:
             if self._num_taken < self._num_groups:
                 count = size if self._streams else self._num_groups
                 taken = await self._take(cursor.step, count)
+                if self.refill is not None:
+                    taken, replaced = await self.refill(cursor.step, taken, partial(self._draw, cursor.step))
+                    metrics["rollouts/frac_replaced"] = len(replaced) / self._num_groups
                 groups += taken
                 if self._num_taken == self._num_groups:
                     _refuse_failed(groups)
@@ -124,12 +145,12 @@ class RolloutSource:
             start = sum(size for size, _ in pieces[:index])
             piece = made[start : start + size]
             if is_last:
-                trained = [each.group for each in made]
-                self.pool.close_step(cursor.step, trained)
-                metrics |= {**self.measure(cursor.step, trained), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
+                sampled = sorted([*(each.group for each in made), *replaced], key=lambda each: each.id)
+                self.pool.close_step(cursor.step, sampled)
+                metrics |= {**self.measure(cursor.step, sampled), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
             work = Work(
                 cursor=cursor,
-                data_D=[datum for each in piece for datum in each.data_D],
+                data_D=reduced(_data(piece), self.settings.reduction, _data(made[_update_of(pieces, index)])),
                 payload=RolloutPayload(
                     advantages_P=[each.group.advantages for each in piece],
                     num_datums_P=[len(each.data_D) for each in piece],
@@ -149,7 +170,8 @@ class RolloutSource:
     @property
     def _streams(self) -> bool:
         """Whether a piece is made before all groups of its step are there."""
-        return self.settings.num_minibatches > 1 and not self.needs_whole_steps
+        needs_all = self.needs_whole_steps or self.refill is not None or self.settings.reduction == "token_mean"
+        return self.settings.num_minibatches > 1 and not needs_all
 
     async def _take(self, step: int, count: int) -> list[FinishedGroup]:
         start = time.perf_counter()
@@ -157,6 +179,11 @@ class RolloutSource:
         self._waited_seconds += time.perf_counter() - start
         self._num_taken += count
         return groups
+
+    async def _draw(self, step: int, count: int) -> list[FinishedGroup]:
+        num_drawn = self.pool.draw(step, count)
+        self._num_groups += num_drawn
+        return await self._take(step, num_drawn)
 
     async def _make(self, groups: Sequence[FinishedGroup]) -> tuple[list[_Made], Mapping[str, float]]:
         """What some groups are trained with; of those that failed nothing: the step goes without them."""

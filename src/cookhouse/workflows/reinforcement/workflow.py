@@ -1,15 +1,14 @@
 """The reinforcement workflow: environments in, an adapter that earns more in them out."""
 
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cookhouse.data import DataSource
 from cookhouse.registry import Descent
-from cookhouse.rl import (
-    ADVANTAGES,
-)
+from cookhouse.rl import ADVANTAGES, TrajectoryGroup
+from cookhouse.rl.learning.advantages import rewards_differ
+from cookhouse.rl.learning.overlong import is_masked, overlong_metrics
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import events
 from cookhouse.training import (
@@ -27,10 +26,11 @@ from cookhouse.workflows.reinforcement import rollouts
 from cookhouse.workflows.reinforcement.assembler import RolloutAssembler
 from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
 from cookhouse.workflows.reinforcement.objective import policy_objective, post_step_divergence
-from cookhouse.workflows.reinforcement.pool import RolloutPool
+from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
+from cookhouse.workflows.reinforcement.refill import Refill
 from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
 from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
-from cookhouse.workflows.reinforcement.source import RolloutSource
+from cookhouse.workflows.reinforcement.source import Measure, RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
 from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
 from cookhouse.workflows.stages.stage import SlotStage, stage
@@ -104,13 +104,32 @@ def rollout_source(state: ReinforcementState, assemble: RolloutAssembler | None 
         pool=pool,
         policy=state.policy,
         assemble=assemble or rollout_assembler(state),
-        measure=partial(state.rollout_pages, pool),
+        measure=_measure(state, pool),
         settings=config,
         batches_per_epoch=state.steps_per_epoch,
         total_steps=state.total_steps,
-        needs_whole_steps=state.reference is not None,
+        needs_whole_steps=state.reference is not None or config.advantage_normalization == "batch",
+        refill=_refill(config),
         start=state.cursor,
     )
+
+
+def _measure(state: ReinforcementState, pool: RolloutPool) -> Measure:
+    def measure(step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:
+        groups = [each.group for each in finished if each.group is not None]
+        return {**state.rollout_pages(pool, step, finished), **overlong_metrics(groups, state.config)}
+
+    return measure
+
+
+def _refill(config: ReinforcementSettings) -> Refill | None:
+    if config.constant_reward_groups != "replace":
+        return None
+
+    def teaches(group: TrajectoryGroup) -> bool:
+        return rewards_differ(group) and not all(is_masked(each, config) for each in group.trajectories_G)
+
+    return Refill(teaches=teaches, max_batches=config.max_batches_drawn)
 
 
 def _log(state: ReinforcementState) -> Callable[[FinishedStep], None]:
@@ -131,6 +150,7 @@ def rollout_assembler(state: ReinforcementState, **more: Any) -> RolloutAssemble
     return RolloutAssembler(
         state.config,
         state.telemetry,
+        overlong=state.config,
         reference=state.reference,
         observation_logprobs=state.policy.compute_logprobs if needs_observations else None,
         **more,
