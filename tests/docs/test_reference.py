@@ -98,6 +98,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "pairs": ("dpo", {"eval_every": 1, "num_eval": 4}),
     "judged pairs": ("dpo", {"eval_every": 1, "num_eval": 4, "preference_model": "judge"}),
     "synchronous": ("rl_basic", {"kl_coef": 0.1, "compute_post_kl": True, "loss_fn": "ppo"}),
+    "published": ("rl_basic", {"constant_reward_groups": "replace", "overlong_answers": "punish"}),
     "asynchronous": ("rl_basic", {"max_steps_off_policy": 1, "num_substeps": 2}),
     "games": ("self_play", {"num_eval": 2}),
 }

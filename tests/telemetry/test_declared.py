@@ -19,7 +19,7 @@ NEITHER = {
     *("kl_sample_train_v1", "kl_sample_train_v2", "kl_sample_train_v1_post", "kl_sample_train_v2_post"),
     *("kl_reference", "ob_tokens_per_turn", "turns_per_episode", "frac_mixed", "lag_mean", "lag_max"),
     *("chosen_reward", "rejected_reward", "chosen_logprob", "rejected_logprob", "chosen_tokens", "rejected_tokens"),
-    *("groups_resampled", "averaging"),
+    *("groups_resampled", "frac_replaced", "averaging"),
     # times, by which no run is chosen
     *("step_seconds", "tokens_per_second", "rollout_wait_seconds", "group_seconds_mean", "group_seconds_max"),
     # names that stand for others
@@ -44,6 +44,7 @@ LESS = {
     *("nll", "bits_per_byte", "malformed", "loss", "dpo_loss", "answered_rejected", "order_disagreement"),
     *("forward_kl", "teacher_kl", "teacher_kl_at", "failed", "not_compared", "dropped", "cut_to_nothing"),
     *("failures", "retried", "groups_failed", "frac_all_bad", "tool_errors", "invalid_move", "num_skipped_rows"),
+    "frac_truncated",
 }
 MORE = {
     *("exact_match", "reward", "correct", "correct_norm", "correct_loose", "format", "accuracy", "margin"),
@@ -54,7 +55,7 @@ MORE = {
 SHARES = {
     *("exact_match", "accuracy", "correct", "correct_loose", "correct_norm", "failed", "format", "malformed"),
     *("instructions_loose", "instructions_strict", "answered_chosen", "answered_rejected", "answer_win_rate"),
-    *("win_rate_chosen", "win_rate_initial", "pass@8"),
+    *("win_rate_chosen", "win_rate_initial", "pass@8", "frac_truncated"),
 }
 
 

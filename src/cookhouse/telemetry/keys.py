@@ -134,6 +134,10 @@ TEST_AGREEMENT: Final = "test/env/all/agreement"
 """Share of the same answers that both find better than not, or neither."""
 ENTROPY: Final = _declared(Metric("optim/entropy", chart=160))
 """Mean negative logprob of the sampled tokens when they were sampled, in nats."""
+REPLACED_SHARE: Final = _declared(Metric("rollouts/frac_replaced", is_share=True))
+"""Groups that had one reward for all and that others replaced, over all groups sampled for the step, in [0, 1]."""
+OVERLONG_PENALTY: Final = _declared(Metric("rollouts/overlong_penalty", direction="less"))
+"""Mean of what is taken from the reward of an answer for its length, over all answers of the step, in [0, 1]."""
 CLIP_SHARE: Final = "optim/clip_frac"
 """Share of sampled tokens whose ratio is outside of the loss's bounds, in [0, 1]; of losses that have some."""
 SAMPLER_KL: Final = _declared(Metric("optim/kl_sample_train_v1", chart=150))
@@ -191,6 +195,7 @@ for _metric in (
     *(Metric(name, direction="less") for name in ("order_disagreement", "not_compared")),
     # Attempts and groups of them, and a teacher's samples.
     *(Metric(name, direction="less") for name in ("failures", "retried", "dropped", "groups_failed", "frac_all_bad")),
+    Metric("frac_truncated", direction="less", is_share=True),
     Metric("frac_all_good", direction="more"),
     *(Metric(name, direction="less") for name in ("teacher_kl_at", "cut_to_nothing", "num_skipped_rows")),
 ):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 import tinker
 from tests.rl.learning.test_kl import datum_of
@@ -28,8 +27,7 @@ def test_advantages_are_normalized_over_the_tokens_of_the_batch() -> None:
 
 def test_equal_advantages_teach_nothing() -> None:
     # Catches rounding that a deviation of 0 blows up.
-    third = np.float32(0.1)
-    assert advantages(normalize_advantages([datum_of([1, 1, 1], [-1] * 3, [third] * 3)])) == [pytest.approx([0.0] * 3)]
+    assert advantages(normalize_advantages([datum_of([1, 1, 1], [-1] * 3, [0.1] * 3)])) == [pytest.approx([0.0] * 3)]
     assert normalize_advantages([]) == []
     [unsampled] = normalize_advantages([datum_of([0], [0], [0])])
     assert advantages([unsampled]) == [[0]]

@@ -110,7 +110,7 @@ async def test_a_run_may_stop_anywhere_and_goes_on_with_the_same_batches(
     # Catches groups that were drawn again and, after a kill, are sampled as others or trained on twice.
     settings: dict[str, Any] = {"refill": REFILL, "save_every": 2, "max_steps_off_policy": lag}
     whole, parts = new_rl_kit("whole"), new_rl_kit("parts")
-    data = {"num_batches": 5, "is_dull": every_third}
+    data: dict[str, Any] = {"num_batches": 5, "is_dull": every_third}
     await (await whole.loop(FakeService(answer=guess), dataset=GuessDataset(**data), **settings)).run()
     chance = np.random.default_rng(seed)
     states: dict[str, Any] = {}

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from cookhouse.rl.trajectory import Trajectory, TrajectoryGroup
 from cookhouse.settings.rollouts import OverlongSettings
+from cookhouse.telemetry import keys
 
 
 def soft_overlong_punishment(num_tokens: int, *, max_tokens: int, cache_tokens: int) -> float:
@@ -21,13 +22,13 @@ def punish_overlong(group: TrajectoryGroup, settings: OverlongSettings) -> Traje
 
 
 def overlong_metrics(groups_P: Sequence[TrajectoryGroup], settings: OverlongSettings) -> dict[str, float]:
-    """`rollouts/overlong_penalty`, where answers are punished: what is taken from their rewards, a mean over answers."""
+    """`rollouts/overlong_penalty` where answers are punished: what is taken from their rewards, a mean over answers."""
     if settings.overlong_answers != "punish":
         return {}
     values = [
         -value for group in groups_P for trajectory in group.trajectories_G for value in _values(trajectory, settings)
     ]
-    return {"rollouts/overlong_penalty": sum(values) / len(values)} if values else {}
+    return {keys.OVERLONG_PENALTY: sum(values) / len(values)} if values else {}
 
 
 def is_masked(trajectory: Trajectory, settings: OverlongSettings) -> bool:

@@ -135,7 +135,7 @@ class RolloutSource:
                 taken = await self._take(cursor.step, count)
                 if self.refill is not None:
                     taken, replaced = await self.refill(cursor.step, taken, partial(self._draw, cursor.step))
-                    metrics["rollouts/frac_replaced"] = len(replaced) / self._num_groups
+                    metrics[keys.REPLACED_SHARE] = len(replaced) / self._num_groups
                 groups += taken
                 if self._num_taken == self._num_groups:
                     _refuse_failed(groups)
