@@ -74,6 +74,8 @@ def test_yaml_makes_no_objects(tmp_path: Path) -> None:
         ({"num_rollouts": "4", "groups_per_batch": "2"}, {"max_steps": 4, "num_epochs": 4, "batch_size": 2}),
         ({"kl_penalty_coef": 0.1, "reference_model_name": "m"}, {"kl_coef": 0.1, "kl_reference": "m"}),
         ({"loss_fn": "ppo", "clip_epsilon": "0.25"}, {"loss_fn": "ppo", "clip_low": 0.75, "clip_high": 1.25}),
+        ({"remove_constant_reward_groups": "True"}, {"constant_reward_groups": "remove"}),
+        ({"remove_constant_reward_groups": False}, {"constant_reward_groups": "keep"}),
     ],
 )
 def test_names_of_other_systems_are_understood(given: dict[str, Any], meant: dict[str, Any]) -> None:
@@ -89,6 +91,11 @@ def test_a_loss_over_pairs_has_a_name_of_its_own() -> None:
         make_config(dpo, {"loss_fn": "ipo"})
     for recipe in every_recipe():
         assert not {"loss_fn", "pair_loss"} <= {field.name for field in config_fields(recipe)}, recipe.name
+
+
+def test_a_name_of_another_system_with_another_value_is_refused() -> None:
+    with pytest.raises(InputError, match="remove_constant_reward_groups is 'some'; it must be true or false"):
+        make_config(RL, {"remove_constant_reward_groups": "some"})
 
 
 @pytest.mark.parametrize("recipe", ["code_rl", "rl_basic"])

@@ -4,6 +4,7 @@ A config *is* every spec that it is made of, so that it is handed on as it is: n
 name from the command line to the line that uses it. A component names in its signature the spec that it reads.
 """
 
+from cookhouse.settings.advantages import AdvantageSettings
 from cookhouse.settings.benchmarks import EvalSettings
 from cookhouse.settings.checks import above, at_least, between, within
 from cookhouse.settings.defaults import Default, always, computed, default_in_words, has_default, part_of, redefault
@@ -25,7 +26,6 @@ from cookhouse.settings.published import (
 )
 from cookhouse.settings.reading import ReadIf, narrowed, read_if, unread_defaults
 from cookhouse.settings.reinforcement import (
-    AdvantageSettings,
     EnvironmentSettings,
     GradingSettings,
     GroupSettings,
