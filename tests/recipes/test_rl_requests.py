@@ -20,7 +20,7 @@ from cookhouse.runs import read_history
 from cookhouse.settings import AdvantageSettings, UpdateSettings, part_of
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
-from cookhouse.workflows.reinforcement import divergence
+from cookhouse.workflows.reinforcement import divergence, rollouts
 from cookhouse.workflows.reinforcement import workflow as reinforcement
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +134,7 @@ async def test_every_setting_of_a_rollout_reaches_it(make: MakeConfig, monkeypat
         finally:
             running -= 1
 
-    monkeypatch.setattr(reinforcement, "do_group_rollout", spy)
+    monkeypatch.setattr(rollouts, "do_group_rollout", spy)
     config = make(
         max_turns=3,
         max_sequence_tokens=99,
