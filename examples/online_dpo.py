@@ -83,7 +83,17 @@ def workflow(config: Config) -> Workflow[State]:
         get_work=SlotStage(
             name="make_pairs",
             make=lambda state: batch_source(state, partial(make_pairs, state), ahead=False),
-            reads=("config", "train", "policy", "pairs", "total_steps", "steps_per_epoch", "cursor"),
+            reads=(
+                "config",
+                "train",
+                "context_tokens",
+                "session",
+                "policy",
+                "pairs",
+                "total_steps",
+                "steps_per_epoch",
+                "cursor",
+            ),
         ),
         forward_backward=objective_slot("forward_backward"),
         log=log_slot("log_step_metrics"),

@@ -90,7 +90,7 @@ def flat_workflow(
     training = Stage(
         name="train",
         run=train_in_folder,
-        reads=("loaded", "folder"),
+        reads=("config", "notes", "loaded", "folder"),
         writes=("sampler_path", "service"),
         needs=("service",),
     )
@@ -144,7 +144,7 @@ async def save_final(state: FlatState) -> None:
 
 
 @stage(
-    reads=("folder", "service"),
+    reads=("descent", "folder", "service"),
     writes=("registered_model",),
     uses=("registry",),
     when=lambda state: is_registered(state.context),

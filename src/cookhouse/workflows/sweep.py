@@ -81,7 +81,8 @@ class Runs:
     runs: Mapping[str, Mapping[str, Any]]
     run_child: RunChild
     title: str = "runs"
-    writes: tuple[str, ...] = ("record",)
+    reads: tuple[str, ...] = ("config", "path", "results", "errors")
+    writes: tuple[str, ...] = ("record", "results", "errors")
     parts: tuple[Stage[SweepState], ...] = ()
 
     @property
@@ -135,7 +136,7 @@ class Runs:
         tell(how if headline is None else f"{how}, {headline.text}")
 
 
-@stage(writes=("folder", "path"), leaves_files=True)
+@stage(reads=("document",), writes=("folder", "path"), leaves_files=True)
 async def init_folder(state: SweepState) -> None:
     """Open the folder that the runs' own are in."""
     folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
@@ -169,7 +170,7 @@ def register_best(descent_of: DescentOf) -> Stage[SweepState]:
     return Stage(
         name="register_best",
         run=register,
-        reads=("record", "path"),
+        reads=("config", "record", "path", "results", "errors"),
         writes=("registered_model",),
         needs=("service",),
         uses=("registry",),

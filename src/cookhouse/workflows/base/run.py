@@ -112,7 +112,7 @@ async def open_run(state: TrainingState) -> None:
     state.closing.push_async_callback(_close_session, state)
 
 
-@stage(reads=("session", "folder", "cursor", "checkpoints", "outcome", "total_steps"), writes=("final_checkpoint",))
+@stage(reads=("session", "folder", "checkpoints", "outcome"), writes=("final_checkpoint",))
 async def save_final(state: TrainingState) -> None:
     """Save the trained weights to continue from and to sample from; a resumed run that has them keeps them."""
     resumed = state.folder.resume

@@ -76,16 +76,14 @@ def checkpoint_slot() -> SlotStage[T]:
     return SlotStage(
         name="checkpoint",
         make=lambda state: partial(_save_state, state.config),
-        reads=("session", "checkpoints"),
+        reads=("config",),
         is_optional=True,
     )
 
 
 def evaluate_slot() -> SlotStage[T]:
     """Every evaluation of the state, each when it is due."""
-    return SlotStage(
-        name="evaluate", make=lambda state: state.evaluations, reads=("evaluations", "session"), is_optional=True
-    )
+    return SlotStage(name="evaluate", make=lambda state: state.evaluations, reads=("evaluations",), is_optional=True)
 
 
 def save_every(state: TrainingState) -> int:

@@ -125,7 +125,7 @@ def preview(state: OffPolicyState) -> list[list[tuple[str, bool]]]:
 
 
 @stage(
-    reads=("config", "dataset", "held_out", "notes", "renderer", "total_steps", "evaluators"),
+    reads=("config", "notes", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
 )
@@ -136,7 +136,10 @@ async def init_session(state: OffPolicyState) -> None:
 
 
 @stage(
-    reads=("config", "session", "folder", "held_out", "reader", "evaluations"),
+    reads=(
+        *("config", "rows", "teacher_prompt", "renderer", "teacher_renderer", "reader", "held_out"),
+        *("context_tokens", "session", "folder"),
+    ),
     writes=("teacher_service", "teacher", "teacher_results", "evaluations"),
     needs=("service",),
     uses=("teacher",),
@@ -186,7 +189,7 @@ async def _taught(state: OffPolicyState) -> TeacherRecord:
     return expected_answers(rows, answers, state.teacher_renderer)
 
 
-@stage()
+@stage(reads=("teacher_service",), writes=("teacher",))
 async def cleanup_teacher(state: OffPolicyState) -> None:
     """Free what the teacher holds: its client, and the session with another service."""
     state.teacher = None
@@ -240,7 +243,7 @@ def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) 
         get_work=SlotStage(
             name="get_distillation_batch",
             make=_source,
-            reads=("renderer", "reader", "teacher", "folder", *BATCHED),
+            reads=("config", "renderer", "teacher_renderer", "reader", "teacher", "context_tokens", "folder", *BATCHED),
             parts=("teacher_inference", "build_distill_datums"),
         ),
         forward_backward=objective_slot("distillation_forward_backward"),

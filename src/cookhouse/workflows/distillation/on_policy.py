@@ -95,7 +95,7 @@ def named_teachers(config: OnPolicyDistillationSettings, environments: Sequence[
 
 
 @stage(
-    reads=("config", "named", "renderer", "session", "test", "rollout_pages", "folder"),
+    reads=("config", "named", "renderer", "context_tokens", "session", "test", "rollout_pages", "folder"),
     writes=("teacher_service", "teachers", "teacher_results"),
     needs=("service",),
     uses=("teacher",),
@@ -146,7 +146,7 @@ def _sampler(state: OnPolicyState, tags: Sequence[str]) -> GroupSampler:
     return PolicySampler(teacher.client, 0, max_tokens=config.max_tokens, temperature=config.eval_temperature)
 
 
-@stage()
+@stage(reads=("teacher_service",), writes=("teachers",))
 async def cleanup_teacher(state: OnPolicyState) -> None:
     """Free what the teachers hold: clients, and the session with another service."""
     state.teachers = Teachers(by_tag={})
@@ -183,13 +183,13 @@ def on_policy_workflow(
             name="get_distillation_batch",
             make=_source,
             reads=(
-                *("train", "context_tokens", "session", "policy", "reference", "rollout_pages", "teachers"),
-                *("total_steps", "steps_per_epoch", "cursor"),
+                *("config", "train", "context_tokens", "session", "folder", "policy", "reference", "rollout_pages"),
+                *("teachers", "total_steps", "steps_per_epoch", "cursor"),
             ),
             parts=("compute_advantages", "build_distill_datums", "teacher_inference"),
         ),
         forward_backward=objective_slot("distillation_forward_backward"),
-        log=SlotStage(name="log_distillation_metrics", make=_log, reads=("total_steps", "steps_per_epoch")),
+        log=SlotStage(name="log_distillation_metrics", make=_log, reads=("config", "total_steps", "steps_per_epoch")),
         look_back=post_kl_slot(),
         publish=publish_slot(),
         final=(cleanup_teacher,),

@@ -120,7 +120,7 @@ async def init_tokenizer(state: EvaluationState) -> None:
         )
 
 
-@stage(reads=("config", "loaded"), writes=("folder", "log"), leaves_files=True)
+@stage(reads=("config", "sources", "loaded", "tasks"), writes=("folder", "log"), leaves_files=True)
 async def init_folder(state: EvaluationState) -> None:
     """Open the run folder, with what was answered there before."""
     context = state.context
@@ -221,7 +221,7 @@ def _warn_of_failures(name: str, attempts: Sequence[Attempt]) -> None:
         logger.warning("%s: %s, most of them because of this: %s", name, failed, reason[:_REASON_CHARACTERS])
 
 
-@stage(reads=("loaded", "log", "folder", "inspected"), writes=())
+@stage(reads=("config", "loaded", "log", "folder", "inspected"), writes=())
 async def write_transcripts(state: EvaluationState) -> None:
     """A page for each benchmark and task of what was asked and answered, by outcome."""
     with file_errors(state.folder.evaluations):

@@ -21,7 +21,7 @@ from cookhouse.workflows.stages.stage import stage
 
 
 @stage(
-    reads=("config", "loss", "dataset", "held_out", "answers", "notes", "renderer", "total_steps", "evaluators"),
+    reads=("config", "dataset", "held_out", "answers", "notes", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "objective", "reference", "judge", "evaluations"),
     needs=("service",),
     uses=("completer",),

@@ -133,7 +133,7 @@ def preview(state: PreferenceModelState) -> list[list[tuple[str, bool]]]:
 
 
 @stage(
-    reads=("config", "data", "dataset", "notes", "renderer", "comparisons", "total_steps", "evaluators"),
+    reads=("config", "data", "dataset", "notes", "comparisons", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
 )

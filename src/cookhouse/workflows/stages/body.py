@@ -23,6 +23,10 @@ class Body(Protocol[S_contra]):
         """In the tree that `describe` prints."""
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Fields of the state that it reads, besides those that its parts read."""
+
+    @property
     def writes(self) -> tuple[str, ...]:
         """Fields of the state that are there afterwards, besides those that its parts write."""
 
@@ -53,6 +57,7 @@ def spliced(stages: Sequence[Stage[S]], name: str, instead: Sequence[Stage[S]]) 
 class LoopState(RunState):
     """What the loop is made from."""
 
+    config: StepSettings
     session: TrainingSession = field(init=False)
     checkpoints: CheckpointFile = field(init=False)
     total_steps: int = field(init=False)
@@ -77,6 +82,7 @@ class Loop(Generic[L]):
     publish: SlotStage[L] | None = None
     save_every: Callable[[L], int]
     title: str = "loop"
+    reads: tuple[str, ...] = ("config", "session", "checkpoints", "total_steps")
     writes: tuple[str, ...] = ("outcome",)
     children: tuple[str, ...] = ()
 
@@ -101,7 +107,7 @@ class Loop(Generic[L]):
             slots=LoopSlots(**{name: stage.make(state) for name, stage in slots.items()}),
             names=SlotNames(**{name: stage.name for name, stage in slots.items() if name in named}),
             save_every=self.save_every(state),
-            rolling=_rolling(state),
+            rolling=RollingSaves(state.config, state.session.service, state.checkpoints),
             total_steps=state.total_steps,
             checkpoints=state.checkpoints,
             telemetry=state.telemetry,
@@ -116,20 +122,13 @@ class Loop(Generic[L]):
         return {name: stage for name, stage in filled.items() if isinstance(stage, SlotStage)}
 
 
-def _rolling(state: LoopState) -> RollingSaves | None:
-    """Rolling checkpoints, of a run whose config has settings of them."""
-    settings = getattr(state, "config", None)
-    if not isinstance(settings, StepSettings):
-        return None
-    return RollingSaves(settings, state.session.service, state.checkpoints)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Stages(Generic[S]):
     """Stages one after another, such as those of an evaluation."""
 
     parts: tuple[Stage[S], ...]
     title: str = "stages"
+    reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
 
@@ -181,7 +180,8 @@ class Children(Generic[Q]):
 
     runs: tuple[Child[Q], ...]
     title: str = "runs"
-    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ("path",)
+    writes: tuple[str, ...] = ("results",)
     parts: tuple[Stage[Q], ...] = ()
 
     @property

@@ -69,25 +69,38 @@ class Workflow(Generic[S]):
         """
         known = {each.name for each in fields(self._declared)}
         there = {each.name for each in fields(self._declared) if each.init or _has_default(each)}
-        stages = list(self.stages())
-        names = [each.name for each in stages if isinstance(each, Stage)]
+        names = [each.name for each in self.stages() if isinstance(each, Stage)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"workflow {self.name}: two stages are called {', '.join(twice)}; give each its own name")
-        for each in stages:
-            if self.final and each is self.final[0]:
-                there |= set(self.body.writes)
-            self._check_fields(each, "reads", set(each.reads) - known, known)
-            if missing := sorted(set(each.reads) - there):
-                raise InputError(self._unwritten(each.name, missing))
-            if isinstance(each, Stage):
-                self._check_fields(each, "writes", set(each.writes) - known, known)
-                check_ports((*each.needs, *each.uses), f"stage {each.name} of workflow {self.name} names it")
-                if missing := sorted(set(each.needs) - set(ports)):
-                    raise InputError(
-                        f"workflow {self.name}: stage {each.name} needs the port {', '.join(missing)}, which has no "
-                        f"adapter; there is {', '.join(sorted(ports)) or 'none'}"
-                    )
-                there |= set() if each.is_optional else set(each.writes)
+        for each in self.setup:
+            there |= self._check_stage(each, known, there, ports)
+        self._check_reads(self.body.title, self.body.reads, known, there)
+        for part in self.body.parts:
+            there |= self._check_stage(part, known, there, ports)
+        there |= set(self.body.writes)
+        for each in (*self.final, self.cleanup):
+            there |= self._check_stage(each, known, there, ports)
+
+    def _check_stage(
+        self, each: Stage[S] | SlotStage[Any], known: Collection[str], there: Collection[str], ports: Collection[str]
+    ) -> set[str]:
+        """What is there once it has run. Raises as `check`."""
+        self._check_reads(each.name, each.reads, known, there)
+        if isinstance(each, SlotStage):
+            return set()
+        self._check_fields(each.name, "writes", each.writes, known)
+        check_ports((*each.needs, *each.uses), f"stage {each.name} of workflow {self.name} names it")
+        if missing := sorted(set(each.needs) - set(ports)):
+            raise InputError(
+                f"workflow {self.name}: stage {each.name} needs the port {', '.join(missing)}, which has no adapter; "
+                f"there is {', '.join(sorted(ports)) or 'none'}"
+            )
+        return set() if each.is_optional else set(each.writes)
+
+    def _check_reads(self, name: str, reads: Collection[str], known: Collection[str], there: Collection[str]) -> None:
+        self._check_fields(name, "reads", reads, known)
+        if missing := sorted(set(reads) - set(there)):
+            raise InputError(self._unwritten(name, missing))
 
     @property
     def preparing(self) -> Sequence[Stage[S]]:
@@ -169,13 +182,11 @@ class Workflow(Generic[S]):
     def _declared(self) -> Any:
         return self.state_class
 
-    def _check_fields(
-        self, each: Stage[S] | SlotStage[Any], verb: str, missing: Collection[str], allowed: Collection[str]
-    ) -> None:
-        if missing:
+    def _check_fields(self, name: str, verb: str, named: Collection[str], known: Collection[str]) -> None:
+        if missing := set(named) - set(known):
             raise InputError(
-                f"workflow {self.name}: stage {each.name} {verb} {', '.join(sorted(missing))}, which is no field of "
-                f"{self.state_class.__name__}; it has {', '.join(sorted(allowed))}"
+                f"workflow {self.name}: stage {name} {verb} {', '.join(sorted(missing))}, which is no field of "
+                f"{self.state_class.__name__}; it has {', '.join(sorted(known))}"
             )
 
     def _unwritten(self, reader: str, missing: Sequence[str]) -> str:

@@ -198,7 +198,7 @@ async def _render(state: SupervisedState, conversations: Sequence[Conversation])
 
 
 @stage(
-    reads=("config", "dataset", "counts", "notes", "nll", "exact_match", "renderer", "total_steps", "evaluators"),
+    reads=("config", "dataset", "counts", "notes", "nll", "exact_match", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
 )
