@@ -1,18 +1,18 @@
 """Every setting of every recipe is read by something in a run, or refused where nothing reads it."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import chz
 import pytest
 
-from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.recipes import aliases_of, every_recipe, run, settle
-from cookhouse.settings import RunSettings
+from cookhouse.recipes import Recipe, aliases_of, every_recipe, settle
+from cookhouse.settings import ReinforcementSettings, RunSettings, SupervisedSettings, narrowed, read_if, redefault
 from cookhouse.settings.reading import read_conditions
+from cookhouse.testing import unread_settings
+from cookhouse.workflows import supervised_workflow
 
 SMALL = {
     "max_steps": 2,
@@ -42,9 +42,6 @@ READ_ELSEWHERE = {
 }
 """Settings that a run on no-ops does not come to, each with its reason; that these arrive is tested elsewhere."""
 
-_ASKS = ("/chz/", "settings/reading.py", "settings/published.py", "settings/facts.py", "recipes/config.py")
-"""Code that asks a config for every setting, or for what others depend on, and does nothing with it."""
-
 RECIPES = every_recipe()
 KNOWN = {name for recipe in RECIPES for name in chz.chz_fields(recipe.config_class)}
 ALIASES = {name for recipe in RECIPES for name in aliases_of(recipe.config_class)}
@@ -60,37 +57,39 @@ def test_every_setting_is_read_or_refused(recipe: Any, monkeypatch: pytest.Monke
     small: dict[str, Any] = {name: value for name, value in SMALL.items() if name in names}
     if recipe.name == "preference_rl":
         small["preference_model"] = "cookhouse/tiny"
-    read = _reads(monkeypatch, set(names))
-    run(recipe, {**small, "log_path": "run"}, adapters=Adapters.noop(sinks=[]))
-    config = recipe.config_class(**small)
-    idle = {name for name in names for check in read_conditions(recipe.config_class, name) if not check.is_read(config)}
-    assert set(names) - read - idle - READ_ELSEWHERE.keys() == set()
+    assert unread_settings(recipe, {**small, "log_path": "run"}) - READ_ELSEWHERE.keys() == set()
 
 
-def _reads(monkeypatch: pytest.MonkeyPatch, names: set[str]) -> set[str]:
-    """The settings that are read from now on, of any config; but for checks and defaults."""
-    found: set[str] = set()
-    plain = object.__getattribute__
+@chz.chz
+class Wide(ReinforcementSettings):
+    """Of a recipe that inherits far more than its workflow reads."""
 
-    def note(config: Any, name: str) -> Any:
-        if name in names and name not in found and _is_read_by_a_run():
-            found.add(name)
-        return plain(config, name)
-
-    monkeypatch.setattr(RunSettings, "__getattribute__", note, raising=False)
-    return found
+    max_length: int = redefault(SupervisedSettings, "max_length", 64)
 
 
-def _is_read_by_a_run() -> bool:
-    frame = sys._getframe(2)
-    while frame is not None:
-        path, callers = frame.f_code.co_filename, (frame, frame.f_back)
-        if path.endswith("settings/defaults.py"):  # `part_of` hands settings on to who reads them
-            return any(each is not None and each.f_code.co_name == "part_of" for each in callers)
-        if any(part in path for part in _ASKS):
-            return False
-        frame = frame.f_back  # type: ignore[assignment]
-    return True
+@chz.chz
+class Narrower(Wide):
+    advantage: str = narrowed(ReinforcementSettings, "advantage", read_if(lambda _: False, "by recipes of rewards"))
+
+
+def test_what_an_own_recipe_does_not_read_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Catches a recipe that takes `advantage=gae kl_coef=1`, and does nothing with them."""
+    monkeypatch.chdir(tmp_path)
+
+    def workflow(config: Wide) -> Any:
+        names = (chz.chz_fields(SupervisedSettings).keys() & chz.chz_fields(Wide).keys()) - {"loss_fn"}
+        return supervised_workflow(SupervisedSettings(**{name: getattr(config, name) for name in names}))
+
+    small = {"max_steps": 1, "num_eval": 0, "num_samples": 0, "batch_size": 2}
+    wide = Recipe(name="wide", description="", config_class=Wide, workflow=workflow)
+    found = unread_settings(wide, {**small, "log_path": "wide"})
+    assert {"advantage", "kl_coef", "group_size", "temperature"} <= found
+    assert not {"learning_rate", "lora_rank", "max_length"} & found
+    narrower = Recipe(name="narrower", description="", config_class=Narrower, workflow=workflow)
+    assert unread_settings(narrower, {**small, "log_path": "narrower"}) == found - {"advantage"}
+    with pytest.raises(InputError, match="advantage=gae would change nothing: it is read by recipes of rewards"):
+        settle(narrower, {"key=value": {"advantage": "gae"}})
+    assert "__getattribute__" not in vars(RunSettings)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(recipe.name))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cookhouse.testing.hub import HubContract
     from cookhouse.testing.registry import RegistryContract
     from cookhouse.testing.sampling import SamplingClientContract
+    from cookhouse.testing.settings import unread_settings
     from cookhouse.testing.sinks import SinkContract
     from cookhouse.testing.training import TrainingClientContract
 
@@ -35,8 +36,9 @@ _PLACES = {
     "SinkContract": "sinks",
     "TokenCompleterContract": "completers",
     "TrainingClientContract": "training",
+    "unread_settings": "settings",
 }
-"""Modules of this package by the suite that is in each."""
+"""Modules of this package by what is in each and loaded when it is asked for."""
 
 __all__ = [
     "BlobContract",
@@ -53,6 +55,7 @@ __all__ = [
     "TrainingClientContract",
     "failures_of",
     "require",
+    "unread_settings",
 ]
 
 
