@@ -245,5 +245,5 @@ async def test_most_likely_tokens_are_learned_where_they_are_asked_for(
 
 def test_a_teacher_has_to_be_named_unless_it_is_told_something_more() -> None:
     # Catches a student that learns what it says itself.
-    with pytest.raises(InputError, match="teacher_model names no teacher; give a base model"):
+    with pytest.raises(InputError, match="teacher_model is not set; name a base model"):
         find_recipe("off_policy_distillation").workflow(Config(model_name="some/model", renderer_name="role_colon"))

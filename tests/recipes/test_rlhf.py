@@ -151,7 +151,7 @@ def test_a_preference_model_of_other_tokens_is_refused_before_anything_is_opened
 
 
 def test_nobody_to_compare_is_told_before_anything_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="preference_model names nobody who compares answers"):
+    with pytest.raises(InputError, match="preference_model is not set"):
         dry_run("preference_rl", {"log_path": str(tmp_path / "run")})
     with pytest.raises(InputError, match="num_rounds=2 would change nothing: it is read with tournament=rounds"):
         RLConfig(num_rounds=2)

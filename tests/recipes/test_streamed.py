@@ -207,7 +207,7 @@ async def test_sets_without_weights_are_gone_through_once(
         ({"dataset_path": "hh"}, r"hh holds preferences \(chosen, rejected\), and supervised training needs conversat"),
         ({"dataset_path": "polaris"}, "polaris holds problems without written answers"),
         ({"dataset_path": ","}, "dataset_path names no data set"),
-        ({"dataset_path": "nobody/nothing"}, "nobody/nothing is not on disk .looked in .*; see to the network"),
+        ({"dataset_path": "nobody/nothing"}, "nobody/nothing is not on disk .looked in .*; check the network"),
     ],
 )
 async def test_settings_of_data_that_cannot_work_are_refused(

@@ -61,7 +61,7 @@ def test_any_change_of_the_files_is_seen(tmp_path: Path, change: object) -> None
     assert callable(change)
     change(tmp_path / "a")
     assert artifact_state(version.artifact) is ArtifactState.CHANGED
-    with pytest.raises(InputError, match=r"the weights of sums@1 have changed .*; restore them, or register them anew"):
+    with pytest.raises(InputError, match=r"the weights of sums@1 have changed .*; restore them, or register"):
         check_artifact(version, version.artifact)
 
 

@@ -91,7 +91,7 @@ def test_auto_is_the_recipes_own_default_where_nobody_has_published_a_rule() -> 
         ("Qwen/Qwen3-8B", "learning_rate=auto is 0.000473, by the rule for qwen3 of width 4,096"),
         (
             "openai/gpt-oss-20b",
-            "learning_rate=auto is 0.0001, the recipe's default: nobody has published a rule for the learning rate of "
+            "learning_rate=auto is 0.0001, the recipe's default: there is no published rule for the learning rate of "
             "'openai/gpt-oss-20b' (family gpt-oss; there is one for llama, qwen2.5, qwen3, qwen3-vl, qwen3.5)",
         ),
     ],

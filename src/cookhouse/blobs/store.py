@@ -156,7 +156,7 @@ class SummedBlobStore(ABC):
 
     def _find(self, key: str) -> None:
         if not self._has(check_key(key)):
-            raise InputError(f"there is no blob {key!r}: nothing lies at {self.address(key)}; check the key")
+            raise InputError(f"there is no blob {key!r}: nothing is at {self.address(key)}; check the key")
 
     def _compare(self, key: str, found: str) -> None:
         if not self._has(key + _SUM_SUFFIX):

@@ -57,8 +57,7 @@ class ComparisonRenderer:
         if len(set(self.label_tokens)) < len(LABELS):
             raise InputError(
                 f"{', '.join(LABELS)} begin with the tokens {', '.join(map(str, self.label_tokens))} in this chat "
-                "format, and a preference is told by that one token, which must be another for each; use another "
-                "renderer"
+                "format; a preference is read from that first token, so it must differ for each; use another renderer"
             )
 
     def build_prompt(self, comparison: Comparison) -> list[int]:

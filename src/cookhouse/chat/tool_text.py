@@ -41,7 +41,7 @@ class ToolTextRenderer(Renderer):
 
     def check_trained(self, message: Message) -> None:
         if message["role"] == "assistant" and _TAGS.search(text_of(message)):
-            raise InputError(f"the answer spells {CALL} or {END_CALL}, between which calls stand; remove it")
+            raise InputError(f"the answer contains {CALL} or {END_CALL}, the marks around tool calls; remove it")
         self._renderer.check_trained(_as_text(message))
 
     def get_stop_sequences(self) -> list[str] | list[int]:

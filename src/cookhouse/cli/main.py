@@ -28,7 +28,7 @@ from cookhouse.cli.sweep import sweep
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
 from cookhouse.errors import BadRowsError, CookhouseError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
-from cookhouse.telemetry.printable import printable
+from cookhouse.printable import printable
 from cookhouse.version import __version__
 
 EXIT_FAILURE = 1

@@ -140,8 +140,8 @@ def _example(title: str, renderer: "Renderer", model_input: Any, weights: Sequen
 def _print_examples(examples: Sequence["RenderedExample"], *, as_lines: bool) -> None:
     from rich.text import Text
 
+    from cookhouse.printable import printable
     from cookhouse.telemetry import make_console, say
-    from cookhouse.telemetry.printable import printable
 
     console = make_console()
     for example in examples:
@@ -163,8 +163,8 @@ def _print_results(results: Sequence["CheckResult"], *, is_whole: bool) -> None:
     from rich.table import Table
 
     from cookhouse.chat.checks import Outcome
+    from cookhouse.printable import printable
     from cookhouse.telemetry import make_console, say
-    from cookhouse.telemetry.printable import printable
 
     console = make_console()
     table = Table(box=None, pad_edge=False)

@@ -17,7 +17,7 @@ from cookhouse.cli.sampling.target import (
     find_target,
 )
 from cookhouse.errors import InputError
-from cookhouse.telemetry.printable import printable
+from cookhouse.printable import printable
 
 if TYPE_CHECKING:
     from cookhouse.chat import Message

@@ -89,7 +89,8 @@ def serve(
     run: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Run whose last weights OpenAI's clients may ask for by its folder: {NAMING}. Repeatable.",
+            help="Run to serve to OpenAI's clients: its last weights, as a model named by its folder: "
+            f"{NAMING}. Repeatable.",
             autocompletion=complete_run,
         ),
     ] = None,
@@ -97,8 +98,8 @@ def serve(
         str | None,
         typer.Option(
             envvar="COOKHOUSE_REGISTRY",
-            help="Registry whose models OpenAI's clients may ask for as name@version or name@stage: a file that ends "
-            "in .db, mlflow, module:NAME or file.py:NAME.",
+            help="Registry to serve to OpenAI's clients, who name its models as name@version or name@stage: a file "
+            "that ends in .db, mlflow, module:NAME or file.py:NAME.",
             show_default="none",
         ),
     ] = None,

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from cookhouse.cli.tables import side_by_side
 from cookhouse.evals import preview_plain, preview_rich
+from cookhouse.printable import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
 from cookhouse.telemetry import Event, Record, events, say, say_command, wrapped
-from cookhouse.telemetry.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,10 +9,10 @@ import typer
 from cookhouse.adapters import make_adapters
 from cookhouse.cli.options import layers_of
 from cookhouse.cli.run import finish, ports_of
+from cookhouse.printable import printable
 from cookhouse.recipes import read_config_file
 from cookhouse.recipes.experiment import is_experiment_file, read_experiment, write_experiment
 from cookhouse.recipes.run_sweep import NAME, extended, plan_sweep, read_grid, sweep_settings
-from cookhouse.telemetry.printable import printable
 
 if TYPE_CHECKING:
     pass
@@ -25,7 +25,7 @@ def sweep(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Settings; one with several values, parted by commas, is swept."),
+        typer.Argument(metavar="KEY=VALUE", help="Settings; one with several values, separated by commas, is swept."),
     ] = None,
     config: Annotated[
         list[Path] | None,

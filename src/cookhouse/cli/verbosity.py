@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from cookhouse.errors import UnknownNameError
-from cookhouse.telemetry.printable import printable
+from cookhouse.printable import printable
 
 LEVEL_VARIABLE = "COOKHOUSE_LOG"
 _LOGGERS = ("cookhouse", "tinker")

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from cookhouse.chat import Tokenizer
 from cookhouse.data import Example
-from cookhouse.telemetry.printable import printable
+from cookhouse.printable import printable
 
 _TRAINED_STYLE = "bold green"
 _UNTRAINED_STYLE = "dim"

@@ -30,7 +30,7 @@ class CookhouseModel(SampledModel):
             InputError: no weights have that name, or an argument is unknown.
         """
         if base_url is not None or api_key is not None:
-            raise InputError("a model of cookhouse is asked where TINKER_BASE_URL and TINKER_API_KEY say; set these")
+            raise InputError("a model of cookhouse needs TINKER_BASE_URL and TINKER_API_KEY; set both")
         if others:
             raise InputError(
                 f"a model of cookhouse takes no argument {sorted(others)[0]!r}; it takes registry and renderer"

@@ -51,7 +51,7 @@ def _by_rule(model: str, *, is_lora: bool) -> tuple[float, str]:
     if exponent is None:
         known = ", ".join(name for name, other in FAMILIES.items() if other.lr_exponent is not None)
         raise InputError(
-            f"nobody has published a rule for the learning rate of {model!r} (family {family or 'unknown'}; there is "
+            f"there is no published rule for the learning rate of {model!r} (family {family or 'unknown'}; there is "
             f"one for {known})"
         )
     sizes = dims(model)

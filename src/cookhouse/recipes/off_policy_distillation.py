@@ -56,8 +56,8 @@ def workflow(config: Config) -> "Workflow[OffPolicyState]":
 
     if config.teacher_model is None and config.teacher_prompt is None:
         raise InputError(
-            "teacher_model names no teacher; give a base model, a run, or a tinker:// path; what the run begins with "
-            "can teach where it is told more than the student, by teacher_prompt"
+            "teacher_model is not set; name a base model, a run, or a tinker:// path; or set teacher_prompt, and the "
+            "weights that the run begins with teach"
         )
     return off_policy_workflow(config, bundled="arithmetic")
 

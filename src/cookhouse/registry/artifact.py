@@ -89,7 +89,7 @@ def check_artifact(version: ModelVersion, artifact: Artifact) -> None:
         case ArtifactState.CHANGED:
             raise InputError(
                 f"the weights of {version.id} have changed since they were registered: the files in {artifact.files} "
-                f"no longer have the SHA-256 {str(artifact.sha256)[:12]}…; restore them, or register them anew"
+                f"no longer have the SHA-256 {str(artifact.sha256)[:12]}…; restore them, or register them again"
             )
         case ArtifactState.GONE:
             raise InputError(

@@ -8,8 +8,8 @@ from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from cookhouse.printable import printable
 from cookhouse.telemetry import Metric, find_metric
-from cookhouse.telemetry.printable import printable
 
 NUM_COLORS = 8
 """Of curves in one chart."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from cookhouse.telemetry.printable import printable
+from cookhouse.printable import printable
 
 
 def render(template: str, **values: Any) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from cookhouse.printable import printable
 from cookhouse.report.curves import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, series_style
 from cookhouse.report.sweep import SweepRow, SweepTable
 from cookhouse.telemetry import Metric
-from cookhouse.telemetry.printable import printable
 
 _DECADE = 10
 _LABEL_PIXELS = 34

@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from cookhouse.printable import printable
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
 from cookhouse.telemetry.declared import find_metric
 from cookhouse.telemetry.keys import STEP_SECONDS, TRAIN_TOKENS
 from cookhouse.telemetry.metric import COMPANIONS
-from cookhouse.telemetry.printable import printable
 from cookhouse.telemetry.record import Event, Record
 
 _RECENT_STEPS = 20

@@ -183,7 +183,7 @@ def test_calls_are_read_as_the_template_writes_them() -> None:
     [
         ("", TALK, "has no chat template"),
         ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", TALK, "ends an answer with no token"),
-        ("{% for m in messages %}{{ m.content|upper }}<|im_end|>{% endfor %}", TALK, "does not write what is said"),
+        ("{% for m in messages %}{{ m.content|upper }}<|im_end|>{% endfor %}", TALK, "changes the text of messages"),
         ("{% for m in messages %}", TALK, "cannot write this conversation"),
         (
             "{% if messages|length > 3 %}{{ raise_exception('too long') }}{% endif %}" + CHATML,
@@ -193,7 +193,7 @@ def test_calls_are_read_as_the_template_writes_them() -> None:
         (
             CHATML.replace("{{ m.content }}", "{% if '2 +' not in m.content %}{{ m.content }}{% endif %}"),
             TALK,
-            r"message 2 \(user\): .* as it is",
+            r"message 2 \(user\): .* changes its content",
         ),
         (
             CHATML.replace("<|im_start|>assistant\n{%", "<|im_start|>assistant\n<think>{%"),

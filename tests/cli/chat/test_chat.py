@@ -127,7 +127,7 @@ def test_what_is_typed_is_done(
         ("/model", "this is A"),
         ("/model gone", "error: there is no such model"),
         ("/nonsense", "error: there is no command /nonsense; /help lists them, and // begins a message with a slash"),
-        ("/again", "error: nothing was asked yet; ask first, and /again draws the answer anew"),
+        ("/again", "error: nothing was asked yet; ask first, and /again samples another answer"),
         ("/save", "error: save to which file? as in: /save mine.jsonl"),
         ("/save x.jsonl", "error: the last question has no answer yet: nothing is there to train on"),
         ("fail", "error: the conversation has 9 tokens"),

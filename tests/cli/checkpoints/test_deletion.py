@@ -129,7 +129,7 @@ def test_weights_on_a_service_are_deleted_there(
         train(trainer, 1)
         path = trainer.save_state("one").result().path
         assert call("delete", path, "--yes") == 2
-        assert "is not kept by `cookhouse serve`" in capsys.readouterr().err
+        assert "no run in runs/ recorded" in capsys.readouterr().err
         monkeypatch.setenv("TINKER_BASE_URL", host.url)
         monkeypatch.setenv("TINKER_API_KEY", KEY)
         assert call("delete", path, "--yes") == 0

@@ -180,9 +180,9 @@ def test_what_is_synthetic_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         (["register", "sums", "sft"], "SFT is registered already, as sums@1; promote that, or register other weights"),
         (
             ["register", "other", "nothing"],
-            "there is no run 'nothing': no folder of a run is called so",
+            "there is no run 'nothing': no folder of a run has this name",
         ),
-        (["register", "other", "bare"], "nobody here knows the base model of bare; say it with --base-model"),
+        (["register", "other", "bare"], "the base model of bare is unknown; name it with --base-model"),
         (["register", "a/b", "sft"], "'a/b' cannot name a registered model; a name has letters"),
         (["register", "other", "sft", "--metric", "high"], "'high' is no metric; write a name and a number"),
         (["register", "other", "sft", "--metric", "nll=nan"], "nll of a version of other is nan; a metric is a finite"),

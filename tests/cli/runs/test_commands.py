@@ -200,7 +200,7 @@ def test_the_list_is_narrowed_down(
     assert [row["number"] for row in rows] == [str(1 + list(RUNS).index(name)) for name in names]
     assert call("runs", "list", *options) == 0
     told = capsys.readouterr()
-    assert ("none of the 10 runs in runs/ is such a one; they are of mine, rl_basic, supervised" in told.err) == (
+    assert ("none of the 10 runs in runs/ matches; their recipes are mine, rl_basic, supervised" in told.err) == (
         not names
     )
 

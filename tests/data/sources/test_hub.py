@@ -76,7 +76,7 @@ def test_a_set_without_network_is_refused_with_where_it_was_looked_for() -> None
     with pytest.raises(InputError) as caught:
         read_conversations("nobody/nothing")
     assert str(caught.value).startswith(
-        f"nobody/nothing is not on disk (looked in {datasets.config.HF_DATASETS_CACHE}) and cannot be had from the "
+        f"nobody/nothing is not on disk (looked in {datasets.config.HF_DATASETS_CACHE}) and cannot be read from the "
         "hub: "
     )
 
@@ -131,7 +131,7 @@ def test_a_set_that_is_not_on_disk_is_downloaded_or_streamed_once_its_size_is_sa
             assert len(read_conversations(source)) == 5
             assert "owner/name has 0.0 MB: it is streamed, and not kept on disk" in caplog.text
         else:
-            with pytest.raises(InputError, match="cannot be had from the hub: no network"):
+            with pytest.raises(InputError, match="cannot be read from the hub: no network"):
                 read_conversations(source)
             assert f"owner/name is not on disk: downloading 0.0 MB to {tmp_path}/cache" in caplog.text
     assert builder.was_downloaded != is_large

@@ -213,7 +213,7 @@ async def test_a_completer_of_the_run_compares_in_the_place_of_weights() -> None
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({}, "preference_model names nobody who compares answers; train one"),
+        ({}, "preference_model is not set, and something must compare answers; train one"),
         ({"preference_model": "pm", "rule": "polit"}, "unknown grader 'polit'; did you mean polite"),
     ],
 )

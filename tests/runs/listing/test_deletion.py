@@ -35,7 +35,7 @@ def test_links_foreign_folders_and_what_is_in_use_are_refused(tmp_path: Path) ->
     foreign.mkdir()
     for name in ("config.json", "run.json", "checkpoints.jsonl"):  # of another program
         (foreign / name).write_text('{"architectures": []}')
-    for path, message in ((link, "is a link, which is not followed"), (foreign, "holds no run, or not enough of one")):
+    for path, message in ((link, "is a link, which is not followed"), (foreign, "is not surely the folder of a run")):
         with pytest.raises(InputError, match=message):
             delete_run(path)
     with hold(part), pytest.raises(InputError, match=r"a run is going on in .*part; stop it first"):

@@ -75,7 +75,7 @@ def test_wandb_without_a_login_refuses_and_never_asks(tmp_path: Path) -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 1
-    assert "sink wandb cannot start: nobody is logged in to W&B; run `wandb login`" in done.stderr
+    assert "sink wandb cannot start: W&B has no login; run `wandb login`" in done.stderr
 
 
 def test_no_collector_refuses(tmp_path: Path, collector: Collector) -> None:

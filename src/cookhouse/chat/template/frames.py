@@ -170,7 +170,7 @@ def learn_ending(template: ChatTemplate) -> Ending:
     longer = template.render([_ASKED, _ANSWERED, _ASKED_AGAIN])
     for text, word in ((whole, _ANSWER), (longer, _ANSWER), (longer, _LATER_USER)):
         if text.count(word) != 1:
-            raise InputError(f"{template.name} does not write what is said as it is; name a renderer")
+            raise InputError(f"{template.name} changes the text of messages; name a renderer")
     last = _first_special(template, whole[whole.index(_ANSWER) + len(_ANSWER) :])
     earlier = _first_special(template, longer[longer.index(_ANSWER) + len(_ANSWER) : longer.index(_LATER_USER)])
     if last is None:

@@ -100,8 +100,8 @@ class SpanFinder:
         role = message["role"]
         if found is None and role != "assistant" and split_thinking(message)[1].strip():
             raise InputError(
-                f"message {index + 1} ({role}): {self.template.name} does not write its content as it is, so that what "
-                "is trained cannot be told; change it, or name a renderer"
+                f"message {index + 1} ({role}): {self.template.name} changes its content, so its trained tokens "
+                "cannot be found; change the message, or name a renderer"
             )
         marks = self._marks(start, found)
         if found is None:  # it says nothing, and its header is what such headers begin with

@@ -156,7 +156,7 @@ class ChatSession:
                 await self._answer()
             case "/clear":
                 self.conversation.clear()
-                self.screen.say("begun anew")
+                self.screen.say("the conversation is empty")
             case "/save":
                 if not text:
                     raise InputError("save to which file? as in: /save mine.jsonl")

@@ -42,7 +42,7 @@ class Conversation:
             InputError: nothing was asked.
         """
         if not self.turns:
-            raise InputError("nothing was asked yet; ask first, and /again draws the answer anew")
+            raise InputError("nothing was asked yet; ask first, and /again samples another answer")
         if self.turns[-1]["role"] != "user":
             self.turns.pop()
             self.num_draws += 1

@@ -9,8 +9,8 @@ from typing import TextIO
 import typer
 from rich.cells import cell_len
 
+from cookhouse.printable import printable
 from cookhouse.telemetry import make_console, tell
-from cookhouse.telemetry.printable import printable
 
 _PROMPT = "> "
 _BLOCK = '"""'

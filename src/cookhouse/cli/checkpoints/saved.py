@@ -65,7 +65,10 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     if where is None:
         where = default_state_dir(os.environ)
         if not where.exists():
-            raise InputError(f"{which} is not kept by `cookhouse serve`; say where it is with --run or --state-dir")
+            raise InputError(
+                f"no run in {RUNS_FOLDER}/ recorded {which}, and `cookhouse serve` has saved nothing on this machine; "
+                "name its run with --run, or its server's folder with --state-dir"
+            )
     known = {saved.path: saved for saved in list_saved(where) if saved.path is not None}
     if which not in known:
         raise UnknownNameError(f"checkpoint in {where}", which, [path for path in known if path is not None])

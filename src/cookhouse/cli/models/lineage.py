@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 from rich.tree import Tree
 
+from cookhouse.printable import printable
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, ancestors, children_by_parent
 from cookhouse.telemetry import find_metric
-from cookhouse.telemetry.printable import printable
 
 
 def lineage_tree(registry: ModelRegistry, version: ModelVersion) -> Tree:

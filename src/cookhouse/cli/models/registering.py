@@ -139,7 +139,7 @@ def _base_model_in(folder: Path) -> str | None:
 
 def _known(base_model: str | None, weights: str) -> str:
     if not base_model:
-        raise InputError(f"nobody here knows the base model of {weights}; say it with --base-model")
+        raise InputError(f"the base model of {weights} is unknown; name it with --base-model")
     return base_model
 
 

@@ -51,7 +51,7 @@ list (3 or #3), or by the path of its folder; so it is wherever a run is asked f
 @runs_app.command("list")
 def list_(
     recipe: Annotated[str | None, typer.Option(help="Only runs of this recipe.")] = None,
-    state: Annotated[RunStatus | None, typer.Option(help="Only runs that stand so.")] = None,
+    state: Annotated[RunStatus | None, typer.Option(help="Only runs in this state.")] = None,
     limit: Annotated[
         int | None, typer.Option(min=0, help="Newest runs at most; 0: all.", show_default=f"{_SHOWN}, and all as JSON")
     ] = None,
@@ -79,7 +79,7 @@ def list_(
         return
     if not overviews:
         recipes = ", ".join(sorted({str(run.record.get("recipe", "?")) for run in found}))
-        typer.echo(f"none of the {len(found)} runs in {under}/ is such a one; they are of {recipes}", err=True)
+        typer.echo(f"none of the {len(found)} runs in {under}/ matches; their recipes are {recipes}", err=True)
         return
     from cookhouse.cli.runs.list import print_runs
 

@@ -10,12 +10,12 @@ from rich.console import Console
 from cookhouse.cli.summary import print_sweep
 from cookhouse.cli.tables import side_by_side
 from cookhouse.errors import InputError
+from cookhouse.printable import printable
 from cookhouse.recipes import find_recipe, recorded_settings
 from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
 from cookhouse.telemetry import find_metric, make_console, say, say_command
-from cookhouse.telemetry.printable import printable
 
 _LABEL_CELLS = 12
 _SHOWN = 4

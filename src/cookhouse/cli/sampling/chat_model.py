@@ -148,7 +148,7 @@ class ChatModel:
         if room < 1:
             raise InputError(
                 f"the conversation has {num_prompt_tokens:,} tokens, and {self.name} takes {self.context_tokens:,}, "
-                "its answer included; ask less, or begin anew"
+                "its answer included; ask less, or start over"
             )
         return min(room, self.draw.max_tokens)
 

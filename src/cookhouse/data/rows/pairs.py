@@ -215,7 +215,7 @@ def question_from_row(row: object, source: str) -> PromptRow:
     if answer is None:
         asked = conversation.messages
     elif not asked:
-        raise InputError(f"{source}: the assistant speaks, and nobody has asked")
+        raise InputError(f"{source}: an assistant message has no user message before it")
     return PromptRow(prompt=asked, answer=answer, source=source, extra=conversation.extra)
 
 

@@ -134,8 +134,8 @@ def _errors(split: HubSplit, place: str) -> Iterator[None]:
         if Path(place).is_dir():
             raise InputError(f"the folder {place} cannot be read as a data set: {cause}") from error
         raise InputError(
-            f"{split.name} is not on disk (looked in {config.HF_DATASETS_CACHE}) and cannot be had from the "
-            f"hub: {cause}; see to the network and the name, or give the path of a file or folder with the same fields"
+            f"{split.name} is not on disk (looked in {config.HF_DATASETS_CACHE}) and cannot be read from the "
+            f"hub: {cause}; check the network and the name, or give the path of a file or folder with the same fields"
         ) from error
 
 

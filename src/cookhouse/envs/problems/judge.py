@@ -46,8 +46,8 @@ async def open_preference_model(config: JudgeSettings, open_sampler: OpenSampler
     name = config.preference_model
     if name is None:
         raise InputError(
-            "preference_model names nobody who compares answers; train one with `cookhouse run preference_model`, "
-            "and name its run folder"
+            "preference_model is not set, and something must compare answers; train one with "
+            "`cookhouse run preference_model`, and name its run folder"
         )
     if open_sampler is None:
         raise InputError(f"preference_model is {name!r}, and there is no service to ask it at")

@@ -124,7 +124,7 @@ def _check_same_data(spec: FolderSpec) -> None:
     if not spec.data:
         return
     if not path.exists():
-        logger.warning("%s does not exist, so that nobody can tell whether the data is what it was", path)
+        logger.warning("%s does not exist: cannot check whether the data has changed", path)
         return
     try:
         recorded = {

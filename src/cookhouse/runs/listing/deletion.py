@@ -23,7 +23,7 @@ def check_deletable(folder: Path) -> None:
     if folder.is_symlink():
         raise InputError(f"{folder} is a link, which is not followed; name the folder that it leads to")
     if not has_record(folder):
-        raise InputError(f"{folder} holds no run, or not enough of one to be sure of it, and is left alone")
+        raise InputError(f"{folder} is not surely the folder of a run, and is not deleted")
     for where, _, files in os.walk(folder):
         if is_held(Path(where)):
             raise InputError(f"a run is going on in {where}; stop it first (Ctrl-C saves), or wait for its end")

@@ -93,7 +93,7 @@ def find_run(name: str, place: Path = RUNS_FOLDER) -> Path:
     if is_folder(name):
         raise InputError(f"{name} is a folder without a run in it; name one that a run has written to")
     if not runs:
-        raise InputError(f"there is no run {name!r}: no folder of a run is called so, and {place}/ holds no runs")
+        raise InputError(f"there is no run {name!r}: no folder of a run has this name, and {place}/ holds no runs")
     raise UnknownNameError("run", name, by_name, way_out="a run is named by name, number or folder: cookhouse runs")
 
 

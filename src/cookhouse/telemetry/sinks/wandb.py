@@ -62,7 +62,7 @@ def _check_login() -> None:
     """Raises `InputError` where `wandb.init` would ask for a key."""
     mode = wandb.setup().settings.mode
     if mode in ("online", "shared") and not wandb.login(prompt=False):
-        raise InputError("nobody is logged in to W&B; run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline")
+        raise InputError("W&B has no login; run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline")
 
 
 SINK = CheckedSink(make=make_sink, check=_check_login)

@@ -151,8 +151,8 @@ class FakeService:
             return FakeState(theta=theta)
         if path not in self.states:
             raise InputError(
-                f"there is no checkpoint {path} in this made-up service, which keeps them in memory only; begin the "
-                "run anew (behavior_if_log_dir_exists=delete)"
+                f"there is no checkpoint {path} in this made-up service, which keeps them in memory only; start the "
+                "run again (behavior_if_log_dir_exists=delete)"
             )
         return self.states[path]
 

@@ -59,4 +59,6 @@ def _made(kind: Any, values: Mapping[str, Any], folder: Path) -> Any:
     try:
         return kind(**values)
     except TypeError as error:
-        raise InputError(f"{folder} holds answers of another version of cookhouse ({error}); begin anew") from error
+        raise InputError(
+            f"{folder} holds answers of another version of cookhouse ({error}); name another log_path"
+        ) from error

@@ -113,6 +113,6 @@ def _recorded(record: Path) -> Mapping[str, str]:
             raise ValueError("it names neither a base_model nor a model_path")
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
-            f"{record} does not say what the reference of this run is ({error}); start the run anew in another log_path"
+            f"{record} does not say what the reference of this run is ({error}); start a new run in another log_path"
         ) from error
     return {str(name): str(value) for name, value in place.items()}

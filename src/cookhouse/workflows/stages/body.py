@@ -135,7 +135,7 @@ class Stages(Generic[S]):
     def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "Stages[S]":
         stages = [each for each in instead if isinstance(each, Stage)]
         if len(stages) < len(instead):
-            raise InputError(f"there is no loop at {name}: a SlotStage cannot stand there")
+            raise InputError(f"there is no loop at {name}: a SlotStage is not allowed there")
         return replace(self, parts=spliced(self.parts, name, stages))
 
     async def prepare(self, state: S) -> None:

@@ -202,7 +202,7 @@ class Workflow(Generic[S]):
         stages = [each for each in instead if isinstance(each, Stage)]
         if len(stages) < len(instead) or old is self.cleanup:
             raise InputError(
-                f"workflow {self.name}: a slot of the loop, or a second cleanup, cannot stand at {old.name}"
+                f"workflow {self.name}: a slot of the loop, or a second cleanup, is not allowed at {old.name}"
             )
         setup, final = spliced(self.setup, old.name, stages), spliced(self.final, old.name, stages)
         return replace(self, setup=setup, final=final)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from cookhouse.printable import printable
 from cookhouse.runs import Figure
 from cookhouse.telemetry import keys
-from cookhouse.telemetry.printable import printable
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact
 from cookhouse.workflows.supervised.state import SupervisedState
 

@@ -131,7 +131,7 @@ class Answers:
         return sampling
 
     def _cancel(self, request_ids: Sequence[str]) -> None:
-        self._sequencer.cancel_samples(request_ids, InputError("nobody waits for the answer"))
+        self._sequencer.cancel_samples(request_ids, InputError("the client has disconnected"))
 
 
 def _sample_request(owner: str, weights: NamedWeights, tokens: Sequence[int], **fields: Any) -> SampleRequest:

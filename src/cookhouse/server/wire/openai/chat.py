@@ -102,7 +102,7 @@ class ChatRequest(SamplingFields):
             raise FieldError("messages", str(error)) from error
         for index, message in enumerate(messages):
             if "tools" in message:
-                raise FieldError(f"messages.{index}.tools", "tools stand beside the messages, in none of them")
+                raise FieldError(f"messages.{index}.tools", "tools belong beside the messages, not in one of them")
             # A path would be one of this machine's.
             if not isinstance(message["content"], str) and any(part["type"] == "image" for part in message["content"]):
                 raise FieldError(f"messages.{index}.content", f"message {index + 1}: images are not taken here")

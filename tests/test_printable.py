@@ -2,7 +2,7 @@
 
 import pytest
 
-from cookhouse.telemetry.printable import printable
+from cookhouse.printable import printable
 
 
 @pytest.mark.parametrize(
