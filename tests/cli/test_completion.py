@@ -47,6 +47,7 @@ def test_commands_recipes_settings_and_runs_are_offered(tmp_path: Path, words: l
     run = tmp_path / "runs" / "first-run"
     run.mkdir(parents=True)
     (run / "config.json").write_text(json.dumps({"recipe": "supervised", "config": {}}))
+    (run / "run.json").write_text('{"launches": [{"started_at": "2026-05-01T12:00:00+00:00"}]}')
     assert completed(tmp_path, *words) == offered
 
 

@@ -200,7 +200,7 @@ def test_a_path_without_a_place_asks_for_one(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert call("info", "tinker://x/weights/y") == 2
-    assert "say where it is with --run or --state-dir" in capsys.readouterr().err
+    assert "name its run with --run, or its server's folder with --state-dir" in capsys.readouterr().err
 
 
 def test_the_group_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:

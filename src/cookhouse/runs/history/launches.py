@@ -14,14 +14,16 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
 from cookhouse.runs.history.machine import Machine
 from cookhouse.runs.lock import is_held
 from cookhouse.runs.names import LOG_FILE, METRICS_FILE, RUN_FILE, SAMPLES_FOLDER, TRACE_FILE
-from cookhouse.telemetry import Metric, check_metric
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+
+if TYPE_CHECKING:
+    from cookhouse.telemetry import Metric
 
 MAX_FILE_BYTES = 1 << 20
 """Of a file of JSON that a run writes once; a larger one is not read."""
@@ -72,7 +74,7 @@ class Launch:
     """What it warned of."""
     notes: Sequence[str] = ()
     """What it said of its data and settings before it trained."""
-    metrics: Sequence[Metric] = ()
+    metrics: "Sequence[Metric]" = ()
     """What was declared of the metrics that it wrote, besides those of cookhouse."""
 
     @property
@@ -155,7 +157,7 @@ class History:
         return list(dict.fromkeys(note for launch in self.launches for note in launch.notes))
 
     @property
-    def declared(self) -> Mapping[str, Metric]:
+    def declared(self) -> "Mapping[str, Metric]":
         """What was declared of its metrics, by name; where launches differ, in the last one."""
         return {metric.name: metric for launch in self.launches for metric in launch.metrics}
 
@@ -256,7 +258,9 @@ def _launch(row: Mapping[str, Any]) -> Launch:
     return Launch(**values)
 
 
-def _metric(row: Mapping[str, Any]) -> Metric:
+def _metric(row: Mapping[str, Any]) -> "Metric":
+    from cookhouse.telemetry import Metric, check_metric
+
     metric = Metric(**row)
     check_metric(metric)
     return metric
