@@ -67,6 +67,22 @@ def test_what_the_figures_come_to_stands_below_them() -> None:
     assert lines[held_out : held_out + 3][1:] == ["", "They part after step 5."]
 
 
+def test_a_question_has_its_conversation_above_it() -> None:
+    # Catches "Where?" alone, of which nobody can say what a right answer is.
+    earlier = (("system", "Be brief."), *(("user", f"turn {number}\x1b[2J") for number in range(4)))
+    out = console()
+    few, many = (
+        AnswerSample(prompt="Where?", earlier=some, expected="", before=None, after="There.")
+        for some in (earlier[:2], earlier)
+    )
+    print_summary(out, summary(samples=(few, many)), "cookhouse")
+    assert (
+        "\nearlier   system: Be brief.\n          user: turn 0\\x1b[2J\nasked     Where?\nafter     There.\n"
+        in text_of(out)
+    )
+    assert "\nearlier   system: Be brief.\n          … 1 more message\n          user: turn 1\\x1b[2J\n" in text_of(out)
+
+
 def test_an_answer_cannot_play_with_the_terminal() -> None:
     out = console()
     odd = (AnswerSample(prompt="p", expected="e", before="\x1b[2J\x07hi", after="  "),)

@@ -87,6 +87,27 @@ async def test_supervised_training_asks_about_held_out_images(tmp_path: Path) ->
     assert answer.prompt == "[image]which?"
 
 
+async def test_held_out_answers_have_their_conversations(tmp_path: Path) -> None:
+    """Catches "Where?" alone in the answers of a run, which nobody can judge."""
+    call = {"type": "function", "function": {"name": "look", "arguments": {"at": "the shelf"}}}
+    turns: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "It is on the shelf."},
+        {"role": "assistant", "content": "Yes.", "tool_calls": [call]},
+        {"role": "user", "content": "Where?"},
+    ]
+    rows = [{"messages": [*turns, {"role": "assistant", "content": "There."}]}]
+    result = await run(settings(tmp_path / "run", max_steps=1, dataset=rows, test_path=rows, renderer_name="qwen3"))
+    earlier = (
+        ("system", "Be brief."),
+        ("user", "It is on the shelf."),
+        ("assistant", 'Yes.\nlook({"at": "the shelf"})'),
+    )
+    [answer] = read_answers(tmp_path / "run/samples/000000.json")
+    assert (answer.earlier, answer.prompt) == (earlier, "Where?")
+    assert [sample.earlier for sample in result.summary.samples] == [earlier]
+
+
 async def test_a_resume_needs_the_same_rows(tmp_path: Path) -> None:
     """Catches rows that leave no trace in the run folder, so that others are taken for them."""
     service, folder = FakeService(), tmp_path / "run"

@@ -20,7 +20,14 @@ def file_name(said: str) -> str:
 
 def record(said: str) -> RunRecord:
     """A run in which `said` stands wherever a text can."""
-    answer = RecordedAnswer(prompt=f"1 {said}", expected=f"2 {said}", answer=f"3 {said}", is_correct=True, group=said)
+    answer = RecordedAnswer(
+        prompt=f"1 {said}",
+        earlier=((f"20 {said}", f"21 {said}"),),
+        expected=f"2 {said}",
+        answer=f"3 {said}",
+        is_correct=True,
+        group=said,
+    )
     return RunRecord(
         folder=Path(f"/4 {said}"),
         config={
@@ -56,12 +63,23 @@ def test_no_text_of_a_record_is_obeyed_and_each_is_shown() -> None:
     assert page.tags == harmless.tags
     assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
     shown = page.text
-    for number in set(range(1, 20)) - {18}:
+    for number in set(range(1, 22)) - {18}:
         assert f"{number} {SHOWN}" in shown, number
     assert f"18 {file_name(SHOWN)}" in shown
     assert "49" not in shown, "a text was taken for a template"
     assert "\x1b" not in html
     assert "\u202e" not in html
+
+
+def test_questions_that_end_alike_keep_their_conversations() -> None:
+    # Catches the same words asked in two conversations, shown as one question with the other's answer.
+    asked = [
+        RecordedAnswer(prompt="Where?", earlier=(("user", thing),), expected="There.", answer=thing, is_correct=False)
+        for thing in ("A cat.", "A dog.")
+    ]
+    text = Page(run_page(replace(record("hello"), answers={0: asked}))).text
+    assert [text.count(thing) for thing in ("A cat.", "A dog.")] == [2, 2]
+    assert "before training: 0 of 2 correct" in text
 
 
 def test_what_is_long_is_cut_everywhere() -> None:

@@ -21,6 +21,7 @@ from cookhouse.chat.messages import (
     split_thinking,
     text_of,
     thinking_of,
+    turn_text,
     with_tools,
 )
 from cookhouse.chat.registry import RENDERERS, get_renderer, is_built_in, register_renderer, supported_renderers
@@ -80,6 +81,7 @@ __all__ = [
     "text_of",
     "thinking_of",
     "trained_messages",
+    "turn_text",
     "with_tool_text",
     "with_tools",
 ]

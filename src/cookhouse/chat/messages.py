@@ -176,6 +176,18 @@ def shown_text(message: Message) -> str:
     )
 
 
+def turn_text(message: Message) -> str:
+    """As `shown_text`, with the calls of tools below it."""
+    calls = [call["function"] for call in message.get("tool_calls", ())]
+    called = [f"{call['name']}({_arguments_text(call['arguments'])})" for call in calls]
+    unread = [call["text"] for call in message.get("unparsed_tool_calls", ())]
+    return "\n".join(filter(None, [shown_text(message), *called, *unread]))
+
+
+def _arguments_text(arguments: dict[str, Any] | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
 def thinking_of(message: Message) -> str:
     """The reasoning parts of a message, joined; empty if there are none."""
     content = message["content"]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cookhouse.runs import SweepRecord
 
 _ANSWER_CHARACTERS = 100
+_EARLIER_MESSAGES = 4
+"""Shown of those before the one that was asked."""
 _PREVIEW_PIECES = 8
 _PIECE_CHARACTERS = 300
 """Of a stretch that is not trained on: longer ones lose their middle, so that one sees where training begins."""
@@ -120,7 +122,10 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
 
 
 def _print_sample(console: Console, sample: AnswerSample) -> None:
-    say(console, f"\nasked     {_one_line(sample.prompt)}")
+    say(console, "")
+    for label, line in zip(("earlier", *[""] * len(sample.earlier)), _earlier(sample.earlier), strict=False):
+        say(console, f"{label:<9} {line}")
+    say(console, f"asked     {_one_line(sample.prompt)}")
     if sample.expected:
         say(console, f"expected  {_one_line(sample.expected)}")
     for label, answer in (("before", sample.before), ("after", sample.after), ("teacher", sample.teacher)):
@@ -128,6 +133,15 @@ def _print_sample(console: Console, sample: AnswerSample) -> None:
             is_right = bool(sample.expected) and answer.strip() == sample.expected.strip()
             style = "green" if is_right else "red" if sample.expected else ""
             say(console, Text(f"{label:<9} ").append(_one_line(answer), style=style).append(" ✓" if is_right else ""))
+
+
+def _earlier(messages: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each message before the one that was asked; of many, the first and the last."""
+    lines = [_one_line(f"{role}: {text}") for role, text in messages]
+    num_more = len(lines) - _EARLIER_MESSAGES
+    if num_more <= 0:
+        return lines
+    return [lines[0], f"… {num_more:,} more message{'s' * (num_more > 1)}", *lines[1 - _EARLIER_MESSAGES :]]
 
 
 def _one_line(text: str) -> str:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cookhouse.telemetry import Headline, Metric
 from cookhouse.weights.checkpoints import Checkpoint
+
+Question: TypeAlias = tuple[tuple[tuple[str, str], ...], str, str]
+"""Earlier messages, the last one, and what was expected: what tells questions apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +18,8 @@ class RecordedAnswer:
 
     prompt: str
     """The message before the answer."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """Role and text of the messages before that one, the system message among them."""
     expected: str
     answer: str
     is_correct: bool
@@ -24,6 +29,10 @@ class RecordedAnswer:
     """`wins`, `draws` or `loses` against what was expected, where a preference model compares them; None: they are
     compared as texts.
     """
+
+    @property
+    def question(self) -> Question:
+        return self.earlier, self.prompt, self.expected
 
 
 @dataclass(frozen=True, kw_only=True)

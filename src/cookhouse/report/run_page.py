@@ -12,19 +12,21 @@ from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.page import render
-from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
+from cookhouse.report.record import Question, RecordedAnswer, RunPart, RunRecord
 from cookhouse.telemetry import is_held_out
 
 _MAX_ANSWERS = 40
 _MAX_CHARACTERS = 2000
+_SHORT_CHARACTERS = 400
+"""Of the messages before a question that are shown without a click."""
 _MAX_LINKS = 200
-
-Question = tuple[str, str]
-"""Prompt and expected answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
+    earlier: Sequence[tuple[str, str]]
+    is_short: bool
+    """Whether the earlier messages are shown without a click."""
     prompt: str
     expected: str
     answers: Sequence[tuple[str, RecordedAnswer]]
@@ -139,16 +141,19 @@ def _questions(answered: Mapping[int, Sequence[RecordedAnswer]], teacher: Sequen
     by_step["the teacher"] = _by_question(teacher)
     return [
         _Asked(
+            earlier=earlier,
+            is_short=sum(len(text) for _, text in earlier) <= _SHORT_CHARACTERS,
             prompt=prompt,
             expected=expected,
-            answers=[(when, asked[prompt, expected]) for when, asked in by_step.items() if (prompt, expected) in asked],
+            answers=[(when, asked[question]) for when, asked in by_step.items() if question in asked],
         )
-        for prompt, expected in last
+        for question in last
+        for earlier, prompt, expected in [question]
     ]
 
 
 def _by_question(answers: Sequence[RecordedAnswer]) -> dict[Question, RecordedAnswer]:
-    return {(answer.prompt, answer.expected): answer for answer in answers}
+    return {answer.question: answer for answer in answers}
 
 
 def _when(step: int) -> str:

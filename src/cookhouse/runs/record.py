@@ -22,7 +22,7 @@ from cookhouse.runs.names import (
     RUN_FILE,
     TEACHER_FILE,
 )
-from cookhouse.runs.samples import evaluated_steps, read_answers
+from cookhouse.runs.samples import answer_from_row, evaluated_steps, read_answers
 from cookhouse.telemetry import Headline, Metric, choose_headline, read_metrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
@@ -142,7 +142,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _read_teacher(path: Path) -> list[RecordedAnswer]:
-    return [RecordedAnswer(**row) for row in json.loads(path.read_text(encoding="utf-8"))["answers"]]
+    return [answer_from_row(row) for row in json.loads(path.read_text(encoding="utf-8"))["answers"]]
 
 
 def _read_checkpoints(path: Path) -> list[Checkpoint]:

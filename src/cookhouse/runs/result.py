@@ -18,6 +18,8 @@ class AnswerSample:
     """One held-out conversation and what the model answered before and after training."""
 
     prompt: str
+    earlier: tuple[tuple[str, str], ...] = ()
+    """Role and text of the messages before the prompt."""
     expected: str
     before: str | None
     after: str | None

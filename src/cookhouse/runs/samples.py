@@ -37,15 +37,18 @@ def read_answers(path: Path) -> list[RecordedAnswer]:
         InputError: the file holds something else.
     """
     try:
-        return [_answer(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        return [answer_from_row(row) for row in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} does not hold answers ({error}); remove it") from error
 
 
-def _answer(row: Any) -> RecordedAnswer:
-    answer = RecordedAnswer(**row)
+def answer_from_row(row: Any) -> RecordedAnswer:
+    """An answer as `asdict` wrote it. Raises `TypeError` or `ValueError` for anything else."""
+    answer = RecordedAnswer(**{**row, "earlier": tuple((role, text) for role, text in row.get("earlier", ()))})
     if not all(isinstance(text, str) for text in (answer.prompt, answer.expected, answer.answer)):
         raise TypeError("prompt, expected and answer must be texts")
+    if not all(isinstance(role, str) and isinstance(text, str) for role, text in answer.earlier):
+        raise TypeError("earlier must be pairs of role and text")
     if answer.verdict not in (None, "wins", "draws", "loses"):
         raise TypeError("verdict must be wins, draws or loses")
     return answer

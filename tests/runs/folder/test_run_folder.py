@@ -159,7 +159,9 @@ def test_discard_takes_only_what_this_run_made(tmp_path: Path) -> None:
 
 def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     folder = opened(spec(tmp_path / "run"))
-    answers = [RecordedAnswer(prompt="2 + 2?", expected="4", answer="vier ⅘", is_correct=False)]
+    answers = [
+        RecordedAnswer(prompt="2 + 2?", earlier=(("system", "Add."),), expected="4", answer="vier ⅘", is_correct=False)
+    ]
     assert folder.read_answers(7) == []
     folder.write_answers(7, answers)
     assert folder.read_answers(7) == answers

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cookhouse.chat import Renderer, shown_text
+from cookhouse.chat import Renderer
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.evals import (
     EVALUATORS,
-    Answer,
     Evaluator,
     EvaluatorBuilder,
     ExactMatchEvaluator,
@@ -27,6 +26,7 @@ from cookhouse.report import RecordedAnswer, noted_page
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry, Values, entries_to_json, events, split_values
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
+from cookhouse.workflows.base.answers import recorded_answer
 from cookhouse.workflows.stages.stage import stage
 
 
@@ -95,7 +95,7 @@ class HeldOutEvaluation:
         self, step: int, loss: MaybeMetrics, exact_match: ExactMatchEvaluator, snapshot: Awaitable[SamplingClient]
     ) -> Values:
         found = {**loss, **await exact_match(await snapshot)}
-        self._keep(step, [_recorded(answer) for answer in exact_match.answers])
+        self._keep(step, [recorded_answer(answer) for answer in exact_match.answers])
         return await self._finish(step, found)
 
     async def _finish(self, step: int, found: MaybeMetrics) -> Values:
@@ -192,13 +192,3 @@ def keep_noted(folder: Path, mark: str, name: str, step: int, entries: Sequence[
     write_whole(path, noted_page(entries, title=f"{name} after {step} steps"))
     record = {"evaluator": name, "step": step, "entries": entries_to_json(entries)}
     write_whole(path.with_suffix(".json"), json.dumps(record) + "\n")
-
-
-def _recorded(answer: Answer) -> RecordedAnswer:
-    return RecordedAnswer(
-        prompt=shown_text(answer.prompt[-1]),
-        expected=answer.expected,
-        answer=answer.answer,
-        is_correct=answer.is_correct,
-        group=answer.group,
-    )

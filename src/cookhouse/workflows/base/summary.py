@@ -113,6 +113,7 @@ def _samples(state: TrainingState, num_samples: int) -> list[AnswerSample]:
     return [
         AnswerSample(
             prompt=asked[index].prompt,
+            earlier=asked[index].earlier,
             expected=asked[index].expected,
             before=_answer(before, index),
             after=_answer(after, index),

@@ -5,10 +5,11 @@ from typing import Any
 
 from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import Conversation, PromptRow
-from cookhouse.evals import Answer, ExactMatchEvaluator, is_exact_match
+from cookhouse.evals import ExactMatchEvaluator, is_exact_match
 from cookhouse.report import RecordedAnswer
 from cookhouse.telemetry import Telemetry, Values
 from cookhouse.training import SamplingClient, TrainingClient
+from cookhouse.workflows.base.answers import asked_of, recorded_answer
 from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.distillation.samples import TeacherAnswer, refuse_all_failed
@@ -34,7 +35,7 @@ def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer]
         prompts.append(row.prompt)
         recorded.append(
             RecordedAnswer(
-                prompt=text_of(row.prompt[-1]),
+                **asked_of(row.prompt),
                 expected=expected.strip(),
                 answer=answer.text.strip(),
                 is_correct=answer.failed is None and is_exact_match(answer.text, expected),
@@ -95,7 +96,7 @@ class StudentEvaluation:
         answers = self._evaluator.answers
         agreed = [is_exact_match(each.answer, said[repr([*each.prompt])]) for each in answers]
         found["agreement"] = sum(agreed) / len(agreed)
-        self._keep(step, [_recorded(answer) for answer in answers])
+        self._keep(step, [recorded_answer(answer) for answer in answers])
         return record_metrics(self._telemetry, step, found)
 
 
@@ -103,13 +104,3 @@ def _conversation(prompt: Sequence[Message], answer: RecordedAnswer) -> Conversa
     said: Message = {"role": "assistant", "content": answer.expected}
     extra = {} if answer.group is None else {"skill": answer.group}
     return Conversation(messages=[*prompt, said], source=f"the held-out prompt {answer.prompt[:80]!r}", extra=extra)
-
-
-def _recorded(answer: Answer) -> RecordedAnswer:
-    return RecordedAnswer(
-        prompt=text_of(answer.prompt[-1]),
-        expected=answer.expected,
-        answer=answer.answer,
-        is_correct=answer.is_correct,
-        group=answer.group,
-    )

@@ -10,6 +10,7 @@ from cookhouse.chat import Message, parse_messages
 from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.report import RecordedAnswer
+from cookhouse.runs.samples import answer_from_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ def read_teacher_record(path: Path) -> TeacherRecord | None:
         return None
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
-        answers = [RecordedAnswer(**answer) for answer in row["answers"]]
+        answers = [answer_from_row(answer) for answer in row["answers"]]
         metrics = {str(name): float(value) for name, value in row["metrics"].items()}
         prompts = [parse_messages(prompt) for prompt in row.get("prompts", ())]
         return TeacherRecord(metrics=metrics, answers=answers, prompts=prompts)

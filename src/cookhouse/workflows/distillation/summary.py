@@ -44,8 +44,10 @@ def distillation_result(figures: Figures, state: S, seconds: float) -> RunResult
     }
     record: TeacherRecord = taught.teacher_results
     made = training_result(lambda *rows: [*figures(*rows), *_beside(record, *rows)], state, seconds)
-    said = {(answer.prompt, answer.expected): answer.answer for answer in record.answers}
-    samples = [replace(each, teacher=said.get((each.prompt, each.expected))) for each in made.summary.samples]
+    said = {answer.question: answer.answer for answer in record.answers}
+    samples = [
+        replace(each, teacher=said.get((each.earlier, each.prompt, each.expected))) for each in made.summary.samples
+    ]
     return replace(made, metrics={**made.metrics, **record.metrics}, summary=replace(made.summary, samples=samples))
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cookhouse.chat import Message, Renderer, text_of
@@ -27,6 +27,7 @@ from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry
 from cookhouse.training import SamplingClient, TrainingClient
+from cookhouse.workflows.base.answers import recorded_answer
 from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.preference.custom import pair_logprobs, pair_metrics
 from cookhouse.workflows.preference.dataset import Pair, interleaved
@@ -210,15 +211,11 @@ def _conversation(row: PreferenceRow) -> Conversation:
 
 
 def _recorded(answer: Answer, judged: JudgedAnswer | None = None) -> RecordedAnswer:
-    verdict = None if judged is None else judged.verdict(_CHOSEN)
-    return RecordedAnswer(
-        prompt=text_of(answer.prompt[-1]),
-        expected=answer.expected,
-        answer=answer.answer,
-        is_correct=answer.is_correct if verdict is None else verdict == "wins",
-        group=None,
-        verdict=verdict,
-    )
+    recorded = replace(recorded_answer(answer), group=None)  # its group is its row
+    if judged is None:
+        return recorded
+    verdict = judged.verdict(_CHOSEN)
+    return replace(recorded, is_correct=verdict == "wins", verdict=verdict)
 
 
 def measure_pairs(
