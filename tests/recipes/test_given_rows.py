@@ -153,7 +153,7 @@ def test_what_is_no_set_of_rows_is_refused(given: Any, message: str) -> None:
 
 def test_a_bad_row_is_named_by_what_was_given_and_its_number() -> None:
     with pytest.raises(BadRowsError, match="<list of 2 rows> row 2: "):
-        dry_run("supervised", {"dataset": [ROWS[0], {"text": "x"}]})
+        dry_run("supervised", {"dataset": [ROWS[0], {"said": 3}]})
 
 
 def test_a_function_that_raises_is_named() -> None:
