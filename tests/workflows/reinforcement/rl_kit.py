@@ -45,6 +45,7 @@ from cookhouse.training import (
     open_session,
     submit_checkpoint,
 )
+from cookhouse.training.work import Assembler
 from cookhouse.weights.checkpoints import CheckpointFile, Cursor
 from cookhouse.workflows.reinforcement.assembler import RolloutAssembler, RolloutPayload
 from cookhouse.workflows.reinforcement.objective import policy_objective
@@ -172,6 +173,7 @@ class RLKit:
         refill: Refill | None = None,
         save_every: int = 0,
         patience_seconds: float = 10.0,
+        assemble: Assembler[Sequence[TrajectoryGroup], RolloutPayload] | None = None,
         **rollout_settings: Any,
     ) -> TrainingLoop[RolloutPayload]:
         last = self.checkpoints.last_state()
@@ -202,7 +204,7 @@ class RLKit:
         source = RolloutSource(
             pool=self.pool,
             policy=policy,
-            assemble=RolloutAssembler(advantage, self.telemetry),
+            assemble=assemble or RolloutAssembler(advantage, self.telemetry),
             refill=refill,
             measure=self._measure,
             settings=update or UpdateSettings(),

@@ -1,7 +1,8 @@
 """Synchronous, streamed and lagging rollouts: which weights each step is trained on, and what is left when it ends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,13 @@ import pytest
 import tinker
 from tests.workflows.reinforcement.rl_kit import GuessDataset, RLKit, guess, jitter, rows, settle
 
-from cookhouse.settings import UpdateSettings
+from cookhouse.errors import InputError
+from cookhouse.rl import TrajectoryGroup
+from cookhouse.settings import AdvantageSettings, UpdateSettings
 from cookhouse.telemetry import Event, Record, read_metrics
 from cookhouse.training import FakeService, FakeTrainingClient
+from cookhouse.training.work import Assembled
+from cookhouse.workflows.reinforcement.assembler import RolloutAssembler, RolloutPayload
 from cookhouse.workflows.reinforcement.source import split_step
 
 pytestmark = pytest.mark.anyio
@@ -269,3 +274,27 @@ def test_groups_are_divided_among_pieces(
     num_groups: int, update: UpdateSettings, expected: list[tuple[int, bool]]
 ) -> None:
     assert split_step(update, num_groups) == expected
+
+
+async def test_an_assembler_that_does_not_say_whose_its_datums_are_is_refused(rl_kit: RLKit) -> None:
+    """Catches a RuntimeError about a generator, or datums that are left out without a word."""
+    usual = RolloutAssembler(AdvantageSettings(), rl_kit.telemetry)
+
+    async def assemble(groups: Sequence[TrajectoryGroup]) -> Assembled[RolloutPayload]:
+        return replace(await usual(groups), payload=RolloutPayload(num_datums_P=[1]))
+
+    loop = await rl_kit.loop(FakeService(answer=guess), assemble=assemble)
+    with pytest.raises(InputError, match=r"num_datums_P is \[1\] of 4 groups with 16 datums; give how many each has"):
+        await loop.run()
+
+
+async def test_an_assembler_need_not_know_of_advantages(rl_kit: RLKit) -> None:
+    usual = RolloutAssembler(AdvantageSettings(), rl_kit.telemetry)
+
+    async def assemble(groups: Sequence[TrajectoryGroup]) -> Assembled[RolloutPayload]:
+        made = await usual(groups)
+        return replace(made, payload=RolloutPayload(num_datums_P=made.payload.num_datums_P))
+
+    loop = await rl_kit.loop(FakeService(answer=guess), assemble=assemble, update=UpdateSettings(num_substeps=2))
+    await loop.run()
+    assert [len(trained.ids) for trained in rl_kit.trained] == [4] * 5

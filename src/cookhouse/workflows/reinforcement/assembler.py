@@ -39,10 +39,10 @@ Adjust = Callable[
 class RolloutPayload:
     """What the groups of a piece of work are trained with."""
 
+    num_datums_P: Sequence[int]
+    """Of each group that it was made of, in whose order the datums are."""
     advantages_P: Sequence[GroupAdvantages | None] = ()
-    """Of each group it was made of, as the datums have them; None for one that was left out."""
-    num_datums_P: Sequence[int] = ()
-    """Of each of these groups, in whose order the datums are."""
+    """Of each of these groups, as the datums have them; None for one that was left out. Empty: there are none."""
 
 
 class RolloutAssembler:

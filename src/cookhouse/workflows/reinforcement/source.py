@@ -191,8 +191,13 @@ class RolloutSource:
         if not whole:
             return [_Made(group=finished) for finished in groups], {}
         batch = await self.assemble(whole)
-        data = iter(batch.data_D)
-        shares = zip(batch.payload.advantages_P, batch.payload.num_datums_P, strict=True)
+        payload, data = batch.payload, iter(batch.data_D)
+        if len(payload.num_datums_P) != len(whole) or sum(payload.num_datums_P) != len(batch.data_D):
+            raise InputError(
+                f"num_datums_P is {list(payload.num_datums_P)} of {len(whole)} groups with {len(batch.data_D)} datums; "
+                "give how many each has"
+            )
+        shares = zip(payload.advantages_P or [None] * len(whole), payload.num_datums_P, strict=True)
         made = []
         for finished in groups:
             if finished.group is None:
