@@ -232,7 +232,7 @@ def test_several_models_are_compared_item_by_item(own: Path) -> None:
         ({"compare_with": "[3]"}, "write names of weights"),
         ({"limit": 0}, "limit is 0; it must be at least 1"),
         ({"num_samples": 0}, "num_samples is 0"),
-        ({"inspect": "task.py"}, r"needs Inspect AI, which is not installed: pip install 'cookhouse\[inspect\]'"),
+        ({"inspect": "task.py"}, r"needs Inspect AI, which is not installed: .*\[inspect\]"),
     ],
 )
 def test_bad_input_is_one_error_and_leaves_nothing(
