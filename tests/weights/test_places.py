@@ -29,14 +29,16 @@ STATE, SAMPLER = "tinker://r/weights/last", "tinker://r/sampler_weights/last"
 RENDERER = "role_colon"
 
 
-def write_run(folder: Path, base_model: str) -> None:
+def write_run(folder: Path, base_model: str, *, is_best: bool = False) -> None:
     folder.mkdir(parents=True)
     config = {"recipe": "supervised", "config": {"model_name": base_model, "renderer_name": RENDERER}}
     (folder / "config.json").write_text(json.dumps(config))
-    place = {"name": "last", "epoch": 0, "batch": 0, "step": 1, "final": True}
-    (folder / "checkpoints.jsonl").write_text(
-        json.dumps({**place, "state_path": STATE, "sampler_path": SAMPLER}) + "\n"
-    )
+    place = {"name": "last", "epoch": 0, "batch": 0, "step": 1, "final": not is_best}
+    points: list[dict[str, Any]] = [{**place, "state_path": STATE, "sampler_path": SAMPLER}]
+    if is_best:  # what is saved later is worse
+        points[0]["best"] = {"test/nll": 1.0}
+        points.append({**place, "step": 2, "state_path": "tinker://r/weights/2", "sampler_path": "tinker://r/s/2"})
+    (folder / "checkpoints.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points))
 
 
 def write_adapter(folder: Path, base_model: str) -> None:
@@ -53,6 +55,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelRegistry:
     write_run(Path("runs/first"), "org/trained")
     write_run(Path("runs/both"), "org/trained")
     write_adapter(Path("runs/both"), "org/other")
+    write_run(Path("runs/kept"), "org/trained", is_best=True)
     write_adapter(Path("adapter"), "org/adapted")
     found = open_registry(None, {})
     found.register(
@@ -71,6 +74,7 @@ FORMS = {
     "path": (SAMPLER, SAMPLER, SAMPLER, "org/trained"),
     "run": ("runs/first", STATE, SAMPLER, "org/trained"),
     "run with an adapter in it": ("runs/both", STATE, SAMPLER, "org/trained"),
+    "run that keeps its best": ("runs/kept", STATE, SAMPLER, "org/trained"),
     "PEFT folder": ("adapter", None, None, "org/adapted"),
     "registered": ("sums@1", STATE, SAMPLER, "org/trained"),
     "base model": ("org/base", None, None, "org/base"),

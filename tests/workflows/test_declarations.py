@@ -34,7 +34,7 @@ def _children(config: _Config) -> Sequence[ChildRun]:
 
 PIPELINE = pipeline_recipe(name="chain", description="One run.", config_class=_Config, runs=_children)
 RUNS: Sequence[tuple[Any, dict[str, Any]]] = (
-    ("supervised", {**FEW, **REGISTERED, "n_train_samples": 8, "save_every": 1}),
+    ("supervised", {**FEW, **REGISTERED, "n_train_samples": 8, "save_every": 1, "eval_every": 1, "keep_best": "auto"}),
     ("dpo", {**FEW, "preference_model": "cookhouse/tiny"}),
     ("preference_model", {**FEW, "num_eval": 8, "max_length": 88}),  # some held-out rows are longer
     ("rl_basic", {**ROLLOUTS, "kl_coef": 0.1, "compute_post_kl": True}),

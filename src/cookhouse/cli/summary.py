@@ -102,6 +102,8 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         values += "" if figure.stderr is None else f" ± {error}"
         *above, last = [line.plain.rstrip() for line in wrapped(Text(figure.label), width)]
         say(console, "\n".join([*above, f"{last:<{width}}{values}"]), style="bold")
+    if summary.stopped is not None:
+        say(console, f"\n{summary.stopped}")
     if summary.remark is not None:
         say(console, f"\n{summary.remark}")
     for sample in summary.samples:
@@ -111,6 +113,8 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     say(console, f"\nrun folder   {summary.folder}")
     if summary.report is not None:
         say(console, f"report       {summary.report}")
+    if summary.best is not None:
+        say(console, f"best         {summary.best}")
     if summary.sampler_path is not None:
         say(console, f"weights      {summary.sampler_path}")
     if summary.usage is not None:

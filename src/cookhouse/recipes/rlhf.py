@@ -22,10 +22,12 @@ from cookhouse.settings import (
     facts,
     published_model,
     rate,
+    read_if,
     redefault,
 )
+from cookhouse.settings.checks import one_of
 from cookhouse.settings.defaults import given
-from cookhouse.settings.training import AUTO
+from cookhouse.settings.training import AUTO, BestSettings
 
 if TYPE_CHECKING:
     from cookhouse.workflows import ChildRun
@@ -38,6 +40,7 @@ _HANDED_DOWN = (
     *("lr_schedule", "warmup_steps", "weight_decay", "grad_clip_norm"),
     *("base_url", "registry", "service_patience_seconds", "sinks", "wandb_project"),
     *("save_every", "eval_every", "num_eval"),
+    *("keep_best", "early_stopping_patience", "early_stopping_threshold"),
 )
 """Settings that every run of the pipeline has."""
 
@@ -47,7 +50,7 @@ def _count(embedded: int | None, published: int | None, doc: str) -> Any:
 
 
 @chz.chz
-class Config(RunSettings, AdapterSettings, AdamSettings):
+class Config(RunSettings, AdapterSettings, AdamSettings, BestSettings):
     """Settings of the recipe. `sft`, `preference` and `rl` begin the names of those that one of its runs has."""
 
     model_name: str = published_model("Qwen/Qwen3.5-9B-Base")
@@ -75,6 +78,14 @@ class Config(RunSettings, AdapterSettings, AdamSettings):
         "Steps between evaluations; 0: only before and after.",
         at_least(0),
         metadata=facts(free_on_resume=True),
+    )
+    keep_best: str | None = chz.field(
+        default=None,
+        doc="auto: each run keeps, and hands on, its best weights by the metric that tells most; default: the last.",
+        validator=[
+            one_of("keep_best of several runs", ["auto"]),
+            read_if(lambda config: config.eval_every, "with eval_every above 0"),
+        ],
     )
     num_eval: int = computed(
         by_model(embedded=50, published=256), int, "Held-out problems to evaluate on; 0: none.", at_least(0)

@@ -13,7 +13,7 @@ from cookhouse.report.comparison_page import comparison_page, setting_text, valu
 from cookhouse.report.noted_page import noted_page
 from cookhouse.report.overoptimization import overoptimization_remark
 from cookhouse.report.paired_page import PairedTable, paired_page
-from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord
+from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord, checkpoint_text
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
@@ -34,6 +34,7 @@ __all__ = [
     "RunRecord",
     "SweepRow",
     "SweepTable",
+    "checkpoint_text",
     "compare",
     "comparison_page",
     "last_value",

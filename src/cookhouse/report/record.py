@@ -5,11 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cookhouse.telemetry import Headline, Metric
+from cookhouse.telemetry import Headline, Metric, find_metric
 from cookhouse.weights.checkpoints import Checkpoint
 
 Question: TypeAlias = tuple[tuple[tuple[str, str], ...], str, str]
 """Earlier messages, the last one, and what was expected: what tells questions apart."""
+
+
+def checkpoint_text(checkpoint: Checkpoint, own: Mapping[str, Metric] | None = None) -> str:
+    """By what a checkpoint is the best of its run: `held-out loss 1.25 after step 40`. `own` as in `find_metric`."""
+    [(name, value)] = checkpoint.best.items()
+    metric = find_metric(name, own)
+    return f"{metric.label} {metric.text(value)} after step {checkpoint.step:,}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,3 +94,8 @@ class RunRecord:
     """What it said of its data and settings before it trained."""
     gaps: Sequence[str] = ()
     """What is missing, or cannot be read and why."""
+
+    @property
+    def best(self) -> Checkpoint | None:
+        """The checkpoint with its best weights, where it keeps that."""
+        return next((point for point in reversed(self.checkpoints) if point.best), None)

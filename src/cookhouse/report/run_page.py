@@ -12,7 +12,7 @@ from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.page import render
-from cookhouse.report.record import Question, RecordedAnswer, RunPart, RunRecord
+from cookhouse.report.record import Question, RecordedAnswer, RunPart, RunRecord, checkpoint_text
 from cookhouse.telemetry import is_held_out
 
 _MAX_ANSWERS = 40
@@ -73,7 +73,13 @@ def run_page(record: RunRecord) -> str:
             if names
         ],
         checkpoints=[
-            (point.name, point.step, point.state_path or "-", point.sampler_path or "-") for point in record.checkpoints
+            (
+                point.name + " (best)" * (point is record.best),
+                point.step,
+                point.state_path or "-",
+                point.sampler_path or "-",
+            )
+            for point in record.checkpoints
         ],
         settings=[
             (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
@@ -89,6 +95,11 @@ def _facts(record: RunRecord, last_step: object) -> Mapping[str, object]:
         **_synthetic(record.config.get("synthetic")),
         "folder": record.folder,
         "last step with metrics": last_step,
+        **(
+            {}
+            if record.best is None
+            else {"best checkpoint": f"{record.best.name}: {checkpoint_text(record.best, record.declared)}"}
+        ),
     }
 
 

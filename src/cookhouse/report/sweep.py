@@ -20,7 +20,8 @@ class SweepRow:
     state: str
     """`finished`, `interrupted`, `failed`, `running`, or `waiting` where it has not begun."""
     value: float | None
-    """The last one of the metric, NaN where the run diverged; None if it was not measured."""
+    """The last one of the metric, or that of the best weights where the run keeps these; NaN where it diverged, None if
+    it was not measured."""
     is_best: bool
 
 
@@ -85,8 +86,11 @@ def swept_settings(parts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def last_value(record: RunRecord, metric: str) -> float | None:
-    """The last value of a metric, finite or not."""
-    return next((float(row[metric]) for row in reversed(record.metrics) if _is_number(row.get(metric))), None)
+    """The value of a metric, finite or not, of the best weights where the run keeps these and it was measured of them;
+    else the last one.
+    """
+    best = [row for row in record.metrics if record.best is not None and row["step"] == record.best.step]
+    return next((float(row[metric]) for row in (*best, *reversed(record.metrics)) if _is_number(row.get(metric))), None)
 
 
 def _of(part: Mapping[str, Any], name: str) -> tuple[type, Any]:

@@ -64,13 +64,18 @@ class RunSummary:
     """The page with curves and answers, if it could be written."""
     state_path: str | None
     sampler_path: str | None
-    """tinker:// paths of the last checkpoint that has one."""
+    """tinker:// paths of the best checkpoint where the run keeps that, else of the last that has one."""
     synthetic: tuple[str, ...] = ()
     """Ports whose adapters made something up: such a run measured and trained nothing that counts."""
     next_command: str
     """The resume command after an interrupt, else the command that samples from the trained model."""
     usage: Mapping[str, float] | None = None
     """What the service counted for it: tokens by kind, and `engine_seconds`; None where it does not tell."""
+    best: str | None = None
+    """The checkpoint with the best weights, and by what, of a run that keeps it: `000040-best: held-out loss 1.25 after
+    step 40`."""
+    stopped: str | None = None
+    """Why the run finished before its last step."""
     registered_model: str | None = None
     """`name@version` that the trained weights were registered as."""
 

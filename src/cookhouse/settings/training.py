@@ -265,6 +265,31 @@ class EvaluationSettings(BenchmarkDataSettings):
 
 
 @chz.chz
+class BestSettings:
+    """Which weights of a run are the best, and when there is no use in going on."""
+
+    keep_best: str | None = chz.field(
+        default=None,
+        doc="Keep the weights that are the best by this held-out metric, such as test/nll; auto: by the held-out loss, "
+        "or by what tells most where that is not measured. The run's name then means these; default: the last.",
+        validator=read_if(lambda config: config.eval_every, "with eval_every above 0"),
+    )
+    early_stopping_patience: int | None = chz.field(
+        default=None,
+        doc="End the run after so many evaluations in a row without an improvement of that metric; default: never.",
+        validator=[at_least(1), read_if(lambda config: config.keep_best, "with keep_best")],
+    )
+    early_stopping_threshold: float = chz.field(
+        default=0.0,
+        doc="By how much the metric has to be better to count as an improvement.",
+        validator=[
+            at_least(0),
+            read_if(lambda config: config.early_stopping_patience, "with early_stopping_patience"),
+        ],
+    )
+
+
+@chz.chz
 class RegistrationSettings:
     """Under which name the trained model is registered."""
 
@@ -294,6 +319,7 @@ class TrainingSettings(
     OptimizerSettings,
     StepSettings,
     EvaluationSettings,
+    BestSettings,
     RegistrationSettings,
     ShrinkSettings,
 ):

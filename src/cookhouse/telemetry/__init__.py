@@ -3,7 +3,7 @@
 from cookhouse.telemetry.console import make_console, say, say_command, tell, wrapped
 from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
 from cookhouse.telemetry.headline import Headline, choose_headline
-from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, read_metrics
+from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, metrics_at, read_metrics
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
 from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, number
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
@@ -75,6 +75,7 @@ __all__ = [
     "log_file",
     "logs_of",
     "make_console",
+    "metrics_at",
     "note",
     "number",
     "ranked",

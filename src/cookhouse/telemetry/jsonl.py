@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError
-from cookhouse.telemetry.record import MetricsRow, Record
+from cookhouse.telemetry.record import MetricsRow, Record, Values
 
 
 class JsonlSink:
@@ -32,6 +32,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [row for _, row in _complete_rows(path)]
+
+
+def metrics_at(path: Path, step: int) -> Values:
+    """What was measured of the weights after `step` steps, and of the step that they took next. Errors as
+    `read_metrics`.
+    """
+    rows = [row for row in read_metrics(path) if row["step"] == step]
+    return {name: value for row in rows for name, value in row.items() if name != "step"}
 
 
 def cut_metrics(path: Path, step: int) -> None:

@@ -72,6 +72,8 @@ class TerminalSink:
                 self._step(record)
             case events.TRAINING_CHECKPOINT:
                 self._say(f"checkpoint {record.text['checkpoint']} saved after step {record.step}")
+            case events.TRAINING_STOPPED:
+                self._say(record.text["text"])
             case events.EVAL_PROGRESS:
                 self._evaluated(record)
             case events.EVAL_COMPLETE:

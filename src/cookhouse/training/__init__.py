@@ -19,6 +19,7 @@ from cookhouse.training.clients.session import SessionSpec, SessionStatus, Train
 from cookhouse.training.clients.waiting import Waiting
 from cookhouse.training.clients.watch import Watch
 from cookhouse.training.interrupt import Interrupt
+from cookhouse.training.loop.best import BestWeights
 from cookhouse.training.loop.cadence import Cadence
 from cookhouse.training.loop.loop import TrainingLoop
 from cookhouse.training.loop.objective import (
@@ -33,7 +34,7 @@ from cookhouse.training.loop.objective import (
     supervised_objective,
 )
 from cookhouse.training.loop.optimizer import AdamSchedule
-from cookhouse.training.loop.rolling import RollingSaves, drop_rolling
+from cookhouse.training.loop.rolling import RollingSaves, drop_checkpoint
 from cookhouse.training.loop.saving import (
     CheckpointKind,
     PendingCheckpoint,
@@ -62,6 +63,7 @@ __all__ = [
     "Assembler",
     "BatchSource",
     "Batches",
+    "BestWeights",
     "Cadence",
     "CheckpointKind",
     "ComputeLogprobs",
@@ -101,7 +103,7 @@ __all__ = [
     "Work",
     "as_datums",
     "connect_to",
-    "drop_rolling",
+    "drop_checkpoint",
     "likelihood_metrics",
     "open_session",
     "save_checkpoint",

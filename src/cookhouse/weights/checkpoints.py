@@ -1,7 +1,7 @@
 """checkpoints.jsonl: what was saved, where, and at which place of the run."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -37,14 +37,16 @@ class Checkpoint:
     sampler_path: str | None
     rolling: bool = False
     """Whether a later one takes its place."""
+    best: Mapping[str, float] = field(default_factory=dict)
+    """The metric by which these are the best weights of the run, with its value; empty: they are not."""
     loop_state: Mapping[str, Any] = field(default_factory=dict)
     """What a loop of one's own wants to find again; it has JSON's types."""
 
     @property
     def line(self) -> str:
         """Itself as JSON."""
-        row = asdict(self)
-        return json.dumps(row if self.loop_state else {name: row[name] for name in row if name != "loop_state"})
+        left_out = {name for name in ("best", "loop_state") if not getattr(self, name)}
+        return json.dumps({name: value for name, value in asdict(self).items() if name not in left_out})
 
     @property
     def cursor(self) -> Cursor:
@@ -82,6 +84,18 @@ class CheckpointFile:
         lines = [point.line + "\n" for point in kept if point.state_path or point.sampler_path]
         write_whole(self._path, "".join(lines))
 
+    def mark_best(self, name: str, best: Mapping[str, float]) -> Checkpoint:
+        """Record that the last checkpoint has the best weights, by a metric and its value.
+
+        Raises:
+            InputError: the disk is full or may not be written.
+        """
+        *before, last = self.read()
+        assert last.name == name
+        marked = replace(last, best=best)
+        write_whole(self._path, "".join(point.line + "\n" for point in (*before, marked)))
+        return marked
+
     def read(self) -> list[Checkpoint]:
         """All checkpoints, oldest first; a torn last line is left out, unknown keys are ignored.
 
@@ -94,6 +108,10 @@ class CheckpointFile:
         """The newest checkpoint that training can continue from."""
         return next((checkpoint for checkpoint in reversed(self.read()) if checkpoint.state_path), None)
 
+    def best(self) -> list[Checkpoint]:
+        """Those that were recorded as the best, the newest last; one, unless a run broke off between two."""
+        return [checkpoint for checkpoint in self.read() if checkpoint.best]
+
     def _parse(self, number: int, line: str) -> Checkpoint:
         try:
             row = json.loads(line)
@@ -102,6 +120,12 @@ class CheckpointFile:
             raise InputError(
                 f"{self._path}, line {number}, is not a checkpoint ({error}); remove it, or choose another log_path"
             ) from error
+
+
+def named_by_run(saved: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
+    """What a run saved, in the order in which its name means it: the best, if it kept that, then the newest first."""
+    newest_first = list(reversed(saved))
+    return sorted(newest_first, key=lambda checkpoint: not checkpoint.best)
 
 
 def get_last_checkpoint(

@@ -1,7 +1,7 @@
 """How a user names weights, the same wherever they are asked for.
 
 tinker://...     the path itself, of whichever run
-runs/first       the folder of a run, meaning its last checkpoint
+runs/first       the folder of a run, meaning its best checkpoint where it keeps that (keep_best), else its last
 ./adapter        a PEFT folder, which the embedded engine takes; or an embedded adapter, cookhouse/tiny-arithmetic
 sums@production  a registered model, by its version or its stage
 Qwen/Qwen3-8B    anything else: a base model
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
-from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile, named_by_run
 from cookhouse.weights.peft_folders import adapted_model, peft_folder, peft_path
 
 Purpose: TypeAlias = Literal["training", "sampling"]
@@ -85,10 +85,10 @@ class CheckpointPath(Weights):
 
 
 class RunWeights(Weights):
-    """The last checkpoint of a run, named by its folder."""
+    """The best checkpoint of a run that keeps it, else the last one; named by the folder."""
 
     def path(self, purpose: Purpose, /) -> str:
-        for saved in reversed(_saved(Path(self.name))):
+        for saved in named_by_run(_saved(Path(self.name))):
             state_path = saved.state_path if purpose == "training" else None
             if (path := state_path or saved.sampler_path) is not None:
                 return path

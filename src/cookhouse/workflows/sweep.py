@@ -21,11 +21,11 @@ from cookhouse.runs import (
     write_report,
     write_sweep,
 )
-from cookhouse.runs.names import EXPERIMENT_FILE
+from cookhouse.runs.names import EXPERIMENT_FILE, METRICS_FILE
 from cookhouse.settings import SweepSettings
-from cookhouse.telemetry import Values, events
+from cookhouse.telemetry import Values, events, metrics_at
 from cookhouse.training.clients.session import close_service
-from cookhouse.weights.checkpoints import CheckpointFile
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile, named_by_run
 from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.registering import register_run
 from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
@@ -158,8 +158,10 @@ def register_best(descent_of: DescentOf) -> Stage[SweepState]:
         config = {**record.config["config"], "registered_model_name": state.config.registered_model_name}
         folder = replace(state.context.folder, path=path, config=config, free_fields=record.config["free_on_resume"])
         context = replace(state.context, recipe=state.config.recipe, folder=folder)
-        saved = CheckpointFile(path / "checkpoints.jsonl").read()[-1]
+        saved = named_by_run(CheckpointFile(path / CHECKPOINTS_FILE).read())[0]
         metrics: Values = state.results[best.name].metrics
+        if not saved.final:
+            metrics = metrics_at(path / METRICS_FILE, saved.step)
         service = await context.connect()
         try:
             version = await register_run(context, saved, metrics, descent_of(run), service=service)

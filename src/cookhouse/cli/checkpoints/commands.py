@@ -45,8 +45,8 @@ Which = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
-        help="tinker:// path, a checkpoint's folder, a registered model such as sums@1, or a run, meaning its last "
-        f"one: {NAMING}.",
+        help="tinker:// path, a checkpoint's folder, a registered model such as sums@1, or a run, meaning its best if "
+        f"it keeps that, else its last: {NAMING}.",
         autocompletion=complete_run,
     ),
 ]
@@ -76,6 +76,8 @@ def list_(
     rows = [("checkpoint", "step", "kind", "rank", "size", "saved"), *(_row(saved) for saved in found)]
     for line in aligned(rows):
         typer.echo(line)
+    for best in dict.fromkeys(saved.best for saved in found if saved.best is not None):
+        typer.echo(f"the best: {best}")
 
 
 @checkpoints_app.command()
@@ -288,6 +290,8 @@ def _recorded(saved: Saved) -> Iterable[tuple[str, str]]:
         yield "path", saved.path
     if saved.step is not None:
         yield "step", str(saved.step)
+    if saved.best is not None:
+        yield "best", saved.best
     if saved.row is not None:
         yield "kind", _KINDS[saved.row.kind]
         yield "saved", when(saved.row.created_at)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, is_run_folder, list_saved, saved_by
+from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, is_run_folder, list_saved, meant, saved_by
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
@@ -31,7 +31,7 @@ class _Going:
     """The folder of the run that recorded it, if that is here."""
     state_dir: Path | None
     """Of the server on this machine that keeps it; None: it is on the configured service."""
-    is_last: bool = False
+    is_named: bool = False
     """Whether it is what is meant where its run is named."""
 
 
@@ -44,7 +44,9 @@ def delete(
             autocompletion=complete_run,
         ),
     ],
-    keep: Annotated[int, typer.Option(min=0, help="Of each run named, leave those of its last so many saves.")] = 0,
+    keep: Annotated[
+        int, typer.Option(min=0, help="Of each run named, leave those of its last so many saves, and the best.")
+    ] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     force: Annotated[
         bool, typer.Option(help="Delete weights that are registered or that other runs were started from, too.")
@@ -88,7 +90,7 @@ def _meant(name: str, keep: int, run: str | None, state_dir: Path | None) -> lis
         raise InputError(f"{folder} is no run that has saved anything; name a run, or a checkpoint's {TINKER} path")
     saved = list_saved(folder)
     steps = sorted({each.step for each in saved if each.step is not None})
-    kept = set(steps[len(steps) - keep :] if keep else [])
+    kept = {*steps[len(steps) - keep :], meant(saved).step} if keep and saved else set()
     return [_of_run(each, folder, saved) for each in saved if each.step not in kept]
 
 
@@ -109,12 +111,12 @@ def _of_path(path: str, run: str | None, state_dir: Path | None) -> _Going:
 
 def _of_run(saved: Saved, folder: Path, every: Sequence[Saved]) -> _Going:
     assert saved.path is not None
-    is_last = saved.step == max(each.step or 0 for each in every)
+    is_named = saved.step == meant(every).step
     if saved.row is not None:
         size, state_dir = saved.row.size_bytes, service_folder(folder)
-        return _Going(path=saved.path, num_bytes=size, run=folder, state_dir=state_dir, is_last=is_last)
+        return _Going(path=saved.path, num_bytes=size, run=folder, state_dir=state_dir, is_named=is_named)
     num_bytes = asyncio.run(_bytes_there(saved.path))
-    return _Going(path=saved.path, num_bytes=num_bytes, run=folder, state_dir=None, is_last=is_last)
+    return _Going(path=saved.path, num_bytes=num_bytes, run=folder, state_dir=None, is_named=is_named)
 
 
 def _check_not_running(going: Sequence[_Going]) -> None:
@@ -137,7 +139,7 @@ def _needs(going: Sequence[_Going], registry: str | None) -> list[str]:
     places = dict.fromkeys([RUNS_FOLDER, *(each.run.parent for each in going if each.run is not None)])
     others = {run.path.resolve(): run for place in places for run in find_runs(place)}.values()
     for each in going:
-        named_by_run = each.run if each.is_last else None
+        named_by_run = each.run if each.is_named else None
         found = runs_that_name({each.path, *registered[each.path]}, named_by_run, others)
         own = None if each.run is None else each.run.resolve()
         names = [run.name for run in found if run.path.resolve() != own]

@@ -1,6 +1,7 @@
 """Checkpoints on this machine: those that a run recorded and those that a server keeps, and how a user names one."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ class Saved:
     """What the server that wrote it recorded."""
     step: int | None = None
     """Optimizer steps that the run had taken."""
+    best: str | None = None
+    """By what it has the best weights of its run, if it has."""
 
 
 def list_saved(where: Path) -> list[Saved]:
@@ -48,8 +51,8 @@ def list_saved(where: Path) -> list[Saved]:
 
 
 def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
-    """The checkpoint that `which` names: a `tinker://` path, a checkpoint's own folder, a run, meaning its last, or a
-    registered model as `name@version` or `name@stage`.
+    """The checkpoint that `which` names: a `tinker://` path, a checkpoint's own folder, a run, meaning its best
+    where it kept that, else its last, or a registered model as `name@version` or `name@stage`.
 
     A path is looked up in the run's folder, or in `state_dir`; else in the run here that recorded it, or in the state
     folder that `cookhouse serve` uses by default.
@@ -130,18 +133,28 @@ def _in_folder(folder: Path) -> Saved:
     saved = _of_run(folder)
     if not saved:
         raise InputError(f"the run in {folder} has saved no checkpoint yet; let it finish, or resume it")
-    return saved[-1]
+    return meant(saved)
+
+
+def meant(saved: Sequence[Saved]) -> Saved:
+    """What is meant where the run is named that saved these: the best where it kept that, else the last."""
+    return next((each for each in reversed(saved) if each.best is not None), saved[-1])
 
 
 def _of_run(folder: Path) -> list[Saved]:
     """What a run recorded, the training state after the weights for sampling: its weights are never rounded."""
+    from cookhouse.report import checkpoint_text
     from cookhouse.server.checkpoints.state_folder import is_state_dir
     from cookhouse.weights.checkpoints import CheckpointFile
 
     kept = _of_state_dir(service_folder(folder)) if is_state_dir(service_folder(folder)) else []
     by_path = {saved.path: saved for saved in kept}
     return [
-        replace(by_path.get(path, Saved(path=path, folder=None)), step=point.step)
+        replace(
+            by_path.get(path, Saved(path=path, folder=None)),
+            step=point.step,
+            best=checkpoint_text(point) if point.best else None,
+        )
         for point in CheckpointFile(folder / CHECKPOINTS_FILE).read()
         for path in (point.sampler_path, point.state_path)
         if path is not None

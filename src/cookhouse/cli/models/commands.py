@@ -116,7 +116,8 @@ def register(
     weights: Annotated[
         str,
         typer.Argument(
-            help=f"A run, meaning its last checkpoint ({NAMING}), a tinker:// path, or a folder of weights.",
+            help=f"A run, meaning its best checkpoint if it keeps that, else its last ({NAMING}), a tinker:// path, or "
+            "a folder of weights.",
             autocompletion=complete_run,
         ),
     ],

@@ -10,7 +10,8 @@ from cookhouse.cli.checkpoints.saved import TINKER, find_saved, is_run_folder, l
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Artifact, Descent, ModelRegistry, NewModel, config_sha256, read_artifact
-from cookhouse.telemetry import ranked, split_values
+from cookhouse.runs.names import METRICS_FILE
+from cookhouse.telemetry import metrics_at, ranked, split_values
 from cookhouse.weights.peft_folders import adapted_model
 
 
@@ -63,17 +64,18 @@ def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
         raise InputError(f"the run in {folder} has saved no checkpoint yet; let it finish, or resume it")
     files = {each.path: each.folder for each in saved}
     from cookhouse.runs import read_record, read_result, recorded_synthetic
-    from cookhouse.weights.checkpoints import CheckpointFile
+    from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile, named_by_run
     from cookhouse.weights.names import find_weights
 
-    last = CheckpointFile(folder / "checkpoints.jsonl").read()[-1]
-    paths = [path for path in (last.state_path, last.sampler_path) if path is not None]
+    meant = named_by_run(CheckpointFile(folder / CHECKPOINTS_FILE).read())[0]
+    paths = [path for path in (meant.state_path, meant.sampler_path) if path is not None]
     record = read_record(folder)
     recorded = record.config
     address = recorded["config"].get("base_url")
     artifacts = [_artifact(path, files[path], address) for path in paths]
     result = read_result(folder)
-    numbers = {} if result is None else split_values(result.metrics)[0]
+    told = {} if result is None else result.metrics
+    numbers = split_values(metrics_at(folder / METRICS_FILE, meant.step) if meant.best and not meant.final else told)[0]
     metrics = {key: value for key, value in numbers.items() if math.isfinite(value)}
     config, free = dict(recorded["config"]), recorded.get("free_on_resume", ())
     start = config.get("load_checkpoint_path")

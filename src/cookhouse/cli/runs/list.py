@@ -51,11 +51,17 @@ def _row(overview: RunOverview) -> Sequence[str]:
         overview.recipe or "-",
         overview.model or "-",
         _steps(overview),
-        "-" if overview.headline is None else overview.headline.text,
+        _outcome(overview),
         duration(overview.seconds),
         when(overview.started_at.timestamp()),
         overview.status + " (synthetic)" * overview.is_synthetic,
     )
+
+
+def _outcome(overview: RunOverview) -> str:
+    if overview.headline is None:
+        return "-"
+    return ", best ".join(filter(None, (overview.headline.text, overview.best_text)))
 
 
 def _steps(overview: RunOverview) -> str:

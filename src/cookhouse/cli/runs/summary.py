@@ -12,7 +12,7 @@ from cookhouse.cli.tables import side_by_side
 from cookhouse.errors import InputError
 from cookhouse.printable import printable
 from cookhouse.recipes import find_recipe, recorded_settings
-from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, compare, setting_text, telling
+from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
 from cookhouse.telemetry import find_metric, make_console, say, say_command
@@ -28,7 +28,7 @@ def print_run(path: Path, name: str, resume: str) -> None:
     say(console, printable(f"{name}: {record.config.get('recipe', 'a run')} of {_model(record)}"), style="bold")
     if record.headline is not None:
         say(console, printable(f"{record.headline.text} {record.place}"))
-    facts = {**record.facts, **_code(record), "folder": str(path)}
+    facts = {**record.facts, **_best(record), **_code(record), "folder": str(path)}
     for label, fact in facts.items():
         say(console, printable(f"{label:<{_LABEL_CELLS}} {fact}"))
     for warning in record.warnings:
@@ -87,6 +87,12 @@ def _print_lines(console: Console, lines: Sequence[str]) -> None:
 
 def _model(record: RunRecord) -> str:
     return str(record.config.get("config", {}).get("model_name", "an unknown model"))
+
+
+def _best(record: RunRecord) -> Mapping[str, str]:
+    return (
+        {} if record.best is None else {"best": f"{record.best.name}: {checkpoint_text(record.best, record.declared)}"}
+    )
 
 
 def _code(record: RunRecord) -> Mapping[str, str]:

@@ -15,7 +15,12 @@ from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.service.local import service_folder
 
 RunOption: TypeAlias = Annotated[
-    str | None, typer.Option("--run", help=f"Run, by {NAMING}: its last checkpoint.", autocompletion=complete_run)
+    str | None,
+    typer.Option(
+        "--run",
+        help=f"Run, by {NAMING}: its best checkpoint if it keeps that, else its last.",
+        autocompletion=complete_run,
+    ),
 ]
 CheckpointOption: TypeAlias = Annotated[
     str | None,

@@ -16,7 +16,7 @@ def facts_of(history: History) -> dict[str, str]:
     last = history.launches[-1]
     count = len(history.launches)
     return {
-        "state": history.status + (f": {history.error}" if history.error else ""),
+        "state": ": ".join(filter(None, (history.status, history.error or last.stopped))),
         "started": when(history.started_at),
         **({} if history.is_running else {"ended": when(history.last_at)}),
         "duration": duration(history.seconds) + (f", in {count} launches" if count > 1 else ""),

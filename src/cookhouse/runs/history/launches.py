@@ -72,6 +72,8 @@ class Launch:
     """What the service counted for it: tokens by kind, and seconds of its engine."""
     warnings: Sequence[str] = ()
     """What it warned of."""
+    stopped: str | None = None
+    """Why it finished before its last step."""
     notes: Sequence[str] = ()
     """What it said of its data and settings before it trained."""
     metrics: "Sequence[Metric]" = ()

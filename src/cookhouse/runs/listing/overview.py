@@ -8,10 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cookhouse.errors import InputError
+from cookhouse.report import checkpoint_text
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
 from cookhouse.telemetry import Headline, Metric, choose_headline, keys
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 _END_BYTES = 1 << 18
 _START_BYTES = 1 << 16
@@ -39,6 +42,10 @@ class RunOverview:
     num_launches: int
     status: RunStatus
     error: str | None
+    best: Checkpoint | None
+    """With its best weights, of a run that keeps them."""
+    best_text: str | None
+    """By what they are."""
     is_synthetic: bool
     """Whether no-op adapters made something up."""
 
@@ -55,6 +62,7 @@ def overview_of(run: FoundRun) -> RunOverview:
     told = _told(run.path / RESULT_FILE)
     settings = run.record.get("config", {})
     steps, total_steps = _steps(rows, run, told)
+    best = None if settings.get("keep_best") is None else _best(run.path / CHECKPOINTS_FILE)
     return RunOverview(
         number=run.number,
         name=run.name,
@@ -71,6 +79,8 @@ def overview_of(run: FoundRun) -> RunOverview:
         num_launches=len(run.history.launches),
         status=run.history.status,
         error=run.problem or run.history.error,
+        best=best,
+        best_text=None if best is None else checkpoint_text(best, run.history.declared),
         is_synthetic=bool(run.record.get("synthetic")),
     )
 
@@ -86,10 +96,12 @@ def overviews_of(runs: Sequence[FoundRun]) -> list[RunOverview]:
 
     def whole(overview: RunOverview) -> Iterator[RunOverview]:
         below = [each for child in children.get(overview.name, ()) for each in whole(child)]
-        told = [each.headline for each in below if each.headline is not None]
+        told = [each for each in below if each.headline is not None]
         if overview.recipe is not None and overview.recipe.startswith(_SWEEP):
             told = sorted(told, key=_goodness)
-        yield replace(overview, headline=overview.headline or (told[-1] if told else None))
+        if overview.headline is None and told:
+            overview = replace(overview, headline=told[-1].headline, best=told[-1].best, best_text=told[-1].best_text)
+        yield overview
         yield from below
 
     return [each for overview in reversed(children.get(None, [])) for each in whole(overview)]
@@ -100,11 +112,21 @@ def _recipe(record: Mapping[str, Any]) -> str | None:
     return f"{_SWEEP} of {record['config'].get('recipe')}" if name == _SWEEP and "config" in record else name
 
 
-def _goodness(headline: Headline) -> float:
+def _goodness(overview: RunOverview) -> float:
     """The more, the better."""
-    if headline.after is None:
+    headline, best = overview.headline, overview.best
+    assert headline is not None
+    value = headline.after if best is None else best.best.get(headline.name, headline.after)
+    if value is None:
         return -math.inf
-    return -headline.after if headline.metric.direction == "less" else headline.after
+    return -value if headline.metric.direction == "less" else value
+
+
+def _best(path: Path) -> Checkpoint | None:
+    try:
+        return next(iter(CheckpointFile(path).best()[-1:]), None)
+    except (OSError, InputError):  # `runs show` says what is wrong with it
+        return None
 
 
 class _Rows:

@@ -25,6 +25,7 @@ from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.clients.waiting import Waiting
 from cookhouse.training.interrupt import Interrupt
+from cookhouse.training.loop.best import BestWeights
 from cookhouse.training.loop.cadence import Cadence
 from cookhouse.training.loop.clock import StepClock
 from cookhouse.training.loop.flight import Answers, InFlight, OpenStep
@@ -48,6 +49,7 @@ class TrainingLoop(Generic[P]):
         slots: LoopSlots[P],
         save_every: int,
         rolling: RollingSaves | None = None,
+        best: BestWeights | None = None,
         total_steps: int,
         checkpoints: CheckpointFile,
         telemetry: Telemetry,
@@ -60,6 +62,7 @@ class TrainingLoop(Generic[P]):
         self._slots = slots
         self._saves = Cadence(every=save_every)
         self._rolling = rolling
+        self._best = best
         self._total_steps = total_steps
         self._checkpoints = checkpoints
         self._telemetry = telemetry
@@ -112,12 +115,16 @@ class TrainingLoop(Generic[P]):
 
     async def _train(self) -> None:
         self._publish()
-        while not self._must_stop:
+        while not self._must_stop and not self._must_end:
             if self._slots.get_work.needs_answers:
                 await self._finish(down_to=0)
             if self._must_stop or (work := await self._get_work()) is None or self._must_stop:
                 break
             evaluations = [] if self._is_within_step else await self._begin_evaluations(work.cursor.step)
+            if self._best is not None and evaluations:
+                await self._keep_best(self._best, work.cursor.step, evaluations)
+                if self._must_end:
+                    break
             self._in_flight.append(self._submit(work, evaluations))
             await self._finish(down_to=self._lookahead)
         await self._finish(down_to=0)
@@ -126,6 +133,10 @@ class TrainingLoop(Generic[P]):
     def _must_stop(self) -> bool:
         # A step of several updates is brought to its end: no run could resume from the weights between two of them.
         return self._interrupt.is_requested and not self._has_half_updated
+
+    @property
+    def _must_end(self) -> bool:
+        return self._best is not None and self._best.is_over
 
     async def _get_work(self) -> Work[P] | None:
         """The next piece; None if there is no more, or if the run is interrupted while it is being made."""
@@ -162,6 +173,20 @@ class TrainingLoop(Generic[P]):
             finish = await self._waiting.wait(scheduled.evaluation.begin(self._client, step), name, step=step)
         self._evaluations.append(asyncio.create_task(finish, name=name))
         return self._evaluations[-1]
+
+    async def _keep_best(self, best: BestWeights, step: int, evaluations: Sequence[asyncio.Task[Values]]) -> None:
+        """Wait for what was measured of the weights while they are still these, and save them if none were better."""
+        name = f"{self._names.evaluate} of step {step}"
+        with self._clock.held():
+            await self._finish(down_to=0)  # what is saved is resumed from: the rows before it are there by then
+            with _noted(self._names.evaluate, step), service_errors(name):
+                found = await self._waiting.wait(asyncio.gather(*evaluations), name, step=step)
+                is_best = best.see(step, {key: value for values in found for key, value in values.items()})
+            if is_best:
+                await self._record(best.submit(self._client, self._cursor))
+                await best.drop_others()
+        if best.is_over:
+            self._telemetry.event(events.TRAINING_STOPPED, step=step, text=best.reason)
 
     def _submit(self, work: Work[P], evaluations: Sequence[asyncio.Task[Values]]) -> InFlight[P]:
         adam = self._slots.optim_step.params(work.cursor.step)

@@ -43,7 +43,7 @@ class RollingSaves:
         """Let the rolling checkpoint go whose place a recorded one takes. The service is not waited for."""
         replaced, self._newest = self._newest, checkpoint if checkpoint.rolling else None
         if replaced is not None:
-            deletion = asyncio.create_task(drop_rolling(replaced, self._service, self._checkpoints))
+            deletion = asyncio.create_task(drop_checkpoint(replaced, self._service, self._checkpoints))
             self._deletions.add(deletion)
             deletion.add_done_callback(self._deletions.discard)
 
@@ -56,14 +56,19 @@ class RollingSaves:
         await asyncio.gather(*deletions, return_exceptions=True)
 
 
-async def drop_rolling(checkpoint: Checkpoint, service: ServiceClient, checkpoints: CheckpointFile) -> None:
-    """Strike a rolling checkpoint from the record and delete it. One that cannot be deleted is left, with a warning."""
-    assert checkpoint.rolling
-    assert checkpoint.state_path is not None
-    doing = f"deleting the rolling checkpoint {checkpoint.name}"
+async def drop_checkpoint(checkpoint: Checkpoint, service: ServiceClient, checkpoints: CheckpointFile) -> None:
+    """Strike a checkpoint whose place another took from the record and delete it. Left, with a warning, where it cannot
+    be deleted.
+    """
+    assert checkpoint.rolling or checkpoint.best
+    doing = f"deleting the checkpoint {checkpoint.name}"
+    paths = [path for path in (checkpoint.state_path, checkpoint.sampler_path) if path is not None]
     try:
         with service_errors(doing):
-            checkpoints.forget(checkpoint.state_path)
-            await service.delete_checkpoint(checkpoint.state_path)
+            for path in paths:
+                checkpoints.forget(path)
+            for path in paths:
+                await service.delete_checkpoint(path)
     except Exception as error:  # whatever a client raises: no run ends because it keeps too much
-        logger.warning("%s failed (%s); the service keeps it until its time to live is over", doing, error)
+        is_kept = "until its time to live is over" if checkpoint.rolling else "until somebody deletes it"
+        logger.warning("%s failed (%s); the service keeps it %s", doing, error, is_kept)

@@ -32,6 +32,7 @@ class PendingCheckpoint:
     cursor: Cursor
     is_final: bool
     is_rolling: bool
+    best: Mapping[str, float]
     state: Awaitable[tinker.types.SaveWeightsResponse] | None
     sampler: Awaitable[tinker.types.SaveWeightsForSamplerResponse] | None
 
@@ -46,6 +47,7 @@ class PendingCheckpoint:
             step=self.cursor.step,
             final=self.is_final,
             rolling=self.is_rolling,
+            best=self.best,
             state_path=state_path,
             sampler_path=sampler_path,
         )
@@ -58,14 +60,25 @@ def submit_checkpoint(
     kind: CheckpointKind,
     is_final: bool = False,
     is_rolling: bool = False,
+    best: Mapping[str, float] | None = None,
     ttl_seconds: int | None = None,
 ) -> PendingCheckpoint:
     """Request a save of the weights after the work submitted so far, without waiting. Named by the step, or `final`.
 
-    A rolling one has a name of its own: another save of the step may take its place, and has to outlive it.
+    A rolling one, and one of the best weights by a metric, has a name of its own: another save of the step may take its
+    place, and has to outlive it.
     """
-    name = "final" if is_final else f"{cursor.step:06d}" + ("-rolling" if is_rolling else "")
-    return _submit(client, name, cursor, kind, is_final=is_final, is_rolling=is_rolling, ttl_seconds=ttl_seconds)
+    mark = "-rolling" if is_rolling else "-best" if best else ""
+    return _submit(
+        client,
+        "final" if is_final else f"{cursor.step:06d}{mark}",
+        cursor,
+        kind,
+        is_final=is_final,
+        is_rolling=is_rolling,
+        best=best,
+        ttl_seconds=ttl_seconds,
+    )
 
 
 def save_checkpoint(
@@ -158,6 +171,7 @@ def _submit(
     *,
     is_final: bool,
     is_rolling: bool = False,
+    best: Mapping[str, float] | None = None,
     ttl_seconds: int | None,
 ) -> PendingCheckpoint:
     wants_state = kind is not CheckpointKind.SAMPLER
@@ -167,6 +181,7 @@ def _submit(
         cursor=cursor,
         is_final=is_final,
         is_rolling=is_rolling,
+        best=best or {},
         state=client.save_state(name, ttl_seconds=ttl_seconds) if wants_state else None,
         sampler=client.save_weights_for_sampler(name, ttl_seconds=ttl_seconds) if wants_sampler else None,
     )

@@ -11,7 +11,7 @@ from cookhouse.files import file_errors
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import RunFolder, open_folder
 from cookhouse.settings import TrainingSettings
-from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
+from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, Values, events, metrics_at
 from cookhouse.training import (
     AdamSchedule,
     CheckpointKind,
@@ -19,7 +19,7 @@ from cookhouse.training import (
     ScheduledEvaluation,
     SessionSpec,
     Waiting,
-    drop_rolling,
+    drop_checkpoint,
     open_session,
     service_errors,
     submit_checkpoint,
@@ -53,6 +53,8 @@ class TrainingState(LoopState):
     """What is measured, and how often; all of it also of the trained weights. A stage may add to it."""
     cursor: Cursor = field(init=False)
     final_checkpoint: Checkpoint = field(init=False)
+    kept_checkpoint: Checkpoint = field(init=False)
+    """The best one where the run keeps that, else the final one: what the run's name means, and what is registered."""
     eval_results: dict[str, Any] = field(default_factory=dict)
     """Metrics of the trained weights on what was held out; text where an evaluator gave some."""
     registered_model: ModelVersion | None = None
@@ -112,27 +114,29 @@ async def open_run(state: TrainingState) -> None:
     state.closing.push_async_callback(_close_session, state)
 
 
-@stage(reads=("session", "folder", "checkpoints", "outcome"), writes=("final_checkpoint",))
+@stage(reads=("session", "folder", "checkpoints", "outcome"), writes=("final_checkpoint", "kept_checkpoint"))
 async def save_final(state: TrainingState) -> None:
     """Save the trained weights to continue from and to sample from; a resumed run that has them keeps them."""
     resumed = state.folder.resume
     if resumed is not None and resumed.final:
-        state.final_checkpoint = resumed
+        state.final_checkpoint = state.kept_checkpoint = resumed
         return
     cursor = state.outcome.cursor
     pending = submit_checkpoint(state.session.client, cursor, kind=CheckpointKind.BOTH, is_final=True)
     with state.interrupt.deferred(), service_errors("saving the final checkpoint"):
         saving = Waiting(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
-        state.final_checkpoint = await saving
+        state.final_checkpoint = state.kept_checkpoint = await saving
     state.checkpoints.append(state.final_checkpoint)
     if state.interrupt.is_requested:
         state.interrupt.request()  # what comes after it waits for nothing
     if (last := state.outcome.checkpoint) is not None and last.rolling:
-        await drop_rolling(last, state.session.service, state.checkpoints)
+        await drop_checkpoint(last, state.session.service, state.checkpoints)
     state.telemetry.event(events.TRAINING_CHECKPOINT, step=cursor.step, checkpoint=state.final_checkpoint.name)
 
 
-@stage(reads=("session", "evaluations", "outcome"), writes=("eval_results",))
+@stage(
+    reads=("session", "evaluations", "outcome", "best", "final_checkpoint"), writes=("eval_results", "kept_checkpoint")
+)
 async def evaluate(state: TrainingState) -> None:
     """Measure the trained weights on what was held out, by every evaluation there is."""
     step = state.outcome.cursor.step
@@ -143,20 +147,25 @@ async def evaluate(state: TrainingState) -> None:
             state.eval_results |= await Waiting(state.telemetry).wait(answers, doing, step=step)
     if state.eval_results:
         state.telemetry.metrics(step, state.eval_results)
+    if state.best is not None:
+        state.kept_checkpoint = await state.best.settle(state.final_checkpoint, state.eval_results)
 
 
 def register_model(descent: Descent) -> Stage[T]:
     """The stage that registers the trained weights, of a run that was given a name to register under."""
 
     async def register(state: T) -> None:
-        metrics = {**state.outcome.metrics, **state.eval_results}
-        saved, service = state.final_checkpoint, state.session.service
+        saved, service = state.kept_checkpoint, state.session.service
+        metrics: Values = {**state.outcome.metrics, **state.eval_results}
+        rows = state.folder.metrics
+        if saved.step < state.outcome.cursor.step:
+            metrics = metrics_at(rows, saved.step)
         state.registered_model = await register_run(state.context, saved, metrics, descent, service=service)
 
     return Stage(
         name="register_model",
         run=register,
-        reads=("final_checkpoint", "outcome", "eval_results", "session"),
+        reads=("kept_checkpoint", "outcome", "eval_results", "session", "folder"),
         writes=("registered_model",),
         uses=("registry",),
         when=lambda state: is_registered(state.context),

@@ -1,15 +1,20 @@
 """What fills the slots of the training loop in more than one workflow."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from cookhouse.errors import InputError
 from cookhouse.settings import TrainingSettings
+from cookhouse.telemetry import read_metrics
 from cookhouse.training import (
     Assembler,
     Batches,
     BatchSource,
+    BestWeights,
     CheckpointKind,
     PendingCheckpoint,
+    ScheduledEvaluation,
     TrainingClient,
     submit_checkpoint,
 )
@@ -83,7 +88,30 @@ def checkpoint_slot() -> SlotStage[T]:
 
 def evaluate_slot() -> SlotStage[T]:
     """Every evaluation of the state, each when it is due."""
-    return SlotStage(name="evaluate", make=lambda state: state.evaluations, reads=("evaluations",), is_optional=True)
+    return SlotStage(name="evaluate", make=_evaluations, reads=("evaluations", "best"), is_optional=True)
+
+
+def _evaluations(state: TrainingState) -> Sequence[ScheduledEvaluation]:
+    if state.best is not None and not any(each.cadence.is_due(0) for each in state.evaluations):
+        raise InputError(
+            "keep_best is set, and nothing held out is measured as the run goes on; set num_eval above 0 and hold some "
+            "out, name evaluators, or leave keep_best out"
+        )
+    return state.evaluations
+
+
+def best_weights(state: TrainingState) -> BestWeights | None:
+    """What tells which weights are the best, of a run that keeps them."""
+    folder = state.folder
+    if state.config.keep_best is None:
+        return None
+    return BestWeights(
+        state.config,
+        state.session.service,
+        state.checkpoints,
+        rows=read_metrics(folder.metrics),
+        is_over=folder.resume is not None and folder.resume.final,
+    )
 
 
 def save_every(state: TrainingState) -> int:

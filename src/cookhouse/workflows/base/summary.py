@@ -7,14 +7,14 @@ from typing import Any, Protocol, TypeVar
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of
 from cookhouse.models.hyperparams import auto_lr, lora_parameter_count, rate_notes
-from cookhouse.report import RecordedAnswer, overoptimization_remark
+from cookhouse.report import RecordedAnswer, checkpoint_text, overoptimization_remark
 from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import default_of, given
 from cookhouse.settings.training import AUTO
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, named_by_run
 from cookhouse.workflows.base.run import TrainingState
 
 _BYTES_PER_PARAMETER = 16
@@ -31,7 +31,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
     rows = read_metrics(state.folder.metrics)
     first = rows[0] if rows and rows[0]["step"] == 0 else {}
     last: Row = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})
-    saved = state.checkpoints.read()
+    saved = named_by_run(state.checkpoints.read())
     is_interrupted = state.outcome.is_interrupted
     report = state.folder.path / REPORT_FILE
     summary = RunSummary(
@@ -46,8 +46,10 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
         samples=_samples(state, state.config.num_samples),
         remark=overoptimization_remark(rows),
         report=report if report.exists() else None,
-        state_path=next((point.state_path for point in reversed(saved) if point.state_path), None),
-        sampler_path=next((point.sampler_path for point in reversed(saved) if point.sampler_path), None),
+        state_path=next((point.state_path for point in saved if point.state_path), None),
+        sampler_path=next((point.sampler_path for point in saved if point.sampler_path), None),
+        best=next((f"{point.name}: {checkpoint_text(point)}" for point in saved if point.best), None),
+        stopped=_stopped(state),
         next_command=_next_command(state, is_interrupted),
         usage=read_history(state.folder.path).usage,
         registered_model=None if state.registered_model is None else state.registered_model.id,
@@ -55,6 +57,12 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
     metrics = {**state.outcome.metrics, **state.eval_results}
     state.eval_results = with_plain_names(state.eval_results)
     return RunResult(state=state, metrics=metrics, artifacts=_artifacts(state, summary), summary=summary)
+
+
+def _stopped(state: TrainingState) -> str | None:
+    outcome = state.outcome
+    is_short = outcome.cursor.step < state.total_steps and not outcome.is_interrupted
+    return state.best.reason if state.best is not None and is_short else None
 
 
 _PLAIN_NAMES = {

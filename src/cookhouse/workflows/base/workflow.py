@@ -7,7 +7,7 @@ from cookhouse.data import DataSource
 from cookhouse.registry import Descent
 from cookhouse.runs import Preview, RunResult
 from cookhouse.workflows.base.run import TrainingState, cleanup, evaluate, register_model, save_final
-from cookhouse.workflows.base.slots import checkpoint_slot, evaluate_slot, optim_step_slot, save_every
+from cookhouse.workflows.base.slots import best_weights, checkpoint_slot, evaluate_slot, optim_step_slot, save_every
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, Stage
 from cookhouse.workflows.stages.state import RunContext
@@ -58,6 +58,8 @@ def training_workflow(
             look_back=look_back,
             publish=publish,
             save_every=save_every,
+            best=best_weights,
+            reads=(*Loop.reads, "folder"),
         ),
         final=(save_final, evaluate, register_model(descent), *final),
         cleanup=cleanup,

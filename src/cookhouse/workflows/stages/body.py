@@ -8,7 +8,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from cookhouse.errors import InputError
 from cookhouse.runs import RunResult
 from cookhouse.settings import StepSettings
-from cookhouse.training import LoopOutcome, LoopSlots, RollingSaves, SlotNames, TrainingLoop, TrainingSession
+from cookhouse.training import (
+    BestWeights,
+    LoopOutcome,
+    LoopSlots,
+    RollingSaves,
+    SlotNames,
+    TrainingLoop,
+    TrainingSession,
+)
 from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows.stages.execution import execute
 from cookhouse.workflows.stages.stage import S, S_contra, SlotStage, Stage
@@ -63,6 +71,8 @@ class LoopState(RunState):
     total_steps: int = field(init=False)
     outcome: LoopOutcome = field(init=False)
     """Written by the loop."""
+    best: BestWeights | None = None
+    """Written by the loop: what tells which weights are the best, of a run that keeps them."""
 
 
 L = TypeVar("L", bound=LoopState)
@@ -81,9 +91,11 @@ class Loop(Generic[L]):
     look_back: SlotStage[L] | None = None
     publish: SlotStage[L] | None = None
     save_every: Callable[[L], int]
+    best: Callable[[L], BestWeights | None] = lambda _: None
+    """Makes what tells which weights are the best, of runs that may keep them."""
     title: str = "loop"
     reads: tuple[str, ...] = ("config", "session", "checkpoints", "total_steps")
-    writes: tuple[str, ...] = ("outcome",)
+    writes: tuple[str, ...] = ("best", "outcome")
     children: tuple[str, ...] = ()
 
     @property
@@ -100,6 +112,7 @@ class Loop(Generic[L]):
         """The stages before it have seen to all."""
 
     async def run(self, state: L) -> bool:
+        state.best = self.best(state)
         slots = self.slots()
         named = {slot.name for slot in fields(SlotNames)}
         loop: TrainingLoop[Any] = TrainingLoop(
@@ -108,6 +121,7 @@ class Loop(Generic[L]):
             names=SlotNames(**{name: stage.name for name, stage in slots.items() if name in named}),
             save_every=self.save_every(state),
             rolling=RollingSaves(state.config, state.session.service, state.checkpoints),
+            best=state.best,
             total_steps=state.total_steps,
             checkpoints=state.checkpoints,
             telemetry=state.telemetry,

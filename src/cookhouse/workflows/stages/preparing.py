@@ -4,9 +4,10 @@ import asyncio
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cookhouse.errors import UnknownNameError
 from cookhouse.files import cannot_write, unwritable
 from cookhouse.runs import FolderChoice, run_prefix
-from cookhouse.telemetry import check_sink
+from cookhouse.telemetry import check_sink, find_metric, is_held_out, keys
 from cookhouse.weights.names import find_weights
 from cookhouse.workflows.stages.execution import execute
 from cookhouse.workflows.stages.sinks import named_sinks
@@ -37,6 +38,7 @@ async def prepare(workflow: Workflow[R], state: R) -> None:
     await asyncio.to_thread(_check, state.context)
     for stage in workflow.preparing:
         await execute(stage, state)
+    _check_best(state.context.folder.config.get("keep_best"))  # after what may declare metrics
     await asyncio.to_thread(_check_weights, state.context)  # last: stages say more of those that do not fit
     await workflow.body.prepare(state)
 
@@ -52,6 +54,16 @@ def _check(context: RunContext) -> None:
         _check_writable(adapters.blobs)
     if config.get("registered_model_name") is not None:
         _check_writable(adapters.registry)
+
+
+def _check_best(metric: str | None) -> None:
+    """What `keep_best` names; whether the run measures it is known once it has been evaluated."""
+    if metric in (None, "auto") or (is_held_out(metric) and find_metric(metric).direction is not None):
+        return
+    known = [name for name in vars(keys).values() if isinstance(name, str) and is_held_out(name)]
+    allowed = ["auto", *(name for name in known if find_metric(name).direction is not None)]
+    way_out = "it has to be held out (test/...) and declared as better with less or with more of it"
+    raise UnknownNameError("metric of keep_best", metric, allowed, way_out=way_out)
 
 
 def _check_writable(adapter: Any) -> None:
