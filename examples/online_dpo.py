@@ -16,7 +16,7 @@ from cookhouse import Recipe, Workflow, stage
 from cookhouse.recipes.reinforcement import NamedEnvironmentSettings, named_environments, plain_renderer, problem_files
 from cookhouse.registry import Descent
 from cookhouse.rl import EnvGroupBuilder, TrajectoryGroup, group_metrics
-from cookhouse.settings import PairLossSettings, RolloutTrainingSettings
+from cookhouse.settings import RolloutTrainingSettings
 from cookhouse.settings.preference import ReferenceSettings
 from cookhouse.training import Assembled
 from cookhouse.workflows import RolloutState, SlotStage, init_evaluators, init_tokenizer, training_workflow
@@ -31,8 +31,8 @@ from cookhouse.workflows.reinforcement.summary import figures, rollout_facts
 
 
 @chz.chz
-class Config(NamedEnvironmentSettings, RolloutTrainingSettings, PairLossSettings, ReferenceSettings):
-    """Settings of environments, of rollouts in them, of a loss over pairs and of its reference."""
+class Config(NamedEnvironmentSettings, RolloutTrainingSettings, ReferenceSettings):
+    """Settings of environments, of rollouts in them, and of a loss over pairs with its reference."""
 
     env: str = "arithmetic"
     renderer_name: str = plain_renderer()

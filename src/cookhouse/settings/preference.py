@@ -11,7 +11,7 @@ from cookhouse.settings.checks import above, at_least, from_to_below
 from cookhouse.settings.defaults import Default, computed, redefault
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.preference_model import JudgeSettings
-from cookhouse.settings.reading import ReadIf, narrowed, read_if
+from cookhouse.settings.reading import ReadIf, read_if
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
@@ -64,26 +64,29 @@ class PairLossSettings:
     )
 
 
+_WITH_REFERENCE = _read_with(lambda loss: loss.needs_reference)
+
+
 @chz.chz
-class ReferenceSettings:
-    """What answers are compared with."""
+class ReferenceSettings(PairLossSettings):
+    """A loss over pairs of answers, and the reference that they are compared with."""
 
     reference_model: str | None = chz.field(
         default=None,
         doc="Base model, tinker:// path or run folder whose logprobs are the reference; default: the weights that the "
         "run began with.",
+        validator=_WITH_REFERENCE,
         metadata=facts(weights=NamesWeights(), aliases=(Alias(name="reference_model_name", doc="tinker-cookbook"),)),
     )
     cache_reference: bool = chz.field(
-        default=True, doc="Keep the reference's logprobs in the run folder, and ask for those of a pair only once."
+        default=True,
+        doc="Keep the reference's logprobs in the run folder, and ask for those of a pair only once.",
+        validator=_WITH_REFERENCE,
     )
 
 
-_WITH_REFERENCE = _read_with(lambda loss: loss.needs_reference)
-
-
 @chz.chz
-class PreferenceSettings(TrainingSettings, RowSettings, PairLossSettings, ReferenceSettings, JudgeSettings):
+class PreferenceSettings(TrainingSettings, RowSettings, ReferenceSettings, JudgeSettings):
     """What a run over pairs is told."""
 
     eval_max_tokens: int = redefault(
@@ -92,7 +95,5 @@ class PreferenceSettings(TrainingSettings, RowSettings, PairLossSettings, Refere
         Default(lambda config: 64 if config.preference_model is None else 256, "64, or 256 with preference_model"),
     )
 
-    reference_model: str | None = narrowed(ReferenceSettings, "reference_model", _WITH_REFERENCE)
-    cache_reference: bool = narrowed(ReferenceSettings, "cache_reference", _WITH_REFERENCE)
     batch_size: int = chz.field(default=256, doc="Pairs per step.", validator=at_least(1))
     max_length: int = redefault(RowSettings, "max_length", 8192)
