@@ -39,6 +39,8 @@ class OpenSet(Generic[T]):
     """What things of this kind are called with, in order; None: they are not, or what calls them sees to it."""
     function_of: Callable[[T], Any] = lambda thing: thing
     """What of a thing is called."""
+    of_files: Mapping[str, str] = field(default_factory=dict)
+    """`module:function` by the suffix of files that are one without any Python: it is called with the file's path."""
     _registered: dict[str, T] = field(default_factory=dict)
 
     def register(self, name: str, thing: T) -> None:
@@ -72,9 +74,12 @@ class OpenSet(Generic[T]):
         if name in installed:
             with _import_errors(name):
                 return self._checked(name, installed[name].load())
+        if (make := self.of_files.get(Path(name).suffix.lower())) is not None:
+            return self._checked(name, load(make)(name))
         if ":" in name or name.endswith(".py"):
             return self._checked(name, load(name))
-        raise UnknownNameError(self.kind, name, [*self.names(), "module:NAME", "file.py:NAME"])
+        files = [f"file{suffix}" for suffix in self.of_files]
+        raise UnknownNameError(self.kind, name, [*self.names(), "module:NAME", "file.py:NAME", *files])
 
     def _installed(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}

@@ -28,4 +28,5 @@ EVALUATORS: OpenSet[EvaluatorBuilder] = OpenSet(
     wants="an evaluator is named by a benchmark, by a task of Inspect AI, or by a function of the settings and the "
     "renderer that makes one",
     takes=("settings", "renderer"),
+    of_files=BENCHMARKS.of_files,
 )

@@ -26,6 +26,7 @@ from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLD
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
 from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
+from cookhouse.settings.training import EVALUATOR_SETTINGS, benchmark_files
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 
@@ -258,10 +259,11 @@ def _context(
     telemetry: "Telemetry",
     interrupt: "Interrupt",
 ) -> "RunContext":
-    from cookhouse.data import from_store
+    from cookhouse.data import data_source, from_store
     from cookhouse.runs import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
     from cookhouse.workflows import RunContext
 
+    asked = {f"evaluator {name}": data_source(Path(name)) for name in benchmark_files(config, EVALUATOR_SETTINGS)}
     folder = FolderSpec(
         path=_folder(config),
         recipe=recipe.name,
@@ -272,7 +274,7 @@ def _context(
         behavior=config.behavior_if_log_dir_exists,
         weights=tuple(named_weights(config)),
         free_fields=free_on_resume(type(config)),
-        data={name: from_store(source, adapters.datasets) for name, source in workflow.data_files.items()},
+        data={name: from_store(each, adapters.datasets) for name, each in {**workflow.data_files, **asked}.items()},
         ask=adapters.ask,
         synthetic=adapters.synthetic,
     )

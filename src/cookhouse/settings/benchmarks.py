@@ -5,7 +5,7 @@ import chz
 from cookhouse.settings.checks import at_least
 from cookhouse.settings.defaults import Default, computed
 from cookhouse.settings.facts import Alias, NamesWeights, facts
-from cookhouse.settings.training import BenchmarkDataSettings, RunSettings
+from cookhouse.settings.training import BenchmarkDataSettings, RunSettings, judge_setting
 
 
 @chz.chz
@@ -34,8 +34,9 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
     benchmark: str = computed(
         Default(lambda config: "" if config.inspect else "arithmetic", "arithmetic, unless inspect names tasks"),
         str,
-        "Benchmarks, by name, module:NAME or file.py:NAME, separated by commas.",
+        "Benchmarks, by name, module:NAME, file.py:NAME or a file such as mine.jsonl, separated by commas.",
     )
+    judge: str | None = judge_setting("openai_base_url")
     inspect: str = chz.field(
         default="",
         doc="Tasks of Inspect AI, by file.py, file.py@task or package/task as inspect eval names them, separated by "

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from cookhouse.chat import Message
-from cookhouse.data import HubSplit
+from cookhouse.data import DataSource, HubSplit
+from cookhouse.envs import read_problems
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
+from cookhouse.settings.training import BENCHMARK_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,10 @@ class Benchmark:
     prepare: Callable[[], Awaitable[None]] | None = None
     """Awaited before anything is asked; raises `InputError` where answers could not be graded here."""
 
+    def read(self, source: DataSource) -> list[BenchmarkItem]:
+        """All of its items. Raises `InputError` where it cannot be read, `BadRowsError` for rows of another."""
+        return read_problems(source, self.parse)
+
 
 BENCHMARKS: OpenSet[Benchmark] = OpenSet(
     kind="benchmark",
@@ -107,4 +113,5 @@ BENCHMARKS: OpenSet[Benchmark] = OpenSet(
     },
     check=lambda thing: thing if isinstance(thing, Benchmark) else None,
     wants="a benchmark is an object of cookhouse.evals.Benchmark",
+    of_files=dict.fromkeys(BENCHMARK_FILES, "cookhouse.evals.benchmarks.from_file:file_benchmark"),
 )

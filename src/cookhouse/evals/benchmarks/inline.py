@@ -30,6 +30,11 @@ class BenchmarkEvaluator(SamplingClientEvaluator):
         self._options = options
         self._context_tokens = context_tokens
 
+    @property
+    def benchmark(self) -> Benchmark:
+        """What it asks."""
+        return self._loaded.benchmark
+
     async def prepare(self) -> None:
         if self._loaded.benchmark.prepare is not None:
             await self._loaded.benchmark.prepare()

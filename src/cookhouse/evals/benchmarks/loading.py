@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cookhouse.data import DataSource, HubSource, HubSplit, data_source
-from cookhouse.envs import evenly_spaced, read_problems
+from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem
 from cookhouse.naming import names_in
@@ -78,7 +78,7 @@ def load_benchmark(benchmark: Benchmark, source: DataSource, limit: int | None) 
         InputError: the source cannot be read, or holds no problems.
         BadRowsError: rows are none of this benchmark's, each by file and line.
     """
-    items = read_problems(source, benchmark.parse)
+    items = benchmark.read(source)
     places = range(len(items)) if limit is None else evenly_spaced(range(len(items)), limit)
     return LoadedBenchmark(benchmark=benchmark, items={place: items[place] for place in places}, num_all=len(items))
 

@@ -13,6 +13,8 @@ from cookhouse.evals.benchmarks.answerers import Draw, SampledAnswer, failed, re
 
 _ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 0.5
+_SHORT_TOKENS = 1024
+"""Of one who says little, and may think before."""
 _MAX_BODY_BYTES = 64 * 2**20
 _REASON_CHARACTERS = 300
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
@@ -101,6 +103,20 @@ class OpenAIAnswerer:
             raise ServiceError(f"{self._url} did not answer with a chat completion ({error!r})") from error
         missing = draw.num_samples - len(answers)
         return [*answers, *[SampledAnswer(error="the address gave fewer answers than it was asked for")] * missing]
+
+
+class CompletedBy:
+    """Who answers messages one at a time, greedily; fits `cookhouse.rl.MessageCompleter`."""
+
+    def __init__(self, answerer: OpenAIAnswerer) -> None:
+        self._answerer = answerer
+
+    async def __call__(self, messages: Sequence[Message]) -> Message:
+        """Raises `ServiceError` where there is no answer."""
+        [answer] = await self._answerer(messages, Draw(max_tokens=_SHORT_TOKENS, temperature=0.0, seed=0))
+        if answer.error is not None:
+            raise ServiceError(f"the judge gave no answer: {answer.error}")
+        return {"role": "assistant", "content": answer.text}
 
 
 def _answer(choice: dict[str, Any]) -> SampledAnswer:

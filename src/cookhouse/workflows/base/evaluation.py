@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.chat import Renderer
+from cookhouse.envs import SecondModels
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.evals import (
     EVALUATORS,
+    Benchmark,
+    BenchmarkEvaluator,
     Evaluator,
     EvaluatorBuilder,
     ExactMatchEvaluator,
@@ -23,10 +26,13 @@ from cookhouse.evals import Metrics as MaybeMetrics
 from cookhouse.files import file_errors, write_whole
 from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page
+from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry, Values, entries_to_json, events, split_values
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
 from cookhouse.workflows.base.answers import recorded_answer
+from cookhouse.workflows.base.judge import judges_asked, open_judge
+from cookhouse.workflows.base.second_model import open_sampler
 from cookhouse.workflows.stages.stage import stage
 
 
@@ -127,6 +133,24 @@ async def init_evaluators(state: Any) -> None:
     for each in state.evaluators:
         if isinstance(each.evaluator, PreparedEvaluator):
             await each.evaluator.prepare()
+    judges_asked(state.config, asked_benchmarks(state.evaluators))  # refuses one that is missing
+
+
+def asked_benchmarks(evaluators: Sequence[NamedEvaluator]) -> list[Benchmark]:
+    """The benchmarks among evaluators."""
+    return [each.evaluator.benchmark for each in evaluators if isinstance(each.evaluator, BenchmarkEvaluator)]
+
+
+async def open_judges(state: Any) -> None:
+    """Open who judges answers of the run's evaluators, if one of them asks for it; the session is open."""
+    judges = judges_asked(state.config, asked_benchmarks(getattr(state, "evaluators", ())))
+    if not judges:
+        return
+    adapters, service = state.context.adapters, state.session.service
+    models = SecondModels(lambda name: open_sampler(service, name, adapters.registry), adapters.completer)
+    model = await open_judge(state.config, models, adapters, (state.folder.path.parent, RUNS_FOLDER))
+    for judge in judges:
+        judge.model = model
 
 
 def make_evaluators(

@@ -121,6 +121,13 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
     return {**_numbered("train", train), **_numbered("test", test)}
 
 
+def recorded_sources(config: RowSettings, bundled: str, recorded: Mapping[str, DataSource]) -> dict[str, DataSource]:
+    """As `sources_of`, but those of the run folder where it has them: a function is then called once, and what is
+    trained on is what the fingerprint is of.
+    """
+    return {name: recorded.get(name, source) for name, source in sources_of(config, bundled).items()}
+
+
 def kept_tokens(config: RowSettings, context_tokens: int | None) -> int:
     """Tokens that an example may have: as many as the config says, and the model takes."""
     return min(config.max_length, context_tokens or config.max_length)

@@ -26,7 +26,7 @@ from cookhouse.training import (
 )
 from cookhouse.training.clients.session import BROKEN_PATIENCE_SECONDS
 from cookhouse.weights.checkpoints import Checkpoint, Cursor
-from cookhouse.workflows.base.evaluation import NamedEvaluator
+from cookhouse.workflows.base.evaluation import NamedEvaluator, open_judges
 from cookhouse.workflows.stages.body import LoopState
 from cookhouse.workflows.stages.registering import is_registered, register_run
 from cookhouse.workflows.stages.sinks import start_sinks
@@ -112,6 +112,8 @@ async def open_run(state: TrainingState) -> None:
     opening = open_session(context.connect, spec)
     state.session = await Waiting(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
     state.closing.push_async_callback(_close_session, state)
+    with service_errors("opening the judge of a benchmark"):
+        await open_judges(state)
 
 
 @stage(reads=("session", "folder", "checkpoints", "outcome"), writes=("final_checkpoint", "kept_checkpoint"))

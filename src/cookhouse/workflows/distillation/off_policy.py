@@ -22,7 +22,7 @@ from cookhouse.telemetry import events
 from cookhouse.training import BatchSource, Cadence, ScheduledEvaluation
 from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
-from cookhouse.workflows.base.rows import kept_tokens, sources_of
+from cookhouse.workflows.base.rows import kept_tokens, recorded_sources, sources_of
 from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
 from cookhouse.workflows.base.summary import settings_notes
@@ -54,7 +54,7 @@ from cookhouse.workflows.stages.workflow import Workflow
 async def load_dataset(state: OffPolicyState) -> None:
     """Read the prompts, and what the teacher is told besides."""
     state.teacher_prompt = read_teacher_prompt(state.config.teacher_prompt)
-    sources = {**sources_of(state.config, state.bundled), **state.context.folder.data}
+    sources = recorded_sources(state.config, state.bundled, state.context.folder.data)
     state.rows = await asyncio.to_thread(read_rows, state.config, sources, state.teacher_prompt)
     state.notes += state.rows.notes
 

@@ -11,6 +11,7 @@ from cookhouse.evals import Answerer, Benchmark, Estimate, LoadedBenchmark
 from cookhouse.runs import RunFolder
 from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import Telemetry, events
+from cookhouse.training import ServiceClient
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 from cookhouse.workflows.stages.state import RunState
 
@@ -35,6 +36,8 @@ class EvaluationState(RunState):
     folder: RunFolder = field(init=False)
     log: AttemptFiles = field(init=False)
     answerer: Answerer = field(init=False)
+    service: ServiceClient = field(init=False)
+    """Where it is the service that answers."""
     inspected: "list[InspectResult]" = field(default_factory=list)
     """Of the tasks that have been run."""
     figures: dict[str, Mapping[str, Estimate]] = field(default_factory=dict)

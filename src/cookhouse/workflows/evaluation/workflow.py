@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cookhouse.data import build_renderer
+from cookhouse.envs import SecondModels
 from cookhouse.errors import InputError
 from cookhouse.evals import (
     Answerer,
@@ -24,19 +25,22 @@ from cookhouse.evals import (
     load_benchmark,
     sources_of_benchmarks,
 )
+from cookhouse.evals.benchmarks.open_ai import CompletedBy
 from cookhouse.evals.inspect import require_inspect
 from cookhouse.files import file_errors, write_whole
+from cookhouse.grading import CompleterPreferenceModel, PreferenceModel
 from cookhouse.models.catalog import context_tokens
 from cookhouse.naming import names_in
 from cookhouse.report import transcripts_page
 from cookhouse.runs import RunFolder, open_folder
-from cookhouse.runs.names import INSPECT_FOLDER
+from cookhouse.runs.names import INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
-from cookhouse.training import Waiting, service_errors
+from cookhouse.training import SamplingClient, Waiting, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.workflows.base.evaluation import record_metrics
-from cookhouse.workflows.base.second_model import sampler_at, sampler_place
+from cookhouse.workflows.base.judge import judges_asked, open_judge
+from cookhouse.workflows.base.second_model import open_sampler, sampler_at, sampler_place
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 from cookhouse.workflows.evaluation.inspect_stages import (
     has_inspect_tasks,
@@ -108,6 +112,7 @@ async def load_benchmarks(state: EvaluationState) -> None:
     for each in state.benchmarks:
         if each.prepare is not None:
             await each.prepare()
+    judges_asked(state.config, state.benchmarks)  # refuses one that is missing
 
 
 @stage(reads=("config",), writes=("renderer",))
@@ -150,12 +155,34 @@ async def _open_model(state: EvaluationState) -> None:
     if context.adapters.completer is not None:
         state.answerer = CompleterAnswerer(context.adapters.completer(config.weights or config.model_name))
     elif config.openai_base_url is not None:
-        key = os.environ.get("OPENAI_API_KEY") or None
-        answerer = OpenAIAnswerer(config.openai_base_url, config.weights or config.model_name, api_key=key)
-        state.closing.push_async_callback(answerer.aclose)
-        state.answerer = answerer
+        state.answerer = _at_address(state, config.openai_base_url, config.weights or config.model_name)
     else:
         state.answerer = await _service_answerer(state)
+    if judges := judges_asked(config, state.benchmarks):
+        model = await _open_judge(state)
+        for judge in judges:
+            judge.model = model
+
+
+def _at_address(state: EvaluationState, url: str, model: str) -> OpenAIAnswerer:
+    answerer = OpenAIAnswerer(url, model, api_key=os.environ.get("OPENAI_API_KEY") or None)
+    state.closing.push_async_callback(answerer.aclose)
+    return answerer
+
+
+async def _open_judge(state: EvaluationState) -> PreferenceModel:
+    """Who judges: asked in words at an OpenAI-compatible address, else as in a run."""
+    config, adapters = state.config, state.context.adapters
+    assert config.judge is not None
+    if adapters.completer is None and config.openai_base_url is not None:
+        return CompleterPreferenceModel(CompletedBy(_at_address(state, config.openai_base_url, config.judge)))
+
+    async def sampler_of(name: str) -> SamplingClient:
+        with service_errors("opening the judge"):
+            return await open_sampler(state.service, name, adapters.registry)
+
+    models = SecondModels(sampler_of, adapters.completer)
+    return await open_judge(config, models, adapters, (state.context.folder.path.parent, RUNS_FOLDER))
 
 
 async def _service_answerer(state: EvaluationState) -> Answerer:
@@ -164,7 +191,7 @@ async def _service_answerer(state: EvaluationState) -> Answerer:
     place = sampler_place(config.weights or config.model_name, context.adapters.registry)
     waiting = Waiting(state.telemetry)
     with service_errors("opening a session"):
-        service = await waiting.wait(context.connect(), "the session to open")
+        service = state.service = await waiting.wait(context.connect(), "the session to open")
         state.closing.push_async_callback(lambda: close_service(service, state.status))
         client = await waiting.wait(sampler_at(service, place), "the model to be loaded")
         limit = await service.context_tokens(config.model_name)

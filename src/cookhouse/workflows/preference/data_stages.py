@@ -16,7 +16,7 @@ from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.workflows.base.counts import Counts, estimated
-from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
+from cookhouse.workflows.base.rows import cut_notes, kept_tokens, recorded_sources
 from cookhouse.workflows.base.run import set_steps
 from cookhouse.workflows.base.summary import settings_notes
 from cookhouse.workflows.preference.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
@@ -32,9 +32,7 @@ async def load_dataset(state: PreferenceState) -> None:
     """Read the pairs to train on and, evenly spaced through the held-out ones, those to evaluate on."""
     config = state.config
     state.loss = PAIR_LOSSES.find(config.pair_loss)
-    # The run folder's own sources where it has them: a function is then called once, and what is trained on is what the
-    # fingerprint is of.
-    sources = {**sources_of(config, "preferences"), **state.context.folder.data}
+    sources = recorded_sources(config, "preferences", state.context.folder.data)
     state.data = await asyncio.to_thread(read_data, config, sources)
     state.notes += state.data.notes
 

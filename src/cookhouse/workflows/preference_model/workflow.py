@@ -36,6 +36,7 @@ from cookhouse.workflows.base.rows import (
     check_preferences,
     cut_notes,
     kept_tokens,
+    recorded_sources,
     sources_of,
     split_rows,
 )
@@ -54,8 +55,7 @@ from cookhouse.workflows.stages.workflow import Workflow
 @stage(reads=("config",), writes=("data", "notes"), uses=("datasets",))
 async def load_dataset(state: PreferenceModelState) -> None:
     """Read the comparisons to train on and, evenly spaced through the held-out ones, those to evaluate on."""
-    # The run folder's own sources where it has them: what is trained on is what the fingerprint is of.
-    sources = {**sources_of(state.config, "preferences"), **state.context.folder.data}
+    sources = recorded_sources(state.config, "preferences", state.context.folder.data)
     state.data = await asyncio.to_thread(_read, state.config, sources)
     state.notes += state.data.notes
 

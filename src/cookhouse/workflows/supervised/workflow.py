@@ -38,7 +38,7 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.base.counts import Counts, added, batch_metrics, estimated
 from cookhouse.workflows.base.evaluation import HeldOutEvaluation, init_evaluators, scheduled_evaluators
-from cookhouse.workflows.base.rows import cut_notes, kept_tokens, sources_of
+from cookhouse.workflows.base.rows import cut_notes, kept_tokens, recorded_sources, sources_of
 from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
 from cookhouse.workflows.base.summary import settings_notes, training_result
@@ -59,9 +59,7 @@ async def load_dataset(state: SupervisedState) -> None:
     those to evaluate on.
     """
     state.objective = supervised_objective(state.config.loss_fn)
-    # The run folder's own sources where it has them: a function is then called once, and what is trained on is what the
-    # fingerprint is of.
-    sources = {**sources_of(state.config, "conversations"), **state.context.folder.data}
+    sources = recorded_sources(state.config, "conversations", state.context.folder.data)
     state.data = await asyncio.to_thread(read_data, state.config, sources)
     state.train, state.test = state.data.conversations, state.data.test
     state.notes += state.data.notes
