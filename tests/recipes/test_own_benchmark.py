@@ -84,7 +84,8 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda row: row["item"])
 
 
-def test_a_model_of_the_service_judges(folder: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_model_of_the_service_judges() -> None:
     service = FakeService()
     values = {"benchmark": "judged.jsonl", "judge": "cookhouse/tiny", "log_path": "run", "renderer_name": "human_ai"}
     metrics = cookhouse.run("eval", values, adapters=Adapters(service=service.connect, sinks=[])).metrics

@@ -31,7 +31,7 @@ CRITIC = NamesWeights(several=True, port="completer", address="base_url")
 
 @chz.chz
 class Own(TrainingSettings):
-    critic_model: str | None = chz.field(default=None, doc="", metadata=facts(weights=CRITIC, aliases=("judge",)))
+    critic_model: str | None = chz.field(default=None, doc="", metadata=facts(weights=CRITIC, aliases=("critic",)))
     tracker: str = chz.field(default="", doc="", metadata=facts(free_on_resume=True))
 
 
@@ -54,7 +54,7 @@ def test_another_default_keeps_what_the_setting_is(config_class: type) -> None:
     # Catches a recipe that gives a setting its own default, and whose weights are then not resolved or served.
     assert weights_settings(config_class)["critic_model"] == CRITIC
     assert {"tracker", "save_every", "log_path"} <= free_on_resume(config_class)
-    assert aliases_of(config_class)["judge"].means == ("critic_model",)
+    assert aliases_of(config_class)["critic"].means == ("critic_model",)
 
 
 def test_a_class_that_says_it_anew_is_believed() -> None:

@@ -4,9 +4,6 @@ from cookhouse.evals.benchmarks.answerers import Answerer, CompleterAnswerer, Sa
 from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Outcome
 from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem, Grade, ItemText, choice_item
 from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures, is_of_group
-from cookhouse.evals.benchmarks.from_file import FileBenchmark
-from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator
-from cookhouse.evals.benchmarks.judge import Judge
 from cookhouse.evals.benchmarks.loading import LoadedBenchmark, benchmarks_named, load_benchmark, sources_of_benchmarks
 from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
 from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
@@ -47,17 +44,14 @@ __all__ = [
     "Attempt",
     "AttemptLog",
     "Benchmark",
-    "BenchmarkEvaluator",
     "BenchmarkItem",
     "CompleterAnswerer",
     "Estimate",
     "Evaluator",
     "EvaluatorBuilder",
     "ExactMatchEvaluator",
-    "FileBenchmark",
     "Grade",
     "ItemText",
-    "Judge",
     "JudgedAnswer",
     "JudgedComparison",
     "LoadedBenchmark",

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from cookhouse.errors import BadRowsError, InputError, UnknownNameError
-from cookhouse.evals import BENCHMARKS, EVALUATORS, BenchmarkItem, FileBenchmark, load_benchmark, sources_of_benchmarks
+from cookhouse.evals import BENCHMARKS, EVALUATORS, BenchmarkItem, load_benchmark, sources_of_benchmarks
 from cookhouse.evals.benchmarks import from_file
+from cookhouse.evals.benchmarks.from_file import FileBenchmark
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,6 @@ from cookhouse.errors import CookhouseError, InputError
 from cookhouse.evals import (
     EVALUATORS,
     Benchmark,
-    BenchmarkEvaluator,
     Evaluator,
     EvaluatorBuilder,
     ExactMatchEvaluator,
@@ -23,6 +22,7 @@ from cookhouse.evals import (
     TrainingClientEvaluator,
 )
 from cookhouse.evals import Metrics as MaybeMetrics
+from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator
 from cookhouse.files import file_errors, write_whole
 from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page

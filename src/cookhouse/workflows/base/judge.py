@@ -8,7 +8,8 @@ from typing import Protocol
 from cookhouse.adapters import Adapters
 from cookhouse.envs import OpenSampler, open_preference_model
 from cookhouse.errors import InputError
-from cookhouse.evals import FileBenchmark, Judge
+from cookhouse.evals.benchmarks.from_file import FileBenchmark
+from cookhouse.evals.benchmarks.judge import Judge
 from cookhouse.grading import PreferenceModel
 from cookhouse.settings import JudgeSettings
 from cookhouse.weights.names import find_weights
