@@ -1,6 +1,7 @@
 """Runs side by side: exactly the settings that differ, the best of each metric, and a page that obeys no text."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -8,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.report.reader import Page
 
-from cookhouse.report import ABSENT, Comparison, RunRecord, compare, comparison_page, telling
+from cookhouse.report import ABSENT, Comparison, RecordedAnswer, RunRecord, compare, comparison_page, telling
 
 HOSTILE = "{{ 7 * 7 }}</td></svg></title></style><script>alert(1)</script>\" onload='x' & \x1b[2J\u202e\ud800"
 SHOWN = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").replace("\ud800", "\\ud800")
@@ -92,10 +93,73 @@ def test_the_best_of_each_metric_is_marked() -> None:
         {"test/nll": 1.0, "test/exact_match": 0.75, "optim/grad_norm": 9.0, "train/loss": float("nan")},
         {"test/nll": 1.0, "optim/grad_norm": 3.0, "train/loss": 1.0},
     )
-    assert found["test/nll"] == ([2.0, 1.0, 1.0], [False, True, True])
+    assert found["test/nll"] == ([2.0, 1.0, 1.0], [False] * 3), "two are as good as each other"
     assert found["test/exact_match"] == ([0.5, 0.75, None], [False, True, False])
     assert found["optim/grad_norm"][1] == [False] * 3, "nobody can tell which way is better"
     assert found["train/loss"] == ([1.0, None, 1.0], [False] * 3), "all are equal"
+
+
+def last_rows(**values: float) -> list[dict[str, Any]]:
+    return [{"step": 5, **{f"test/{name}": value for name, value in values.items()}}]
+
+
+def noted(**runs: RunRecord) -> dict[str, tuple[list[bool], str]]:
+    return {metric.name: (list(metric.best), metric.note) for metric in compare(runs).metrics}
+
+
+def test_what_is_within_its_standard_error_is_no_best() -> None:
+    # Catches a star on 52 of 100 against 50, which the next seed turns around.
+    low, high, far = (record(rows=last_rows(exact_match=value, exact_match_stderr=0.05)) for value in (0.5, 0.52, 0.9))
+    said = "high and low differ by 2 points, less than the standard error of that, 7.1 points"
+    assert noted(low=low, high=high)["test/exact_match"] == ([False, False], said)
+    assert noted(low=low, high=high, far=far)["test/exact_match"] == ([False, False, True], "")
+    [metric] = [each for each in compare({"low": low, "far": far}).metrics if each.name == "test/exact_match"]
+    assert metric.texts == ["50% ± 5%", "90% ± 5%"]
+
+
+def test_a_tie_is_called_one() -> None:
+    # Catches a star that nobody can explain.
+    even, better, worse = (record(rows=last_rows(nll=value)) for value in (1.0, 1.0, 2.0))
+    assert noted(a=even, b=better, c=worse)["test/nll"] == ([False] * 3, "a tie of a and b")
+    assert noted(a=even, c=worse)["test/nll"] == ([True, False], "")
+    many = {str(index): even for index in range(9)}
+    assert noted(**many)["test/nll"][1] == "a tie of 0, 1, 2, 3 and 5 more"
+    assert "No ★ for test/nll: a tie of a and b." in Page(comparison_page(compare({"a": even, "b": better}))).text
+
+
+def test_runs_that_were_evaluated_on_different_data_have_no_best() -> None:
+    # Catches a star for the run with the easier test set.
+    one, other = (
+        replace(record(rows=last_rows(nll=value)), data={"train": {"marks": ["t"]}, "test": {"marks": [mark]}})
+        for value, mark in ((1.0, "a"), (2.0, "b"))
+    )
+    said = "the runs were evaluated on different data (its fingerprints differ)"
+    assert noted(one=one, other=other)["test/nll"] == ([False, False], said)
+    assert noted(one=one, other=replace(other, data=one.data))["test/nll"] == ([True, False], "")
+    # Held out of the data that it is trained on.
+    held_out = [replace(each, data={"train": each.data["test"]}) for each in (one, other)]
+    assert noted(one=held_out[0], other=held_out[1])["test/nll"] == ([False, False], said)
+    # The same file, of which other rows are held out.
+    asked = [RecordedAnswer(prompt=said, expected="", answer="", is_correct=False) for said in ("a", "b")]
+    parts = [replace(each, data={}, answers={5: [said]}) for each, said in zip((one, other), asked, strict=True)]
+    said = "the runs were evaluated on different data (they were asked other questions)"
+    assert noted(one=parts[0], other=parts[1])["test/nll"] == ([False, False], said)
+
+
+def test_a_benchmark_has_its_own_data() -> None:
+    # Catches two training sets that cannot be told apart by the benchmark that is to tell them apart.
+    settings = {"evaluators": "gsm8k"}
+    one, other = (
+        replace(
+            record(rows=[{"step": 1, "test/gsm8k/correct": value, "train/loss": value}], **settings),
+            data={"train": {"marks": [str(value)]}},
+        )
+        for value in (0.25, 0.5)
+    )
+    found = noted(one=one, other=other)
+    assert found["test/gsm8k/correct"] == ([False, True], "")
+    said = "the runs were trained on different data (its fingerprints differ)"
+    assert found["train/loss"] == ([False, False], said)
 
 
 def test_the_last_value_of_several_steps_counts() -> None:

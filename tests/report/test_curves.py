@@ -129,3 +129,15 @@ def test_a_share_has_an_axis_in_percent() -> None:
     labels = [node.text for node in drawn(curve, 0, 3).findall("text") if node.get("text-anchor") == "end"]
     assert labels == ["0%", "20%", "40%", "60%"]
     assert drawn(curve, 0, 3).findall("circle")[2].findtext("title") == "step 2: 50%"
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.5, 1.0], [0.98, 0.99, 0.99]])
+def test_the_axis_of_a_share_ends_where_shares_do(values: Sequence[float]) -> None:
+    # Catches labels from -40% to 40% around an accuracy of 0, and 105% above one of 1.
+    rows = [{"step": step, "test/accuracy": value} for step, value in enumerate(values)]
+    (curve,) = curves_of(rows, own={})
+    labels = [text.text or "" for text in drawn(curve).findall("text")]
+    shares = [float(label.removesuffix("%")) for label in labels if label.endswith("%")]
+    assert len(shares) > 1
+    assert min(shares) >= 0
+    assert max(shares) <= 100

@@ -1,6 +1,7 @@
 """The table of a sweep: which metric decides, which run is the best, and which settings differ."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,6 +80,27 @@ def test_the_next_telling_metric_decides_among_equals() -> None:
     assert best({name: rows[:1] for name, rows in runs.items()}, "test/nll") == "b"
     alike = {"a": [{"test/nll": 0.5}], "b": [{"test/nll": 0.5}]}
     assert best(alike) == "a"
+
+
+def test_what_decided_among_equals_is_said() -> None:
+    # Catches a star on one of two runs of which the table shows the same value.
+    runs = {"a": [{"test/exact_match": 1.0, "test/nll": 0.5}], "b": [{"test/exact_match": 1.0, "test/nll": 0.4}]}
+    assert table(runs, "test/exact_match").remark == "a tie of a and b; test/nll decided"
+    alike = {"a": [{"test/nll": 0.5}], "b": [{"test/nll": 0.5}]}
+    assert table(alike).remark == "a tie of a and b; the first of them is taken"
+    near = {name: [{"test/nll": value, "test/nll_stderr": 0.3}] for name, value in (("a", 0.5), ("b", 0.4))}
+    assert table(near).remark == "b and a differ by 0.1, less than the standard error of that, 0.42426"
+    assert table({"a": [{"test/nll": 0.5}], "b": [{"test/nll": 0.4}]}).remark == ""
+
+
+def test_no_run_is_the_best_on_data_of_its_own() -> None:
+    # Catches a sweep over test sets that finds the easiest.
+    records = {
+        name: replace(record({"test/nll": value}), data={"test": name}) for name, value in (("a", 1.0), ("b", 2.0))
+    }
+    made = sweep_table({"a": {}, "b": {}}, records, dict.fromkeys(records, "finished"), metric="test/nll", way=None)
+    assert made.best is None
+    assert made.remark == "the runs were evaluated on different data (its fingerprints differ)"
 
 
 def test_only_a_run_that_has_finished_can_be_the_best() -> None:

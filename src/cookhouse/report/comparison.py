@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from cookhouse.report.curves import Curve, curves_of
 from cookhouse.report.record import RunRecord
+from cookhouse.report.standing import doubt, other_data, stderr_at
 from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out
 
 OF_THE_FOLDER = {"log_path", "behavior_if_log_dir_exists"}
@@ -38,11 +39,23 @@ class ComparedMetric:
     values: Sequence[float | None]
     """The last of each run."""
     best: Sequence[bool]
-    """Whether it is better than another; of none where neither way is better."""
+    """Of at most one: it is better than every other by more than the standard error of the difference."""
+    stderrs: Sequence[float | None]
+    """Of the values, where they were measured."""
+    note: str
+    """Why none is the best; empty where one is, and where neither way is better."""
 
     @property
     def name(self) -> str:
         return self.metric.name
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The values as a person reads them, with their standard errors."""
+        return [
+            self.metric.text(value) + ("" if error is None else f" ± {self.metric.text(error)}")
+            for value, error in zip(self.values, self.stderrs, strict=True)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +82,7 @@ def compare(records: Mapping[str, RunRecord]) -> Comparison:
     for index, record in enumerate(whole):
         for curve in curves_of(record.metrics, own):
             curves.setdefault(curve.name, [None] * len(whole))[index] = curve
-    metrics = [_metric(find_metric(name, own), some) for name, some in curves.items()]
+    metrics = [_metric(find_metric(name, own), some, records, curves) for name, some in curves.items()]
     return Comparison(
         names=list(records),
         records=whole,
@@ -111,11 +124,31 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _metric(metric: Metric, curves: Sequence[Curve | None]) -> ComparedMetric:
-    values = [curve.points[-1].value if curve is not None and curve.points else None for curve in curves]
-    found = [value for value in values if value is not None]
-    top = metric.best(found) if len(set(found)) > 1 else None
-    return ComparedMetric(metric=metric, values=values, best=[value is not None and value == top for value in values])
+def _metric(
+    metric: Metric,
+    some: Sequence[Curve | None],
+    records: Mapping[str, RunRecord],
+    curves: Mapping[str, Sequence[Curve | None]],
+) -> ComparedMetric:
+    values = [curve.points[-1].value if curve is not None and curve.points else None for curve in some]
+    found = {name: value for name, value in zip(records, values, strict=True) if value is not None}
+    has_errors = f"{metric.name}_stderr" in curves
+    errors = {
+        name: stderr_at(record, metric.name, curve.points[-1].step) if has_errors and curve and curve.points else None
+        for (name, record), curve in zip(records.items(), some, strict=True)
+    }
+    top, note = metric.best(found.values()), ""
+    best = next((name for name, value in found.items() if value == top), None) if len(found) > 1 else None
+    if best is not None:
+        measured = {name: records[name] for name in found}
+        note = other_data(metric.name, measured) or doubt(metric, best, found, errors)
+    return ComparedMetric(
+        metric=metric,
+        values=values,
+        best=[name == best and not note for name in records],
+        stderrs=list(errors.values()),
+        note=note,
+    )
 
 
 def _is_there(metric: ComparedMetric) -> Iterator[bool]:

@@ -34,6 +34,7 @@ class _Value:
 class _Row:
     name: str
     values: Sequence[_Value]
+    note: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class _Sweep:
     rows: Sequence[tuple[Sequence[str], _Value | None]]
     """The cells of a run, and its value of the metric, if there is one."""
     charts: Sequence[Chart]
+    remark: str
 
 
 def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> str:
@@ -95,6 +97,7 @@ def _sweep(table: SweepTable) -> _Sweep:
             for row in table.rows
         ],
         charts=charts,
+        remark=table.remark,
     )
 
 
@@ -119,10 +122,11 @@ def _facts(comparison: Comparison) -> list[tuple[str, list[str]]]:
 
 
 def _metric(compared: ComparedMetric) -> _Row:
-    values = zip(compared.values, compared.best, strict=True)
+    values = zip(compared.texts, compared.best, strict=True)
     return _Row(
         name=compared.name,
-        values=[_Value(text=compared.metric.text(value), is_best=is_best) for value, is_best in values],
+        values=[_Value(text=text, is_best=is_best) for text, is_best in values],
+        note=compared.note,
     )
 
 

@@ -162,9 +162,7 @@ def _chart(
 ) -> str:
     across = Scale(first_step, last_step, LEFT, WIDTH - RIGHT, whole=True)
     lowest, highest = min(curve.lowest.value for curve in curves), max(curve.highest.value for curve in curves)
-    margin = (highest - lowest) / 20
-    is_percent = curves[0].metric.is_share and lowest >= -1 and highest <= 1
-    upward = Scale(lowest - margin, highest + margin, HEIGHT - BOTTOM, TOP, is_percent=is_percent)
+    upward = upward_scale(curves[0].metric, lowest, highest)
     name = escape(printable(curves[0].name))
     return "".join(
         [
@@ -173,6 +171,19 @@ def _chart(
             *lines(across, upward),
             "</svg>",
         ]
+    )
+
+
+def upward_scale(metric: Metric, lowest: float, highest: float) -> "Scale":
+    """The scale of a metric's values, with some room above and below them; a share has none below 0 and above 1."""
+    margin = (highest - lowest) / 20
+    return Scale(
+        lowest - margin,
+        highest + margin,
+        HEIGHT - BOTTOM,
+        TOP,
+        is_percent=metric.is_share and lowest >= -1 and highest <= 1,
+        within=(0.0, 1.0) if metric.is_share and lowest >= 0 and highest <= 1 else None,
     )
 
 
@@ -188,11 +199,14 @@ class Scale:
         *,
         whole: bool = False,
         is_percent: bool = False,
+        within: tuple[float, float] | None = None,
     ) -> None:
         largest = max(abs(low), abs(high))
         if high - low <= largest * _FLAT or high - low < 1e-290:
             room = 0.5 if whole or largest < 1e-280 else largest / 10
             low, high = low - room, high + room
+        if within is not None:
+            low, high = max(low, within[0]), min(high, within[1])
         self._low, self._high, self._whole, self._is_percent = low, high, whole, is_percent
         self._from, self._to = from_pixel, to_pixel
         self._gap = max(1.0, _round_gap((high - low) / 5)) if whole else _round_gap((high - low) / 5)

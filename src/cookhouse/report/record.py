@@ -72,6 +72,8 @@ class RunRecord:
     """Of evaluations, in their order, by the steps that the weights had taken."""
     rollouts: Sequence[str]
     """Names of the pages of rollouts, in the order of their steps."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Fingerprints of the data that it read, by what for: `train`, `test`, and the further ones with a number."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """When it ran, where, and how it stands, in words."""
     evaluations: Sequence[str] = ()

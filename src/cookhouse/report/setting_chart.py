@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from cookhouse.printable import printable
-from cookhouse.report.curves import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, series_style
+from cookhouse.report.curves import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, Scale, series_style, upward_scale
 from cookhouse.report.sweep import SweepRow, SweepTable
 from cookhouse.telemetry import Metric
 
@@ -28,10 +28,7 @@ def setting_svg(table: SweepTable, setting: str) -> str:
     ends = [place(value) for value in values]
     across = Scale(min(ends), max(ends), LEFT + 10, WIDTH - RIGHT - 10)
     heights = [row.value for row in rows if row.value is not None]
-    low, high = min(heights), max(heights)
-    is_percent = table.metric.is_share and low >= -1 and high <= 1
-    margin = (high - low) / 20
-    upward = Scale(low - margin, high + margin, HEIGHT - BOTTOM, TOP, is_percent=is_percent)
+    upward = upward_scale(table.metric, min(heights), max(heights))
 
     def x(value: Any) -> float:
         return across.pixel(place(value))

@@ -7,6 +7,7 @@ from typing import Any
 
 from cookhouse.report.comparison import ABSENT, declared_by
 from cookhouse.report.record import RunRecord
+from cookhouse.report.standing import doubt, is_number, other_data, stderr_at
 from cookhouse.telemetry import Direction, Metric, find_metric, ranked
 
 
@@ -36,6 +37,10 @@ class SweepTable:
     way: Direction | None
     """Which way is better; None: neither, and no run is the best."""
     rows: Sequence[SweepRow]
+    remark: str = ""
+    """What the best has against it: a tie and what decided it, or a difference within its standard error; without a
+    best, that the runs were measured on different data.
+    """
 
     @property
     def best(self) -> SweepRow | None:
@@ -65,7 +70,9 @@ def sweep_table(
     way = way or (None if known is None else known.direction)
     values = {} if metric is None else {name: last_value(record, metric) for name, record in records.items()}
     ways = {} if metric is None or way is None else {metric: way} | _ways(telling, own) | {metric: way}
-    best = _best(finished, ways) if ways else None
+    apart = "" if metric is None or way is None else other_data(metric, finished)
+    best = _best(finished, ways) if ways and not apart else None
+    remark = apart if best is None or known is None else _remark(known, best, finished, ways)
     rows = [
         SweepRow(
             name=name,
@@ -76,7 +83,7 @@ def sweep_table(
         )
         for name, part in parts.items()
     ]
-    return SweepTable(swept=swept, metric=known, way=way, rows=rows)
+    return SweepTable(swept=swept, metric=known, way=way, rows=rows, remark=remark)
 
 
 def swept_settings(parts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -89,8 +96,13 @@ def last_value(record: RunRecord, metric: str) -> float | None:
     """The value of a metric, finite or not, of the best weights where the run keeps these and it was measured of them;
     else the last one.
     """
+    row = _last_row(record, metric)
+    return None if row is None else float(row[metric])
+
+
+def _last_row(record: RunRecord, metric: str) -> Mapping[str, Any] | None:
     best = [row for row in record.metrics if record.best is not None and row["step"] == record.best.step]
-    return next((float(row[metric]) for row in (*best, *reversed(record.metrics)) if _is_number(row.get(metric))), None)
+    return next((row for row in (*best, *reversed(record.metrics)) if is_number(row.get(metric))), None)
 
 
 def _of(part: Mapping[str, Any], name: str) -> tuple[type, Any]:
@@ -113,6 +125,21 @@ def _best(records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> st
     return min(found, key=ranks.__getitem__) if found else None
 
 
+def _remark(metric: Metric, best: str, records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> str:
+    """What the best has against it."""
+    last = {name: row for name, record in records.items() if (row := _last_row(record, metric.name)) is not None}
+    values = {name: float(row[metric.name]) for name, row in last.items() if math.isfinite(row[metric.name])}
+    errors = {name: stderr_at(records[name], metric.name, row["step"]) for name, row in last.items()}
+    against = doubt(metric, best, values, errors)
+    ties = [name for name, value in values.items() if value == values[best] and name != best]
+    if not ties:
+        return against
+    told = [
+        name for name in ways if any(last_value(records[tie], name) != last_value(records[best], name) for tie in ties)
+    ]
+    return f"{against}; {f'{told[0]} decided' if told else 'the first of them is taken'}"
+
+
 def _ways(names: Sequence[str], own: Mapping[str, Metric]) -> dict[str, Direction]:
     return {name: way for name in names if (way := find_metric(name, own).direction) is not None}
 
@@ -124,8 +151,4 @@ def _shared(records: Sequence[RunRecord], own: Mapping[str, Metric]) -> list[str
 
 
 def _numbers(record: RunRecord) -> Iterator[str]:
-    return (name for row in record.metrics for name, value in row.items() if _is_number(value))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return (name for row in record.metrics for name, value in row.items() if is_number(value))

@@ -15,6 +15,7 @@ from cookhouse.runs.listing.overview import overviews_of
 from cookhouse.runs.names import (
     ATTEMPT_ANSWERS_FILE,
     CONFIG_FILE,
+    DATA_FILE,
     EVALUATIONS_FOLDER,
     METRICS_FILE,
     REPORT_FILE,
@@ -55,6 +56,7 @@ def read_record(folder: Path) -> RunRecord:
     is_run = config or any((folder / name).exists() for name in (METRICS_FILE, CHECKPOINTS_FILE))
     if not is_run and any(folder.iterdir()):
         raise InputError(f"{folder} holds files but no run (no {CONFIG_FILE} of one); name the folder of a run")
+    no_data: dict[str, Any] = {}
     no_rows: list[dict[str, Any]] = []
     no_checkpoints: list[Checkpoint] = []
     parts = _parts(folder)
@@ -79,6 +81,7 @@ def read_record(folder: Path) -> RunRecord:
         metrics=metrics,
         checkpoints=checkpoints,
         answers={step: read(path, read_answers, []) for step, path in dict([*samples[:1], *samples[-1:]]).items()},
+        data=read(folder / DATA_FILE, _read_data, no_data),
         teacher=read(folder / TEACHER_FILE, _read_teacher, []),
         rollouts=_pages(folder / ROLLOUTS_FOLDER),
         evaluations=_pages(folder / EVALUATIONS_FOLDER),
@@ -139,6 +142,13 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or not isinstance(config.get("config"), dict):
         raise InputError("it is not the config of a run")
     return config
+
+
+def _read_data(path: Path) -> dict[str, Any]:
+    fingerprints = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(fingerprints, dict):
+        raise InputError("it does not hold fingerprints")
+    return fingerprints
 
 
 def _read_teacher(path: Path) -> list[RecordedAnswer]:

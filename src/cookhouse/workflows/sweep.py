@@ -236,7 +236,10 @@ def best_text(record: SweepRecord) -> str:
     """Which run is the best, or why nobody can tell."""
     table = record.table
     if table.best is not None and table.metric is not None:
-        return f"{table.best.name}, {table.metric.label} {table.metric.text(table.best.value)}"
+        against = f" ({table.remark})" if table.remark else ""
+        return f"{table.best.name}, {table.metric.label} {table.metric.text(table.best.value)}{against}"
+    if table.remark:
+        return f"none: {table.remark}"
     if table.metric is None:
         return "no run has finished with a metric that the others have"
     measured = [record for record in record.records.values() if record.metrics]

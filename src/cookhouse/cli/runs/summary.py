@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -65,19 +64,18 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     shown = telling(comparison.metrics)
     if shown:
         rows = [
-            [each.name, *(each.metric.text(value) + " *" * is_best for value, is_best in _values(each))]
+            [each.name, *(text + " *" * is_best for text, is_best in zip(each.texts, each.best, strict=True))]
             for each in shown
         ]
         say(console, "")
         _print_lines(console, side_by_side(["last value (* best)", *comparison.names], rows, width))
+        for note in dict.fromkeys(each.note for each in shown if each.note):
+            names = ", ".join(each.name for each in shown if each.note == note)
+            say(console, printable(f"no * for {names}: {note}"), style="dim")
     for name, record in zip(comparison.names, comparison.records, strict=True):
         for gap in record.gaps:
             say(console, printable(f"note: {name}: {gap}"), style="dim")
     say(console, f"\ncurves       {page}")
-
-
-def _values(metric: Any) -> Any:
-    return zip(metric.values, metric.best, strict=True)
 
 
 def _print_lines(console: Console, lines: Sequence[str]) -> None:
