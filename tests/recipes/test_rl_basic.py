@@ -134,12 +134,24 @@ async def test_another_temperature_is_warned_of_once(
     assert "temperature is 0.7" in (result.summary.folder / "logs.log").read_text()
 
 
+DAPO: dict[str, Any] = {
+    "advantage": "normalized",
+    "clip_low": 0.8,
+    "clip_high": 1.28,
+    "num_substeps": 2,
+    "reduction": "token_mean",
+    "constant_reward_groups": "replace",
+    "overlong_answers": "punish",
+}
+
+
+@pytest.mark.parametrize("settings", [{}, DAPO], ids=["plain", "dapo"])
 async def test_ctrl_c_saves_and_resuming_repeats_the_run_to_the_bit(
-    make_rl_config: MakeRLConfig, tmp_path: Path
+    make_rl_config: MakeRLConfig, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     whole = await run_async(
         "rl_basic",
-        make_rl_config(log_path=str(tmp_path / "whole")),
+        make_rl_config(log_path=str(tmp_path / "whole"), **settings),
         adapters=Adapters(service=FakeService(answer=pupil).connect),
     )
 
@@ -149,16 +161,50 @@ async def test_ctrl_c_saves_and_resuming_repeats_the_run_to_the_bit(
 
     service = FakeService(answer=pupil)
     interrupted = await run_async(
-        "rl_basic", make_rl_config(), adapters=Adapters(service=service.connect, sinks=[Events(press)])
+        "rl_basic", make_rl_config(**settings), adapters=Adapters(service=service.connect, sinks=[Events(press)])
     )
     assert interrupted.summary.is_interrupted
     assert 3 <= interrupted.summary.num_steps < 6
-    config = make_rl_config(behavior_if_log_dir_exists="resume")
+    config = make_rl_config(behavior_if_log_dir_exists="resume", **settings)
     await run_async(
         "rl_basic", config, adapters=Adapters(service=FakeService(states=service.states, answer=pupil).connect)
     )
     assert rows(interrupted.summary.folder) == rows(whole.summary.folder)
     assert len({row[1] for row in rows(whole.summary.folder)}) == 6
+
+
+async def test_a_run_goes_on_where_every_answer_was_cut_and_masked(make_rl_config: MakeRLConfig) -> None:
+    # Catches an empty request, an optimizer step on no gradient, and figures of nothing.
+    service = FakeService(answer=lambda *_: [5] * 9)
+    settings = {"overlong_answers": "mask", "kl_coef": 0.1, "compute_post_kl": True, "reduction": "token_mean"}
+    config = make_rl_config(num_eval=0, max_steps=2, advantage_normalization="batch", **settings)
+    result = await run_async("rl_basic", config, adapters=Adapters(service=service.connect))
+    assert {"forward", "forward_backward", "optim_step"}.isdisjoint(call.kind for call in service.calls)
+    first, second = read_metrics(result.summary.folder / "metrics.jsonl")
+    assert first["env/all/frac_truncated"] == second["env/all/frac_truncated"] == 1.0
+    assert not {"optim/loss", "optim/entropy", "optim/kl_reference"} & first.keys()
+    assert "there is nothing to learn from; raise max_tokens" in (result.summary.folder / "logs.log").read_text()
+
+
+async def test_groups_of_one_learn_from_the_batch(
+    make_rl_config: MakeRLConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Catches a batch that is one group: a single attempt would be compared with itself.
+    sent: list[list[float]] = []
+    submit = FakeTrainingClient.forward_backward
+
+    def spy(client: FakeTrainingClient, data: list[tinker.Datum], *rest: Any) -> Any:
+        sent.append([datum.loss_fn_inputs["advantages"].tolist()[-1] for datum in data])
+        return submit(client, data, *rest)
+
+    monkeypatch.setattr(FakeTrainingClient, "forward_backward", spy)
+    config = make_rl_config(
+        group_size=1, advantage="total_reward", advantage_normalization="batch", batch_size=6, num_eval=0, max_steps=1
+    )
+    await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=pupil).connect))
+    [advantages] = sent
+    assert len(advantages) == 6
+    assert min(advantages) < 0 < max(advantages)
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,17 @@ def policy_metrics(settings: LossSettings, parts: Answered[Any]) -> dict[str, fl
 def post_step_divergence(client: TrainingClient, works: Sequence[Work[Any]]) -> Awaitable[Mapping[str, float]]:
     """Requests the divergence of the sampler from the weights after a step, on its own tokens: the `_post` figures.
 
-    A pass over the step's datums by `forward`, which leaves no gradient.
+    A pass over the step's datums by `forward`, which leaves no gradient. Of a step without datums nothing is asked.
     """
     # Work that is trained on several times is asked about once.
     data_D = list({id(datum): datum for work in works for datum in work.data_D}.values())
+    if not data_D:
+        return _no_metrics()
     return _post_metrics(data_D, client.forward([_asked(datum) for datum in data_D], "cross_entropy"))
+
+
+async def _no_metrics() -> Mapping[str, float]:
+    return {}
 
 
 def _asked(datum: tinker.Datum) -> tinker.Datum:
