@@ -11,6 +11,7 @@ from cookhouse.report.comparison import (
 )
 from cookhouse.report.comparison_page import comparison_page, setting_text, value_text
 from cookhouse.report.noted_page import noted_page
+from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_remark
 from cookhouse.report.paired_page import PairedTable, paired_page
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord, checkpoint_text
@@ -39,6 +40,7 @@ __all__ = [
     "comparison_page",
     "last_value",
     "noted_page",
+    "overfitting_remark",
     "overoptimization_remark",
     "paired_page",
     "render_page",

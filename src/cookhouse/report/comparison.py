@@ -134,7 +134,9 @@ def _metric(
     found = {name: value for name, value in zip(records, values, strict=True) if value is not None}
     has_errors = f"{metric.name}_stderr" in curves
     errors = {
-        name: stderr_at(record, metric.name, curve.points[-1].step) if has_errors and curve and curve.points else None
+        name: stderr_at(record.metrics, metric.name, curve.points[-1].step)
+        if has_errors and curve and curve.points
+        else None
         for (name, record), curve in zip(records.items(), some, strict=True)
     }
     top, note = metric.best(found.values()), ""

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from cookhouse.report.charts import Chart, grouped, in_numbers, is_charted, is_drawn
 from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
 from cookhouse.report.held_out import held_out_table
+from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.page import render
 from cookhouse.report.record import Question, RecordedAnswer, RunPart, RunRecord, checkpoint_text
@@ -52,6 +53,7 @@ def run_page(record: RunRecord) -> str:
         parts=[_part(part) for part in record.parts],
         facts=_facts(record, max(steps) if curves else "-").items(),
         warnings=record.warnings,
+        overfitting=overfitting_remark(record.metrics, record.checkpoints, record.declared),
         notes=record.notes,
         gaps=record.gaps,
         held_out=held_out_table(curves),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from cookhouse.report.record import RunRecord
 from cookhouse.telemetry import Metric, is_held_out
@@ -11,9 +12,9 @@ _SHOWN = 4
 """Names at most."""
 
 
-def stderr_at(record: RunRecord, metric: str, step: int) -> float | None:
+def stderr_at(rows: Sequence[Mapping[str, Any]], metric: str, step: int) -> float | None:
     """The standard error of a metric at a step, where it was measured."""
-    errors = (row.get(metric + _STDERR) for row in reversed(record.metrics) if row["step"] == step)
+    errors = (row.get(metric + _STDERR) for row in reversed(rows) if row["step"] == step)
     return next((float(error) for error in errors if error is not None and is_number(error)), None)
 
 

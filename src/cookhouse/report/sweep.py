@@ -129,7 +129,7 @@ def _remark(metric: Metric, best: str, records: Mapping[str, RunRecord], ways: M
     """What the best has against it."""
     last = {name: row for name, record in records.items() if (row := _last_row(record, metric.name)) is not None}
     values = {name: float(row[metric.name]) for name, row in last.items() if math.isfinite(row[metric.name])}
-    errors = {name: stderr_at(records[name], metric.name, row["step"]) for name, row in last.items()}
+    errors = {name: stderr_at(records[name].metrics, metric.name, row["step"]) for name, row in last.items()}
     against = doubt(metric, best, values, errors)
     ties = [name for name, value in values.items() if value == values[best] and name != best]
     if not ties:

@@ -7,14 +7,14 @@ from typing import Any, Protocol, TypeVar
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of
 from cookhouse.models.hyperparams import auto_lr, lora_parameter_count, rate_notes
-from cookhouse.report import RecordedAnswer, checkpoint_text, overoptimization_remark
+from cookhouse.report import RecordedAnswer, checkpoint_text, overfitting_remark, overoptimization_remark
 from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import default_of, given
 from cookhouse.settings.training import AUTO
-from cookhouse.telemetry import keys, read_metrics
-from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, named_by_run
+from cookhouse.telemetry import Metric, keys, read_metrics
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, named_by_run
 from cookhouse.workflows.base.run import TrainingState
 
 _BYTES_PER_PARAMETER = 16
@@ -32,6 +32,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
     first = rows[0] if rows and rows[0]["step"] == 0 else {}
     last: Row = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})
     saved = named_by_run(state.checkpoints.read())
+    history = read_history(state.folder.path)
     is_interrupted = state.outcome.is_interrupted
     report = state.folder.path / REPORT_FILE
     summary = RunSummary(
@@ -44,19 +45,24 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
         seconds=seconds,
         figures=figures(first, last, state.eval_results),
         samples=_samples(state, state.config.num_samples),
-        remark=overoptimization_remark(rows),
+        remark=_remark(rows, saved, history.declared),
         report=report if report.exists() else None,
         state_path=next((point.state_path for point in saved if point.state_path), None),
         sampler_path=next((point.sampler_path for point in saved if point.sampler_path), None),
         best=next((f"{point.name}: {checkpoint_text(point)}" for point in saved if point.best), None),
         stopped=_stopped(state),
         next_command=_next_command(state, is_interrupted),
-        usage=read_history(state.folder.path).usage,
+        usage=history.usage,
         registered_model=None if state.registered_model is None else state.registered_model.id,
     )
     metrics = {**state.outcome.metrics, **state.eval_results}
     state.eval_results = with_plain_names(state.eval_results)
     return RunResult(state=state, metrics=metrics, artifacts=_artifacts(state, summary), summary=summary)
+
+
+def _remark(rows: Sequence[Row], saved: Sequence[Checkpoint], own: Mapping[str, Metric]) -> str | None:
+    told = [overoptimization_remark(rows), overfitting_remark(rows, saved, own)]
+    return "\n".join(filter(None, told)) or None
 
 
 def _stopped(state: TrainingState) -> str | None:
