@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cookhouse.chat import Renderer
 from cookhouse.envs import SecondModels
@@ -34,6 +34,7 @@ from cookhouse.workflows.base.answers import recorded_answer
 from cookhouse.workflows.base.judge import judges_asked, open_judge
 from cookhouse.workflows.base.second_model import open_sampler
 from cookhouse.workflows.stages.stage import stage
+from cookhouse.workflows.stages.state import RunContext
 
 
 class EvaluatorRun:
@@ -125,8 +126,21 @@ class NamedEvaluator:
     cadence: Cadence
 
 
+class EvaluatedState(Protocol):
+    """What evaluators are made from, and where they are kept."""
+
+    evaluators: Sequence[NamedEvaluator]
+
+    @property
+    def context(self) -> RunContext: ...
+    @property
+    def config(self) -> TrainingSettings: ...
+    @property
+    def renderer(self) -> Renderer: ...
+
+
 @stage(reads=("config", "renderer"), writes=("evaluators",), uses=("evaluators",))
-async def init_evaluators(state: Any) -> None:
+async def init_evaluators(state: EvaluatedState) -> None:
     """Make the evaluators that settings and adapters name, and see that they can measure."""
     own = state.context.adapters.evaluators
     state.evaluators = await asyncio.to_thread(make_evaluators, state.config, state.renderer, own)
