@@ -27,8 +27,8 @@ from cookhouse.telemetry import Event, read_metrics
 from cookhouse.training import FakeService
 from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows import SupervisedState
+from cookhouse.workflows.supervised.data_stages import build_supervised_dataset
 from cookhouse.workflows.supervised.rows import RunData, TrainingRows
-from cookhouse.workflows.supervised.workflow import build_supervised_dataset
 
 pytestmark = pytest.mark.anyio
 
