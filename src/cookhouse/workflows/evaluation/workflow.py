@@ -70,8 +70,8 @@ def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
     opening = Stage(
         name="open_model",
         run=_open_model,
-        reads=("config", "renderer"),
-        writes=("answerer",),
+        reads=("config", "benchmarks", "renderer"),
+        writes=("answerer", "service"),
         needs=needs,
         uses=("completer", "registry"),
     )
