@@ -228,7 +228,7 @@ def test_a_sweep_compares_and_registers_the_best_of_each_run(make_config: MakeCo
 
 
 BREAKS = [
-    *(("forward_backward", number) for number in (1, 4)),
+    *(("forward_backward", number) for number in (1, 2, 4)),
     *(("save_state", number) for number in (0, 2, 3)),
     *(("save_sampler", number) for number in (2,)),
     *(("snapshot", number) for number in (0, 5, 6)),
@@ -236,7 +236,9 @@ BREAKS = [
 
 
 async def test_a_best_that_a_kill_left_beside_a_better_one_goes(make_config: MakeConfig, tmp_path: Path) -> None:
-    """Catches a run that dies between recording the better weights and letting the others go."""
+    """Catches a run that dies between recording the better weights and letting the others go, and weights that are
+    saved again where the resumed run measures them again.
+    """
     values, settings = (5.0, 4.0, 3.0, 3.5, 3.5, 3.5, 3.5), {**EVERY_STEP}
 
     async def gate(asked: str, count: int) -> None:
@@ -254,8 +256,28 @@ async def test_a_best_that_a_kill_left_beside_a_better_one_goes(make_config: Mak
     later = FakeService(states=service.states)
     config = make_config(**settings, behavior_if_log_dir_exists="resume")
     await run_async("supervised", config, adapters=adapters(later, scripted))
-    assert [each.name for each in saved(tmp_path / "run")] == [best.name, "final"]
+    kept, final = saved(tmp_path / "run")
+    assert (kept, final.name) == (best, "final")
     assert "tinker://left/1" not in service.states
+
+
+async def test_a_run_that_has_stopped_is_not_trained_on(make_config: MakeConfig, tmp_path: Path) -> None:
+    """Catches a resume between the last save and the end which goes on, since an evaluation came out otherwise."""
+    settings = {**EVERY_STEP, "early_stopping_patience": 1}
+
+    async def gate(asked: str, count: int) -> None:
+        if (asked, count) == ("snapshot", 3):  # of the last evaluation
+            raise ServiceError("gone")
+
+    service = FakeService(gate=gate)
+    with contextlib.suppress(ServiceError):
+        await run_async("supervised", make_config(**settings), adapters=adapters(service, Scripted(5.0, 4.0, 4.5)))
+    assert [each.name for each in saved(tmp_path / "run")] == ["000001-best", "final"]
+    later = FakeService(states=service.states)
+    config = make_config(**settings, behavior_if_log_dir_exists="resume")
+    result = await run_async("supervised", config, adapters=adapters(later, Scripted(3.0, 2.0)))
+    assert result.summary.num_steps == 2
+    assert "forward_backward" not in {call.kind for call in later.calls}
 
 
 @pytest.mark.parametrize("way", ["killed", "interrupted"])

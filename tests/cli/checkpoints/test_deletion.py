@@ -75,6 +75,22 @@ def test_the_last_saves_can_be_kept(folder: Path, run: Run, capsys: pytest.Captu
     assert "nothing to delete" in capsys.readouterr().err
 
 
+def test_the_best_is_kept_with_the_last(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a run whose name means other weights after a tidying up, and a child whose start is deleted."""
+    path = folder / "checkpoints.jsonl"
+    best = {**json.loads(path.read_text()), "best": {"test/nll": 1.0}}
+    last = {**best, "best": {}, "step": 3, "state_path": run.external_path, "sampler_path": None}
+    path.write_text(json.dumps(best) + "\n" + json.dumps(last) + "\n")
+    assert call("delete", "mine", "--yes", "--keep", "1") == 2
+    assert "nothing to delete" in capsys.readouterr().err
+    child = folder.parent / "child"
+    child.mkdir()
+    shutil.copy(folder / "run.json", child)
+    (child / "config.json").write_text(json.dumps({"recipe": "supervised", "config": {}, "weights": [str(folder)]}))
+    assert call("delete", run.state_path, "--yes") == 2
+    assert "is what other runs were started from: child" in capsys.readouterr().err
+
+
 def test_nobody_is_asked_without_a_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = kept(folder)
     assert call("delete", "mine") == 2
