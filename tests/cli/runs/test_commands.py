@@ -364,7 +364,7 @@ def test_deleting_asks_and_nothing_goes_unless_told(
 ) -> None:
     assert call("runs", "delete", "base") == 2
     assert "there is no terminal to ask on; pass --yes" in capsys.readouterr().err
-    monkeypatch.setattr("cookhouse.cli.runs.deletion._has_user", lambda: True)
+    monkeypatch.setattr("cookhouse.cli.runs.deletion.has_user", lambda: True)
     for answer, code in ((False, 130), (True, 0)):
         monkeypatch.setattr("typer.confirm", lambda _, given=answer: given)
         assert Path("runs/base").is_dir()

@@ -15,6 +15,7 @@ from cookhouse.cli.options import layers_of
 from cookhouse.cli.run import program, run_recipe
 from cookhouse.cli.runs.deletion import delete
 from cookhouse.cli.runs.names import Run, Runs, Under
+from cookhouse.cli.runs.pruning import prune
 from cookhouse.errors import InputError
 from cookhouse.runs.history.launches import RunStatus, read_history
 from cookhouse.runs.listing.find import FoundRun, find_run, find_runs, is_run
@@ -173,6 +174,7 @@ def resume(
 
 
 runs_app.command()(delete)
+runs_app.command()(prune)
 
 
 def _is_wanted(run: FoundRun, recipe: str | None, state: RunStatus | None) -> bool:

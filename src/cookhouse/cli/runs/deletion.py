@@ -35,19 +35,21 @@ def delete(
     paths = [path for path in paths if not any(path != other and path.is_relative_to(other) for other in paths)]
     for path in paths:
         check_deletable(path)
-    needs = _needs(paths, under, registry)
+    needs = [need for some in needs_of(paths, under, registry).values() for need in some]
     if needs and not force:
         raise InputError("; ".join(needs) + "; delete these first, or pass --force")
-    sizes = {path: f"{_num_bytes(path) / 1e6:,.1f} MB{_parts(path)}" for path in paths}
+    sizes = {path: f"{num_bytes(path) / 1e6:,.1f} MB{_parts(path)}" for path in paths}
     if not yes:
-        _confirm([*needs, *(f"{path} ({size})" for path, size in sizes.items())])
+        if not has_user():
+            raise InputError("there is no terminal to ask on; pass --yes to delete without being asked")
+        confirm([*needs, *(f"{path} ({size})" for path, size in sizes.items())])
     for path, size in sizes.items():
         delete_run(path)
         typer.echo(f"deleted {path} ({size})")
 
 
-def _needs(paths: Sequence[Path], under: Path, registry: str | None) -> list[str]:
-    """Who has the weights of runs that are to go, or was started from them, and stays."""
+def needs_of(paths: Sequence[Path], under: Path, registry: str | None) -> dict[Path, list[str]]:
+    """Of each run that is to go, in words, who has its weights or was started from them, and stays."""
     from cookhouse.runs import runs_that_need
 
     places = dict.fromkeys([under, *(path.parent for path in paths)])
@@ -55,17 +57,14 @@ def _needs(paths: Sequence[Path], under: Path, registry: str | None) -> list[str
     going = [path.resolve() for path in paths]
     staying = [run for where, run in others.items() if not any(where.is_relative_to(gone) for gone in going)]
     registered = _registered(going, registry)
-    lines = [
-        f"the weights of {path} are registered as {', '.join(registered[whole])}"
-        for path, whole in zip(paths, going, strict=True)
-        if registered[whole]
-    ]
-    found = {path: runs_that_need(path, staying, also=registered[path.resolve()]) for path in paths}
-    return lines + [
-        f"the weights of {path} are what other runs were started from: {', '.join(run.name for run in runs)}"
-        for path, runs in found.items()
-        if runs
-    ]
+    needs: dict[Path, list[str]] = {}
+    for path, whole in zip(paths, going, strict=True):
+        versions = registered[whole]
+        runs = runs_that_need(path, staying, also=versions)
+        named = f"the weights of {path} are registered as {', '.join(versions)}"
+        begun = f"the weights of {path} are what other runs were started from: {', '.join(run.name for run in runs)}"
+        needs[path] = [named] * bool(versions) + [begun] * bool(runs)
+    return needs
 
 
 def _registered(going: Sequence[Path], registry: str | None) -> dict[Path, list[str]]:
@@ -83,16 +82,16 @@ def _registered(going: Sequence[Path], registry: str | None) -> dict[Path, list[
     }
 
 
-def _confirm(lines: Sequence[str]) -> None:
-    if not _has_user():
-        raise InputError("there is no terminal to ask on; pass --yes to delete without being asked")
+def confirm(lines: Sequence[str]) -> None:
+    """Ask whether what the lines name may go. Raises `typer.Abort` if not."""
     for line in lines:
         typer.echo(f"  {line}")
     if not typer.confirm(f"delete {'it' if len(lines) == 1 else 'them'}? What is deleted is gone"):
         raise typer.Abort
 
 
-def _has_user() -> bool:
+def has_user() -> bool:
+    """Whether there is somebody to ask."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -101,5 +100,6 @@ def _parts(path: Path) -> str:
     return f", with {count} runs in it" if count else ""
 
 
-def _num_bytes(folder: Path) -> int:
+def num_bytes(folder: Path) -> int:
+    """Of all files in a folder; links are not followed."""
     return sum(Path(where, name).lstat().st_size for where, _, files in os.walk(folder) for name in files)
