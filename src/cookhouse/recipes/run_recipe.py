@@ -26,7 +26,7 @@ from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLD
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
 from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
-from cookhouse.settings.training import EVALUATOR_SETTINGS, benchmark_files
+from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 

@@ -5,7 +5,8 @@ import chz
 from cookhouse.settings.checks import at_least
 from cookhouse.settings.defaults import Default, computed
 from cookhouse.settings.facts import Alias, NamesWeights, facts
-from cookhouse.settings.training import BenchmarkDataSettings, RunSettings, judge_setting
+from cookhouse.settings.judge import judge_setting
+from cookhouse.settings.training import BenchmarkDataSettings, RunSettings
 
 
 @chz.chz

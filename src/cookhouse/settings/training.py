@@ -1,6 +1,6 @@
 """Settings of every run that trains: of the model, the adapter, the optimizer, and the run itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import chz
@@ -9,12 +9,12 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
-from cookhouse.naming import names_in
 from cookhouse.registry import check_name
 from cookhouse.settings.checks import Checked, above, at_least, one_of
 from cookhouse.settings.defaults import Default, always, computed
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.folder import FolderSettings
+from cookhouse.settings.judge import judge_setting
 from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.schedules import SCHEDULES
 
@@ -218,30 +218,6 @@ class StepSettings:
             read_if(lambda config: config.rolling_save_every, "with rolling_save_every above 0"),
         ],
         metadata=facts(free_on_resume=True),
-    )
-
-
-BENCHMARK_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
-"""Suffixes of files that are benchmarks by themselves."""
-
-
-EVALUATOR_SETTINGS = ("evaluators", "infrequent_evaluators")
-
-
-def benchmark_files(config: Any, settings: Sequence[str] = (*EVALUATOR_SETTINGS, "benchmark")) -> list[str]:
-    """The files among the benchmarks that settings name."""
-    texts = (getattr(config, name, "") for name in settings)
-    return [name for text in texts for name in names_in(text) if name.lower().endswith(BENCHMARK_FILES)]
-
-
-def judge_setting(address: str | None = None) -> Any:
-    """Who grades what no rule can; `address` is the setting that names another service, where that has the model."""
-    return chz.field(
-        default=None,
-        doc="Who compares answers with those of a benchmark's file that has match=judge: a run folder, a tinker:// "
-        "path, a registered model, a base model, or whoever the run's completer opens by that name; default: nobody.",
-        validator=read_if(benchmark_files, "with a file among the benchmarks"),
-        metadata=facts(weights=NamesWeights(port="completer", address=address)),
     )
 
 

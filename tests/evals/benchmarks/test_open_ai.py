@@ -10,6 +10,7 @@ import pytest
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.evals import OpenAIAnswerer, SampledAnswer
 from cookhouse.evals.benchmarks.answerers import Draw
+from cookhouse.evals.benchmarks.open_ai import CompletedBy
 
 pytestmark = pytest.mark.anyio
 DRAW = Draw(num_samples=1, max_tokens=7, temperature=0.5, seed=3)
@@ -130,3 +131,18 @@ async def test_each_pause_is_twice_the_one_before(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ServiceError, match="failed with 503: busy"):
         await ask(ASKED, DRAW)
     assert pauses == [0.5, 1.0, 2.0, 4.0]
+
+
+async def test_a_judge_at_the_address_is_asked_greedily_and_fails_aloud() -> None:
+    """Catches an empty answer in the place of one that failed, which would be no verdict."""
+    seen: list[dict[str, Any]] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        return completion("B") if len(seen) == 1 else httpx.Response(400, json={"error": {"message": "too long"}})
+
+    judge = CompletedBy(answerer(handle))
+    assert await judge(ASKED) == {"role": "assistant", "content": "B"}
+    assert seen[0]["temperature"] == 0.0
+    with pytest.raises(ServiceError, match=r"the judge gave no answer: .*too long"):
+        await judge(ASKED)

@@ -9,7 +9,7 @@ from cookhouse.data import DataSource, HubSplit
 from cookhouse.envs import read_problems
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
-from cookhouse.settings.training import BENCHMARK_FILES
+from cookhouse.settings.judge import BENCHMARK_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
