@@ -85,7 +85,8 @@ def test_plain_text_is_trained_on_and_measured_by_its_loss_alone(tmp_path: Path)
     assert "test/exact_match" not in last
 
 
-def test_what_is_trained_on_in_silence_is_told_before_and_in_the_report(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", ["supervised", "sl_loop"])
+def test_what_is_trained_on_in_silence_is_told_before_and_in_the_report(recipe: str, tmp_path: Path) -> None:
     rows = [{"prompt": "q", "completion": "a"}, {"prompt": "q", "completion": ""}]
     asked = {"messages": [{"role": role, "content": role} for role in ("user", "assistant", "user")]}
     path = write(tmp_path / "rows.jsonl", *rows, asked)
@@ -94,8 +95,8 @@ def test_what_is_trained_on_in_silence_is_told_before_and_in_the_report(tmp_path
         f"1 of 3 conversations have an empty answer, of which the end alone is trained on; the first is {path}:2",
         f"1 of 3 conversations end with a message of the user, which is not trained on; the first is {path}:3",
     ]
-    assert notes == [*dry_run("supervised", given).notes][:2]
-    run("supervised", given, adapters=Adapters(service=FakeService().connect, sinks=[]))
+    assert notes == [*dry_run(recipe, given).notes][:2]
+    run(recipe, given, adapters=Adapters(service=FakeService().connect, sinks=[]))
     recorded = json.loads((tmp_path / "run" / "run.json").read_text())["launches"][0]["notes"]
     assert recorded[:2] == notes
     page = (tmp_path / "run" / "report.html").read_text()

@@ -25,7 +25,7 @@ from cookhouse.data.rows.pairs import (
     read_comparisons,
     read_questions,
 )
-from cookhouse.data.rows.remarks import conversation_remarks, warn_of
+from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.data.sources.columns import parse_columns
 from cookhouse.data.sources.given import GivenRows
@@ -104,5 +104,4 @@ __all__ = [
     "shares",
     "shifted_datum",
     "usable_comparisons",
-    "warn_of",
 ]

@@ -1,5 +1,7 @@
 """The config that builds a supervised data set from the user's conversations."""
 
+import logging
+
 import chz
 
 from cookhouse.assets import TINY_MODEL, data_file
@@ -8,12 +10,14 @@ from cookhouse.data.batches.datum import Reduction
 from cookhouse.data.batches.examples import Progress, render_examples
 from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.rows.conversations import read_conversations
-from cookhouse.data.rows.remarks import conversation_remarks, warn_of
+from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.data.sources.source import data_sources
 from cookhouse.errors import UnknownNameError
 from cookhouse.models.catalog import check_renderer, default_renderer
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import at_least
+
+_log = logging.getLogger(__name__)
 
 
 @chz.chz
@@ -55,7 +59,8 @@ class ConversationsConfig:
             conversations, self.build_renderer(), train_on_what, max_length=self.max_length, progress=progress
         )
         dataset = SupervisedDataset(examples, batch_size=self.batch_size, reduction=self.reduction, seed=self.seed)
-        warn_of([*conversation_remarks(conversations, train_on_what), *dataset.notes])
+        for note in [*conversation_remarks(conversations, train_on_what), *dataset.notes]:
+            _log.warning("%s", note)
         return dataset
 
 

@@ -62,8 +62,8 @@ class Config(FlatSettings):
             log_grid(self.sweep)
 
 
-def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]]]":
-    """The renderer, and of each step what it trains on."""
+def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]], list[str]]":
+    """The renderer, of each step what it trains on, and what there is to know of the conversations."""
     from cookhouse import data
 
     renderer = data.build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
@@ -72,7 +72,6 @@ def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]]]":
     trained = data.parse_train_on_what(config.train_on_what)
     datums = []
     conversations = data.read_conversations(data.data_source(path, limit=config.n_train_samples, columns=columns))
-    data.warn_of(data.conversation_remarks(conversations, trained))
     for conversation in conversations:
         for model_input, weights in data.rendered(conversation, renderer, trained):
             if any(weights[1 : config.max_length]):
@@ -85,7 +84,7 @@ def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]]]":
         random.Random(f"{config.seed}/{epoch}").shuffle(order)
         parts = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
         batches += [[datums[i] for i in part] for part in parts[: config.n_batches]]
-    return renderer, batches[: config.max_steps]
+    return renderer, batches[: config.max_steps], data.conversation_remarks(conversations, trained)
 
 
 async def train_once(
@@ -124,7 +123,7 @@ def last_loss(folder: Path) -> float:
 
 
 async def train(
-    config: Config, loaded: "tuple[Any, list[list[tinker.Datum]]]", folder: Path, connect: "Connect"
+    config: Config, loaded: "tuple[Any, list[list[tinker.Datum]], list[str]]", folder: Path, connect: "Connect"
 ) -> str:
     """Train, at every learning rate where there are several, and return the tinker:// path of the best weights."""
     service = await connect()  # a `tinker.ServiceClient`

@@ -30,8 +30,8 @@ from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.state import RunState
 from cookhouse.workflows.stages.workflow import Workflow
 
-Loaded = tuple[Any, Sequence[Any]]
-"""A renderer, and what each step trains on."""
+Loaded = tuple[Any, Sequence[Any]] | tuple[Any, Sequence[Any], Sequence[str]]
+"""A renderer, what each step trains on, and what a person should know of that, a sentence each."""
 
 
 @dataclass(kw_only=True)
@@ -68,6 +68,7 @@ def flat_workflow(
                 "choose another, or set behavior_if_log_dir_exists=delete"
             )
         state.loaded = await asyncio.to_thread(load, state.config)
+        state.notes += [note for notes in state.loaded[2:] for note in notes]
         if isinstance(state.config, OptimizerSettings):
             schedule = AdamSchedule(settings=state.config, total_steps=len(state.loaded[1]))
             schedule.params(0)  # refuses before anything is opened

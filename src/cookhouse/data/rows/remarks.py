@@ -1,6 +1,5 @@
 """What is trained on and may not be meant: counted, and told in a sentence each with the first row as an example."""
 
-import logging
 from collections.abc import Sequence
 from itertools import chain
 
@@ -8,8 +7,6 @@ from cookhouse.chat import Message, TrainOnWhat, text_of, thinking_of, trained_m
 from cookhouse.data.rows.pairs import PreferenceRow
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.errors import InputError
-
-_log = logging.getLogger(__name__)
 
 
 def conversation_remarks(
@@ -37,12 +34,6 @@ def pair_remarks(rows: Sequence[PreferenceRow], *, what: str = "pairs") -> list[
     """Of pairs that are trained on. One whose whole answer is empty is refused where it is read."""
     empty = [row.source for row in rows if any(map(_is_empty, chain(row.chosen, row.rejected)))]
     return _remark(empty, len(rows), f"{what} have an answer with an empty turn, of which the end alone is trained on")
-
-
-def warn_of(remarks: Sequence[str]) -> None:
-    """Log each, where no run tells them."""
-    for remark in remarks:
-        _log.warning("%s", remark)
 
 
 def _trained(messages: Sequence[Message], train_on_what: TrainOnWhat) -> Sequence[bool]:
