@@ -116,7 +116,7 @@ async def test_answers_are_judged_against_the_chosen_ones_and_those_before_train
     page = (summary.folder / "report.html").read_text()
     assert "before training: 0 of 4 win against what was expected" in page
     assert "before training loses" in page
-    assert "after 6 steps draws" in page
+    assert "after step 6 draws" in page
     noted = json.loads((summary.folder / "evaluations" / "000006-answers.json").read_text())
     assert "wins (+1.000)" in json.dumps(noted)
 

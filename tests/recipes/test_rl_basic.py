@@ -285,8 +285,8 @@ async def test_the_divergence_after_a_step_is_of_the_weights_after_it(make_rl_co
 @pytest.mark.parametrize(
     ("kind", "failure", "expected", "place"),
     [
-        ("forward_backward", KeyError("x"), "stage loop failed: KeyError: 'x'", "in stage ppo_update, step 1"),
-        ("sample", RuntimeError("reset"), "RuntimeError: reset", "in stage do_rollout, step 0"),
+        ("forward_backward", KeyError("x"), "stage loop failed: KeyError: 'x'", "in stage ppo_update of step 2"),
+        ("sample", RuntimeError("reset"), "RuntimeError: reset", "in stage do_rollout of step 1"),
     ],
 )
 async def test_a_failure_within_the_loop_names_its_stage_and_step(

@@ -198,7 +198,7 @@ def test_the_page_has_each_curve_over_the_others_with_a_legend() -> None:
     assert [group.attrib["class"] for group in loss] == ["series-0", "series-1"]
     titles = [[title.text for title in group.iter("title")] for group in loss]
     assert [len(each) for each in titles] == [3, 9]
-    assert titles[0][0] == "A hello, step 0: 3"
+    assert titles[0][0] == "A hello, step 1: 3"
     assert [group.attrib["class"] for group in by_name["test/nll"].findall("g")] == ["series-0"]
     places = [[float(dot.attrib["cx"]) for dot in group.findall("circle")] for group in loss]
     assert places[0] == places[1][:3], "each run has a scale of its own"

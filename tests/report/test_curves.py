@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cookhouse.report.curves import MAX_POINTS, Curve, curve_svg, curves_of
+from cookhouse.report.curves import MAX_POINTS, Curve, curve_svg, curves_of, step_range
 
 
 def only_curve(values: Sequence[Any]) -> Curve:
@@ -33,7 +33,7 @@ def test_a_value_that_cannot_be_drawn_is_a_gap(missing: object) -> None:
     # Catches a gap that is drawn as zero, or bridged by a line.
     curve = only_curve([1.0, 2.0, missing, 4.0, 5.0])
     assert [point.value for point in curve.points] == [1.0, 2.0, 4.0, 5.0]
-    assert stretches(curve) == [[0, 1], [3, 4]]
+    assert stretches(curve) == [[1, 2], [4, 5]]
     assert len(drawn(curve).findall("polyline")) == 2
 
 
@@ -41,7 +41,7 @@ def test_steps_between_evaluations_are_no_gaps_but_a_failed_evaluation_is_one() 
     curve = only_curve([1.0, None, None, 2.0, None, None, math.nan, None, None, 4.0])
     assert not curve.is_dense
     assert curve.num_not_finite == 1
-    assert stretches(curve) == [[0, 3], [9]]
+    assert stretches(curve) == [[1, 4], [10]]
 
 
 def test_rows_of_one_step_are_one_step() -> None:
@@ -52,7 +52,7 @@ def test_rows_of_one_step_are_one_step() -> None:
         {"step": 1, "a": 2.0},
         {"step": 1, "b": 6.0},
     ]
-    assert {curve.name: stretches(curve) for curve in curves_of(rows, own={})} == {"a": [[0, 1]], "b": [[0, 1]]}
+    assert {curve.name: stretches(curve) for curve in curves_of(rows, own={})} == {"a": [[1, 2]], "b": [[1, 2]]}
 
 
 def test_few_enough_points_keep_ends_extremes_and_gaps() -> None:
@@ -63,7 +63,7 @@ def test_few_enough_points_keep_ends_extremes_and_gaps() -> None:
     curve = only_curve(values)
     points = [point for stretch in curve.stretches() for point in stretch]
     assert len(points) <= MAX_POINTS
-    assert (points[0].step, points[-1].step) == (0, 20_000)
+    assert (points[0].step, points[-1].step) == (1, 20_001)
     assert {50.0, -50.0} <= {point.value for point in points}
     assert [point.step for point in points] == sorted({point.step for point in points})
     assert len(list(curve.stretches())) == 2
@@ -96,9 +96,9 @@ def test_any_range_has_a_few_labels_that_differ(values: list[float]) -> None:
 
 
 def test_every_point_lies_in_the_chart_and_tells_its_value() -> None:
-    chart = drawn(only_curve([3.0, -1.5, 12.25]), 0, 2)
+    chart = drawn(only_curve([3.0, -1.5, 12.25]), 1, 3)
     circles = chart.findall("circle")
-    assert [circle.findtext("title") for circle in circles] == ["step 0: 3", "step 1: -1.5", "step 2: 12.25"]
+    assert [circle.findtext("title") for circle in circles] == ["step 1: 3", "step 2: -1.5", "step 3: 12.25"]
     _, _, width, height = map(float, chart.attrib["viewBox"].split())
     places = [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
     assert all(0 < x < width and 0 < y < height for x, y in places)
@@ -107,9 +107,9 @@ def test_every_point_lies_in_the_chart_and_tells_its_value() -> None:
 
 
 def test_a_lone_value_is_a_dot_at_its_step() -> None:
-    chart = drawn(only_curve([7.0]), 0, 0)
+    chart = drawn(only_curve([7.0]), 1, 1)
     assert [circle.attrib["class"] for circle in chart.findall("circle")] == ["dot"]
-    assert [node.text for node in chart.findall("text") if node.get("text-anchor") == "middle"] == ["0"]
+    assert [node.text for node in chart.findall("text") if node.get("text-anchor") == "middle"] == ["1"]
 
 
 def test_the_name_of_a_metric_is_never_markup() -> None:
@@ -118,10 +118,23 @@ def test_the_name_of_a_metric_is_never_markup() -> None:
     assert chart.attrib["aria-label"].startswith('"><script>\\x00\\ud800')
 
 
+def test_steps_are_counted_from_1_and_weights_by_the_steps_they_had_taken() -> None:
+    """Catches a last step of 119 on the page of a run that the terminal tells 120/120 of."""
+    rows = [
+        {"step": 0, "train/loss": 3.0, "test/nll": 4.0},
+        {"step": 1, "train/loss": 2.0},
+        {"step": 2, "test/nll": 1.0},
+    ]
+    trained, held_out = sorted(curves_of(rows, own={}), key=lambda curve: curve.name, reverse=True)
+    assert stretches(trained) == [[1, 2]]
+    assert [point.step for point in held_out.points] == [0, 2]
+    assert step_range([trained, held_out]) == (0, 2)
+
+
 def test_a_few_values_are_joined_and_not_taken_for_a_broken_line() -> None:
     # Catches two dots without a line where a metric was measured three times, by chance close together.
-    assert stretches(only_curve([1.0, 2.0, None, 4.0])) == [[0, 1, 3]]
-    assert stretches(only_curve([1.0, None, 3.0])) == [[0, 2]]
+    assert stretches(only_curve([1.0, 2.0, None, 4.0])) == [[1, 2, 4]]
+    assert stretches(only_curve([1.0, None, 3.0])) == [[1, 3]]
 
 
 def test_a_share_has_an_axis_in_percent() -> None:

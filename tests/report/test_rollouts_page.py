@@ -65,7 +65,7 @@ def test_a_conversation_is_shown_once_with_its_figures() -> None:
     for words in Words.words[:3]:
         assert page.text.count(words) == 1
     figures = "reward 1.5, advantage 0.5, 1.5 (1 to 2), max_turns"
-    for expected in ("Group 0, sums, weights of step 7", figures, "YesYes", "won", "format"):
+    for expected in ("Group 0, sums, weights after step 7", figures, "YesYes", "won", "format"):
         assert expected in page.text
 
 

@@ -54,10 +54,11 @@ def charts(folder: Path) -> Iterator[ElementTree.Element]:
 def test_everything_in_a_run_folder_is_on_the_page(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run")
     page = report(folder)
-    for told in ("supervised hello of hello", "finished", "before training: 0 of 1 correct", "after 3 steps: 1 of 1"):
+    for told in ("supervised hello of hello", "finished", "before training: 0 of 1 correct", "after step 3: 1 of 1"):
         assert told in page.text
     assert "gaps" not in page.values("class")
     assert page.values("href") == ["rollouts/000002.html"]
+    assert "step 3" in page.text, "the page of its rollouts goes by the name of the file"
     names = [chart.attrib["aria-label"].removesuffix(" over steps") for chart in charts(folder)]
     assert names == ["train/loss", "test/nll", "test/exact_match", "optim/lr", "odd/hello"]
     assert not list(folder.glob("*.new"))
@@ -103,7 +104,7 @@ def test_values_that_are_not_finite_are_counted_and_not_drawn(tmp_path: Path) ->
     rows = [{"step": step, "train/loss": float("nan") if step == 1 else 2.0, "x/y": float("inf")} for step in range(3)]
     folder = run_folder(tmp_path / "run", rows=rows)
     page = report(folder)
-    assert "last 2 (step 2) · min 2 (step 0) · max 2 (step 0) · 1 not finite" in page.text
+    assert "last 2 (step 3) · min 2 (step 1) · max 2 (step 1) · 1 not finite" in page.text
     assert "x/y\n3 not finite" in page.text
     (loss,) = charts(folder)
     assert len(loss.findall("circle")) == 2
@@ -139,7 +140,7 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "train/lo')
-    assert "last 4 (step 2)" in report(folder).text
+    assert "last 4 (step 3)" in report(folder).text
 
 
 def test_a_long_answer_is_cut_and_many_are_counted(tmp_path: Path) -> None:

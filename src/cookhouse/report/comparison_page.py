@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cookhouse.report.charts import Chart, grouped, is_charted, is_drawn
 from cookhouse.report.comparison import ABSENT, ComparedMetric, Comparison, telling
-from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style
+from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style, step_range
 from cookhouse.report.page import render
 from cookhouse.report.setting_chart import is_log, setting_legend, setting_svg
 from cookhouse.report.sweep import SweepTable
@@ -48,9 +48,9 @@ class _Sweep:
 
 def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> str:
     """One self-contained page of runs side by side; of those of a sweep, with what came of each setting above."""
-    steps = [row["step"] for record in comparison.records for row in record.metrics] or [0]
+    steps = step_range(curve for curves in comparison.curves.values() for curve in curves if curve is not None)
     charts = [
-        _chart(metric, comparison.names, curves, (min(steps), max(steps)))
+        _chart(metric, comparison.names, curves, steps)
         for _, curves in sorted(comparison.curves.items())
         if is_charted(metric := _metric_of(curves)) and not _is_told(curves)
     ]

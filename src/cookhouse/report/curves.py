@@ -2,14 +2,14 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from cookhouse.printable import printable
-from cookhouse.telemetry import Metric, find_metric
+from cookhouse.telemetry import Metric, find_metric, step_number
 
 NUM_COLORS = 8
 """Of curves in one chart."""
@@ -32,6 +32,7 @@ class Point(NamedTuple):
     """A value of a metric. Nothing was left out between two neighbors of the same stretch."""
 
     step: int
+    """As people count them, from 1; of what is held out, those that the measured weights had taken."""
     value: float
     stretch: int
 
@@ -89,6 +90,12 @@ def curves_of(rows: Sequence[Mapping[str, Any]], own: Mapping[str, Metric]) -> l
     return [_curve(find_metric(name, own), series[name]) for name in sorted(series)]
 
 
+def step_range(curves: Iterable[Curve]) -> tuple[int, int]:
+    """The first and the last step of some curves that has a value."""
+    steps = [point.step for curve in curves for point in curve.points] or [0]
+    return min(steps), max(steps)
+
+
 def _curve(metric: Metric, values: Sequence[tuple[int, int, float]]) -> Curve:
     """From (index among the run's steps, step, value)."""
     num_steps = values[-1][0] - values[0][0] + 1
@@ -101,7 +108,7 @@ def _curve(metric: Metric, values: Sequence[tuple[int, int, float]]) -> Curve:
         if not is_drawable or (is_dense and index != expected):
             stretch += 1
         if is_drawable:
-            points.append(Point(step, float(value), stretch))
+            points.append(Point(step_number(step, metric.name), float(value), stretch))
         expected = index + 1
     return Curve(metric=metric, points=points, num_not_finite=len(values) - len(points), is_dense=is_dense)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cookhouse.report.curves import Curve, Point, curves_of
 from cookhouse.report.standing import stderr_at
-from cookhouse.telemetry import Metric, keys, ranked
+from cookhouse.telemetry import Metric, after_step, keys, ranked
 from cookhouse.weights.checkpoints import Checkpoint
 
 _FEWEST_EVALUATIONS = 3
@@ -34,7 +34,7 @@ def overfitting_remark(
             continue
         texts = [held_out.metric.text(best.value), held_out.metric.text(last.value)]
         return (
-            f"Overfitting after step {best.step:,}: {held_out.metric.label} goes from {texts[0]} to {texts[1]} at step "
+            f"Overfitting {after_step(best.step)}: {held_out.metric.label} goes from {texts[0]} to {texts[1]} at step "
             f"{last.step:,}, while {trained.metric.label} goes from {trained.metric.text(before)} to "
             f"{trained.metric.text(after)}. {_advice(best.step, checkpoints)}"
         )
@@ -59,7 +59,7 @@ def _is_worse(metric: Metric, best: Point, last: Point, rows: Sequence[Mapping[s
 def _mean_before(trained: Curve, step: int, held_out: Curve) -> float | None:
     """Of the training steps between an evaluation and the one before it; of the first evaluation, the first step."""
     start = max((point.step for point in held_out.points if point.step < step), default=0)
-    values = [point.value for point in trained.points if start <= point.step < step]
+    values = [point.value for point in trained.points if start < point.step <= step]
     values = values or [point.value for point in trained.points[:1]]
     return sum(values) / len(values) if values else None
 

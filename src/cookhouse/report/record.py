@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cookhouse.telemetry import Headline, Metric, find_metric
+from cookhouse.telemetry import Headline, Metric, after_step, find_metric
 from cookhouse.weights.checkpoints import Checkpoint
 
 Question: TypeAlias = tuple[tuple[tuple[str, str], ...], str, str]
@@ -16,7 +16,7 @@ def checkpoint_text(checkpoint: Checkpoint, own: Mapping[str, Metric] | None = N
     """By what a checkpoint is the best of its run: `held-out loss 1.25 after step 40`. `own` as in `find_metric`."""
     [(name, value)] = checkpoint.best.items()
     metric = find_metric(name, own)
-    return f"{metric.label} {metric.text(value)} after step {checkpoint.step:,}"
+    return f"{metric.label} {metric.text(value)} {after_step(checkpoint.step)}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 from cookhouse.errors import InputError
 from cookhouse.report.page import render
 from cookhouse.rl import GroupAdvantages, RolloutFailure, Trajectory, TrajectoryGroup
-from cookhouse.telemetry import Entry
+from cookhouse.telemetry import Entry, after_step
 
 
 class Decoder(Protocol):
@@ -79,7 +79,7 @@ def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: G
     ]
     prompt = _shared_prompt(samples)
     return _Group(
-        title=f"Group {index}{tags}, weights of step {group.version}, {group.seconds:.2f} s",
+        title=f"Group {index}{tags}, weights {after_step(group.version)}, {group.seconds:.2f} s",
         prompt=prompt,
         samples=samples if prompt is None else [_without_prompt(sample) for sample in samples],
         failures=[_failure(failure) for failure in group.failures],

@@ -2,19 +2,20 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import quote
 
 from cookhouse.report.charts import Chart, grouped, in_numbers, is_charted, is_drawn
-from cookhouse.report.curves import Curve, Point, curve_svg, curves_of
+from cookhouse.report.curves import Curve, Point, curve_svg, curves_of, step_range
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.page import render
 from cookhouse.report.record import Question, RecordedAnswer, RunPart, RunRecord, checkpoint_text
-from cookhouse.telemetry import is_held_out
+from cookhouse.telemetry import after_step, is_held_out, step_number
 
 _MAX_ANSWERS = 40
 _MAX_CHARACTERS = 2000
@@ -38,7 +39,7 @@ def run_page(record: RunRecord) -> str:
     """One self-contained page of a run, finished or not; what is missing or broken is named on it."""
     settings = record.config.get("config", {})
     curves = curves_of(record.metrics, record.declared)
-    steps = [row["step"] for row in record.metrics] or [0]
+    steps = step_range(curves)
     answered = {step: answers for step, answers in record.answers.items() if answers}
     questions = _questions(answered, record.teacher)
     return render(
@@ -51,16 +52,16 @@ def run_page(record: RunRecord) -> str:
         is_synthetic=bool(record.config.get("synthetic")),
         resume=record.resume,
         parts=[_part(part) for part in record.parts],
-        facts=_facts(record, max(steps) if curves else "-").items(),
+        facts=_facts(record, steps[1] if curves else "-").items(),
         warnings=record.warnings,
         overfitting=overfitting_remark(record.metrics, record.checkpoints, record.declared),
         notes=record.notes,
         gaps=record.gaps,
         held_out=held_out_table(curves),
-        overoptimization=overoptimization_chart(record.metrics, (min(steps), max(steps))),
-        chart_groups=list(grouped([_chart(curve, (min(steps), max(steps))) for curve in curves if _has_chart(curve)])),
+        overoptimization=overoptimization_chart(record.metrics, steps),
+        chart_groups=list(grouped([_chart(curve, steps) for curve in curves if _has_chart(curve)])),
         evaluations=[
-            *(_evaluation(_when(step), answers) for step, answers in answered.items()),
+            *(_evaluation(after_step(step), answers) for step, answers in answered.items()),
             *([_evaluation("the teacher", record.teacher)] if record.teacher else []),
         ],
         questions=questions[:_MAX_ANSWERS],
@@ -149,7 +150,7 @@ def _evaluation(when: str, answers: Sequence[RecordedAnswer]) -> str:
 
 def _questions(answered: Mapping[int, Sequence[RecordedAnswer]], teacher: Sequence[RecordedAnswer]) -> list[_Asked]:
     """What the last evaluation asked, with what each answered, matched by what was asked; and what a teacher did."""
-    by_step = {_when(step): _by_question(answers) for step, answers in answered.items()}
+    by_step = {after_step(step): _by_question(answers) for step, answers in answered.items()}
     last = list(by_step.values())[-1] if by_step else {}
     by_step["the teacher"] = _by_question(teacher)
     return [
@@ -169,10 +170,19 @@ def _by_question(answers: Sequence[RecordedAnswer]) -> dict[Question, RecordedAn
     return {answer.question: answer for answer in answers}
 
 
-def _when(step: int) -> str:
-    return "before training" if step == 0 else f"after {step:,} steps"
+def _page_text(stem: str) -> str:
+    """What a page of rollouts or notes is called: `000002` is of the third step, `test-000002` and `000002-0` of the
+    weights after two.
+    """
+    named = re.fullmatch(r"(?P<test>test-)?(?P<step>\d{6,})(-(?P<mark>.+))?", stem)
+    if named is None:
+        return stem
+    step = int(named["step"])
+    if named["mark"]:
+        return f"{after_step(step)} ({named['mark']})"
+    return f"held out, {after_step(step)}" if named["test"] else f"step {step_number(step):,}"
 
 
 def _link(folder: str, name: str) -> tuple[str, str]:
     """Text and address."""
-    return PurePath(name).stem, f"{folder}/{quote(os.fsencode(name))}"
+    return _page_text(PurePath(name).stem), f"{folder}/{quote(os.fsencode(name))}"

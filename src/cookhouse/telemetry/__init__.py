@@ -30,6 +30,7 @@ from cookhouse.telemetry.sinks import (
     sink_names,
     start_sink,
 )
+from cookhouse.telemetry.steps import after_step, last_step_of, step_number
 from cookhouse.telemetry.telemetry import Relay, Telemetry
 from cookhouse.telemetry.terminal import TerminalSink
 from cookhouse.telemetry.trace import TraceSink
@@ -61,6 +62,7 @@ __all__ = [
     "TerminalSink",
     "TraceSink",
     "Values",
+    "after_step",
     "check_metric",
     "check_sink",
     "choose_headline",
@@ -72,6 +74,7 @@ __all__ = [
     "find_metric",
     "find_sink",
     "is_held_out",
+    "last_step_of",
     "log_file",
     "logs_of",
     "make_console",
@@ -86,6 +89,7 @@ __all__ = [
     "sink_names",
     "split_values",
     "start_sink",
+    "step_number",
     "table",
     "tell",
     "wrapped",

@@ -9,6 +9,7 @@ from tests.runs.kit import make_run
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs import RunOverview, find_run, find_runs, overviews_of
+from cookhouse.runs.listing.find import weights_named
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_broken_record_is_listed_with_what_is_wrong(place: Path) -> None:
     assert "run.json does not hold the launches" in str(by_name["warm"].error)
     assert "config.json cannot be read" in str(by_name["alpha-1"].error)
     assert by_name["alpha-1"].recipe is None
-    assert (by_name["alpha-2"].error, by_name["alpha-2"].steps) == (None, 0)
+    assert (by_name["alpha-2"].error, by_name["alpha-2"].steps) == (None, 1)
 
 
 def overviews(place: Path) -> dict[str, RunOverview]:
@@ -122,7 +123,7 @@ def test_a_line_says_what_a_run_is_and_how_far_it_came(tmp_path: Path) -> None:
         "going": (2, ("train/loss", 5.0, 4.0)),
         "over": (2, ("test/exact_match", 0.0, 0.75)),
         "mine": (3, ("test/bleu", 0.1, 0.5)),
-        "loss": (1, ("train/loss", None, 2.0)),
+        "loss": (2, ("train/loss", None, 2.0)),
         "bare": (None, None),
     }
     assert (found["going"].status, found["going"].seconds) == ("interrupted", 10.0)
@@ -162,3 +163,23 @@ def test_an_overview_is_plain_json(place: Path) -> None:
         "2026-05-01T12:03:00+00:00",
         "finished",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "may_be_model", "means"),
+    [
+        ("warm", False, "runs/warm"),
+        ("3", False, "runs/warm"),
+        ("wa", False, "runs/warm"),
+        ("warm", True, "runs/warm"),
+        ("#3", True, "runs/warm"),
+        ("wa", True, "wa"),
+        ("Qwen/Qwen3-8B", True, "Qwen/Qwen3-8B"),
+        ("tinker://a/b", False, "tinker://a/b"),
+        ("mine@2", False, "mine@2"),
+        ("runs/model", False, "runs/model"),
+    ],
+)
+def test_weights_of_a_run_are_named_by_its_folder(name: str, may_be_model: bool, means: str, place: Path) -> None:
+    # Catches a base model that is taken for a run, and a number that means another run when this one is resumed.
+    assert weights_named(name, may_be_model=may_be_model, place=place) == means

@@ -230,7 +230,7 @@ async def test_failed_step_raises_and_leaves_no_task(kit: Any, evaluation: Any) 
 
     before = asyncio.all_tasks()
     loop = await kit.loop(FakeService(gate=gate), evaluate=[scheduled(evaluation, 0)])
-    with pytest.raises(ServiceError, match=r"out of memory \(while forward_backward of step 0\)"):
+    with pytest.raises(ServiceError, match=r"out of memory \(while forward_backward of step 1\)"):
         await loop.run()
     assert asyncio.all_tasks() == before
 
@@ -259,7 +259,7 @@ class Waiting:
 
 
 async def test_stalled_run_says_what_it_waits_for(kit: Any) -> None:
-    waiting = Waiting("optim_step of step 1")
+    waiting = Waiting("optim_step of step 2")
 
     async def gate(kind: str, number: int) -> None:
         if (kind, number) == ("forward_backward", 0):

@@ -227,7 +227,7 @@ async def test_whoever_waits_long_is_told_how_many_groups_are_done(rl_kit: RLKit
 
         def write(self, record: Record) -> None:
             said = record.text["what"] if isinstance(record, Event) and record.name == "run.waiting" else ""
-            if said == "get_batch of step 0: 3 of 4 groups are done":
+            if said == "get_batch of step 1: 3 of 4 groups are done":
                 self.is_said.set()
 
         def close(self) -> None: ...

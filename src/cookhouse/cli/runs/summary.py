@@ -14,7 +14,7 @@ from cookhouse.recipes import find_recipe, recorded_settings
 from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
-from cookhouse.telemetry import find_metric, make_console, say, say_command
+from cookhouse.telemetry import find_metric, last_step_of, make_console, say, say_command
 
 _LABEL_CELLS = 12
 _SHOWN = 4
@@ -138,7 +138,7 @@ def _print_figures(console: Console, path: Path, record: RunRecord) -> None:
                 say(console, printable(f"  {figure.label}: {' → '.join(ends)}"))
         return
     if record.metrics:
-        say(console, f"\nso far, to step {max(row['step'] for row in record.metrics):,}")
+        say(console, f"\nso far, to step {max(map(last_step_of, record.metrics)):,}")
         alone = compare({"": record})
         for each in telling(alone.metrics):
             points = [point.value for curve in alone.curves[each.name] if curve is not None for point in curve.points]

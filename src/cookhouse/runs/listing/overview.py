@@ -13,7 +13,7 @@ from cookhouse.report import checkpoint_text
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
-from cookhouse.telemetry import Headline, Metric, choose_headline, keys
+from cookhouse.telemetry import Headline, Metric, choose_headline, keys, last_step_of, step_number
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 _END_BYTES = 1 << 18
@@ -173,8 +173,8 @@ def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | N
     done = last.get(keys.PROGRESS_DONE)
     total = recorded[-1] if recorded else None
     if total is None and isinstance(done, float) and done > 0:
-        total = round((last["step"] + 1) / done)
-    taken = last["step"] + (keys.LEARNING_RATE in last) if last else 0
+        total = round(step_number(last["step"]) / done)
+    taken = last_step_of(last) if last else 0
     return (taken, total) if last or total is not None else (None, None)
 
 

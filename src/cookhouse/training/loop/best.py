@@ -11,7 +11,7 @@ from typing import Any
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.settings.training import BestSettings
-from cookhouse.telemetry import find_metric, is_held_out, keys, ranked
+from cookhouse.telemetry import after_step, find_metric, is_held_out, keys, ranked
 from cookhouse.training.clients.client import ServiceClient, TrainingClient
 from cookhouse.training.loop.rolling import drop_checkpoint
 from cookhouse.training.loop.saving import CheckpointKind, PendingCheckpoint, submit_checkpoint
@@ -66,7 +66,7 @@ class BestWeights:
         row = "1 evaluation" if self._patience == 1 else f"{self._patience} evaluations in a row"
         if not math.isfinite(self._value):
             return f"stopped early: {row} had no finite {self._metric}"
-        best = f"{find_metric(self._metric).text(self._value)} after step {self._step:,}"
+        best = f"{find_metric(self._metric).text(self._value)} {after_step(self._step)}"
         much = f" by more than {self._threshold:g}" if self._threshold else ""
         return f"stopped early: {row} had no better {self._metric}{much} than {best}"
 

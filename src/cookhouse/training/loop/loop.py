@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from cookhouse.errors import BadRowsError
-from cookhouse.telemetry import Telemetry, Values, events, keys
+from cookhouse.telemetry import Telemetry, Values, after_step, events, keys, step_number
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.clients.waiting import Waiting
@@ -37,6 +37,8 @@ from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 
 _T = TypeVar("_T")
 P = TypeVar("P")
+
+_EVALUATING = "evaluating the weights"
 
 
 class TrainingLoop(Generic[P]):
@@ -141,8 +143,9 @@ class TrainingLoop(Generic[P]):
     async def _get_work(self) -> Work[P] | None:
         """The next piece; None if there is no more, or if the run is interrupted while it is being made."""
         name, step = self._names.get_work, self._cursor.step
-        with _noted(name, step), self._telemetry.span(name, step=step):
-            making = asyncio.create_task(self._next_work(f"{name} of step {step}"), name=name)
+        what = self._doing(name, step)
+        with _noted(what), self._telemetry.span(name, step=step):
+            making = asyncio.create_task(self._next_work(what), name=name)
             stopping = asyncio.create_task(self._interrupt.requested(), name="interrupt")
             try:
                 awaited = {making} if self._has_half_updated else {making, stopping}
@@ -167,19 +170,19 @@ class TrainingLoop(Generic[P]):
             return [await self._begin_evaluation(scheduled, step) for scheduled in due]
 
     async def _begin_evaluation(self, scheduled: ScheduledEvaluation, step: int) -> asyncio.Task[Values]:
-        self._telemetry.event(events.STAGE_START, step=step, stage=self._names.evaluate)
-        name = f"{self._names.evaluate} ({scheduled.name}) of step {step}"
-        with _noted(self._names.evaluate, step), service_errors(name):
+        self._telemetry.event(events.STAGE_START, step=step, stage=self._names.evaluate, doing=_EVALUATING)
+        name = f"{self._names.evaluate} ({scheduled.name}) {after_step(step)}"
+        with _noted(self._doing(self._names.evaluate, step)), service_errors(name):
             finish = await self._waiting.wait(scheduled.evaluation.begin(self._client, step), name, step=step)
         self._evaluations.append(asyncio.create_task(finish, name=name))
         return self._evaluations[-1]
 
     async def _keep_best(self, best: BestWeights, step: int, evaluations: Sequence[asyncio.Task[Values]]) -> None:
         """Wait for what was measured of the weights while they are still these, and save them if none were better."""
-        name = f"{self._names.evaluate} of step {step}"
+        name = self._doing(self._names.evaluate, step)
         with self._clock.held():
             await self._finish(down_to=0)  # what is saved is resumed from: the rows before it are there by then
-            with _noted(self._names.evaluate, step), service_errors(name):
+            with _noted(name), service_errors(name):
                 found = await self._waiting.wait(asyncio.gather(*evaluations), name, step=step)
                 is_best = best.see(step, {key: value for values in found for key, value in values.items()})
             if is_best:
@@ -191,7 +194,7 @@ class TrainingLoop(Generic[P]):
     def _submit(self, work: Work[P], evaluations: Sequence[asyncio.Task[Values]]) -> InFlight[P]:
         adam = self._slots.optim_step.params(work.cursor.step)
         submitted = self._clock.submit(work.ready_seconds)
-        with _noted(self._names.forward_backward, work.cursor.step):
+        with _noted(self._doing(self._names.forward_backward, work.cursor.step)):
             forward_backward = self._slots.forward_backward.loss.submit(self._client, work) if work.data_D else None
         self._has_gradient = self._has_gradient or forward_backward is not None
         # Without a gradient Adam would still move the weights, by its moments and the weight decay.
@@ -281,7 +284,7 @@ class TrainingLoop(Generic[P]):
 
     def _begin_reading(self, flight: InFlight[P]) -> asyncio.Task[Answers]:
         if flight.reading is None:
-            name = f"answers of step {flight.work.cursor.step}"
+            name = f"answers of step {step_number(flight.work.cursor.step)}"
             flight.reading = asyncio.create_task(self._read(flight), name=name)
         return flight.reading
 
@@ -301,7 +304,7 @@ class TrainingLoop(Generic[P]):
 
     def _log(self, answered: OpenStep[P], last: InFlight[P], measured: Values, seconds: float) -> None:
         cursor = last.work.cursor
-        with _noted(self._names.forward_backward, cursor.step):
+        with _noted(self._doing(self._names.forward_backward, cursor.step)):
             found = self._slots.forward_backward.metrics(answered.parts)
         metrics = {
             **_means(answered.reports),
@@ -312,14 +315,21 @@ class TrainingLoop(Generic[P]):
             **measured,
         }
         self._metrics = metrics
-        with _noted(self._names.log, cursor.step), self._telemetry.span(self._names.log, step=cursor.step):
+        what = self._doing(self._names.log, cursor.step)
+        with _noted(what), self._telemetry.span(self._names.log, step=cursor.step):
             self._slots.log(FinishedStep(cursor=cursor, metrics=metrics, seconds=seconds))
 
     async def _answer(self, request: Awaitable[_T], name: str, step: int, start_seconds: float) -> _T:
-        with _noted(name, step), service_errors(f"{name} of step {step}"):
-            answer = await self._waiting.wait(request, f"{name} of step {step}", step=step)
+        what = self._doing(name, step)
+        with _noted(what), service_errors(what):
+            answer = await self._waiting.wait(request, what, step=step)
         self._telemetry.finish_span(name, start_seconds, step=step)
         return answer
+
+    def _doing(self, slot: str, step: int) -> str:
+        """What fills a slot, and of which step, for people."""
+        is_between = slot in (self._names.evaluate, self._names.checkpoint)
+        return f"{slot} {after_step(step)}" if is_between else f"{slot} of step {step_number(step):,}"
 
     async def _record(self, pending: PendingCheckpoint) -> None:
         start = time.perf_counter()
@@ -352,12 +362,12 @@ class TrainingLoop(Generic[P]):
 
 
 @contextmanager
-def _noted(slot: str, step: int) -> Iterator[None]:
+def _noted(what: str) -> Iterator[None]:
     """Puts on what escapes from the body where it came from."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"in stage {slot}, step {step}")
+        error.add_note(f"in stage {what}")
         raise
 
 

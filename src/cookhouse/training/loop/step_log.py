@@ -1,6 +1,6 @@
 """Completes a finished step's metrics with progress and time, and reports them."""
 
-from cookhouse.telemetry import Telemetry, events, keys, split_values
+from cookhouse.telemetry import Telemetry, events, keys, split_values, step_number
 from cookhouse.training.loop.slots import FinishedStep
 
 
@@ -19,16 +19,16 @@ class StepLog:
 
     def __call__(self, finished: FinishedStep) -> None:
         cursor = finished.cursor
+        step = step_number(cursor.step)
         metrics = {
             **finished.metrics,
             keys.PROGRESS_EPOCH: cursor.epoch,
             keys.PROGRESS_BATCH: cursor.batch,
-            keys.PROGRESS_DONE: (cursor.step + 1) / self._total_steps,
+            keys.PROGRESS_DONE: step / self._total_steps,
             keys.STEP_SECONDS: finished.seconds,
             keys.TOKENS_PER_SECOND: finished.metrics[keys.TRAIN_TOKENS] / finished.seconds,
         }
         self._telemetry.metrics(cursor.step, metrics)
-        step = cursor.step + 1
         numbers, text = split_values(metrics)
         for event in self._events:
             self._telemetry.event(event, step=step, metrics={**numbers, "total_steps": self._total_steps}, **text)

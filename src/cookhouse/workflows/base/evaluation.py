@@ -28,7 +28,7 @@ from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import TrainingSettings
-from cookhouse.telemetry import Entry, Recording, Telemetry, Values, entries_to_json, events, split_values
+from cookhouse.telemetry import Entry, Recording, Telemetry, Values, after_step, entries_to_json, events, split_values
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
 from cookhouse.workflows.base.answers import recorded_answer
 from cookhouse.workflows.base.judge import judges_asked, open_judge
@@ -139,7 +139,7 @@ class EvaluatedState(Protocol):
     def renderer(self) -> Renderer: ...
 
 
-@stage(reads=("config", "renderer"), writes=("evaluators",), uses=("evaluators",))
+@stage(doing="preparing the evaluators", reads=("config", "renderer"), writes=("evaluators",), uses=("evaluators",))
 async def init_evaluators(state: EvaluatedState) -> None:
     """Make the evaluators that settings and adapters name, and see that they can measure."""
     own = state.context.adapters.evaluators
@@ -227,6 +227,6 @@ def keep_noted(folder: Path, mark: str, name: str, step: int, entries: Sequence[
     with file_errors(folder):
         folder.mkdir(exist_ok=True)
     path = folder / f"{step:06d}-{mark}.html"
-    write_whole(path, noted_page(entries, title=f"{name} after {step} steps"))
+    write_whole(path, noted_page(entries, title=f"{name} {after_step(step)}"))
     record = {"evaluator": name, "step": step, "entries": entries_to_json(entries)}
     write_whole(path.with_suffix(".json"), json.dumps(record) + "\n")

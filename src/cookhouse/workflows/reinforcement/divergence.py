@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from cookhouse.settings import ReinforcementSettings
-from cookhouse.telemetry import Telemetry, events, keys
+from cookhouse.telemetry import Telemetry, events, keys, step_number
 from cookhouse.training import FinishedStep
 
 WARN_AT = 0.5 * math.log(2)
@@ -25,14 +25,15 @@ class DivergenceWatch:
         if self._is_said or kl is None or not kl >= WARN_AT:
             return
         self._is_said = True
+        step = step_number(finished.cursor.step)
         lag = finished.metrics.get("rollouts/lag_mean", 0.0)
         text = (
-            f"in step {finished.cursor.step} the weights that sampled are {kl:.2g} nats a token from those that are "
+            f"in step {step:,} the weights that sampled are {kl:.2g} nats a token from those that are "
             f"trained ({keys.SAMPLER_KL}), at a mean lag of {lag:.2g} steps; from {WARN_AT:.2f} on less than half of "
             f"what was sampled counts, and a few large ratios decide a step. Ways out: {_ways_out(self._settings)}"
         )
         metrics = {keys.SAMPLER_KL: kl, "rollouts/lag_mean": lag}
-        self._telemetry.event(events.RUN_WARNING, step=finished.cursor.step + 1, metrics=metrics, text=text)
+        self._telemetry.event(events.RUN_WARNING, step=step, metrics=metrics, text=text)
 
 
 def _ways_out(settings: ReinforcementSettings) -> str:

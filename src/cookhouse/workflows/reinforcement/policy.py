@@ -8,6 +8,7 @@ import tinker
 from cookhouse.rl import StopCondition, TokensWithLogprobs
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import SamplingSettings
+from cookhouse.telemetry import after_step
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.clients.session import service_errors
 
@@ -88,7 +89,7 @@ class Policy:
     def publish(self, client: TrainingClient, version: int) -> None:
         """Request a sampler with the weights as of now, without waiting for it."""
         pending = client.save_weights_and_get_sampling_client()
-        swap = asyncio.create_task(self._swap(pending, version), name=f"publish weights of step {version}")
+        swap = asyncio.create_task(self._swap(pending, version), name=f"publish weights {after_step(version)}")
         self._swaps.add(swap)
         swap.add_done_callback(self._finish_swap)
 
@@ -99,7 +100,7 @@ class Policy:
         await asyncio.gather(*self._swaps, return_exceptions=True)
 
     async def _swap(self, pending: Awaitable[SamplingClient], version: int) -> None:
-        with service_errors(f"publishing the weights of step {version}"):
+        with service_errors(f"publishing the weights {after_step(version)}"):
             client = await pending
         if self._current is None or version > self._current.version:
             settings = self._settings

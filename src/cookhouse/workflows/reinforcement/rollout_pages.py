@@ -7,7 +7,7 @@ from typing import Any
 from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer, rollouts_page
 from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
-from cookhouse.telemetry import Telemetry, events
+from cookhouse.telemetry import Telemetry, after_step, events, step_number
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
 
 
@@ -45,7 +45,7 @@ class RolloutPages:
         page = rollouts_page(
             groups,
             self._tokenizer,
-            title=f"Rollouts of step {step}",
+            title=f"Rollouts of step {step_number(step):,}",
             advantages_P=[each.advantages for each in finished if each.group is not None],
         )
         write_whole(self._folder / f"{step:06d}.html", page)
@@ -58,7 +58,7 @@ class RolloutPages:
         """Keep the attempts at held-out problems, as a page and as JSON, a group a line."""
         with file_errors(self._folder):
             self._folder.mkdir(exist_ok=True)
-        page = rollouts_page(groups, self._tokenizer, title=f"Held-out rollouts after {step} steps")
+        page = rollouts_page(groups, self._tokenizer, title=f"Held-out rollouts {after_step(step)}")
         write_whole(self._folder / f"test-{step:06d}.html", page)
         write_whole(self._folder / f"test-{step:06d}.jsonl", "".join(group_to_json(group) + "\n" for group in groups))
 
