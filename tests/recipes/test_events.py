@@ -36,7 +36,7 @@ COMMON: Mapping[str, tuple[set[str], set[str]]] = {
     events.RUN_DEFAULTS: (set(), {"text"}),
     events.RUN_START: ({"total_steps"}, {"recipe", "model", "folder"}),
     events.RUN_END: (set(), {"status"}),
-    events.STAGE_START: (set(), {"stage"}),
+    events.STAGE_START: (set(), {"stage", "doing"}),
     events.TRAINING_EPOCH: ({"epoch", "steps"}, set()),
     events.TRAINING_CHECKPOINT: (set(), {"checkpoint"}),
 }

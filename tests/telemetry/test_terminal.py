@@ -1,11 +1,11 @@
 import io
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from rich.console import Console
 
-from cookhouse.telemetry import Event, Metric, Record, TerminalSink, declare_metric, say, say_command
+from cookhouse.telemetry import Event, Metric, Record, Span, TerminalSink, declare_metric, say, say_command, terminal
 
 
 def step(number: int, *, seconds: float, total: int = 10) -> Event:
@@ -51,6 +51,68 @@ def test_pipe_gets_plain_lines() -> None:
     assert [line.split()[1] for line in out.splitlines() if line.startswith("step")] == ["1/10", "10/10"]
 
 
+class Clock:
+    """Timers that go off when the test says so."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[object, Callable[..., None], Sequence[str]]] = []
+        clock = self
+
+        class Timer:
+            def __init__(self, seconds: float, function: Callable[..., None], arguments: Sequence[str]) -> None:
+                assert seconds > 0
+                self._call = (self, function, arguments)
+
+            def start(self) -> None:
+                clock._waiting.append(self._call)
+
+            def cancel(self) -> None:
+                clock._waiting = [call for call in clock._waiting if call[0] is not self]
+
+        self.timer = Timer
+
+    def go_off(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, function, arguments in waiting:
+            function(*arguments)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(terminal, "Timer", made.timer)
+    return made
+
+
+def stage(name: str, doing: str) -> Event:
+    return Event(name="stage.start", text={"stage": name, "doing": doing})
+
+
+def test_a_pipe_tells_in_words_what_takes_its_time_and_nothing_of_the_rest(clock: Clock) -> None:
+    """Catches names of functions before the eyes of users, and a line for each stage that ends at once."""
+    out = io.StringIO()
+    sink = TerminalSink(Console(file=out, width=100))
+    sink.write(stage("init_tokenizer", "loading the tokenizer"))
+    sink.write(Span(name="init_tokenizer", start_seconds=1.0, end_seconds=1.1))
+    clock.go_off()
+    assert out.getvalue() == "", "it was over"
+    sink.write(stage("init_session", "loading the model"))
+    sink.write(Event(name="stage.part", text={"doing": "starting the engine"}))
+    sink.write(Span(name="get_batch", start_seconds=1.0, end_seconds=1.1))
+    clock.go_off()
+    sink.write(Span(name="init_session", start_seconds=1.1, end_seconds=9.0))
+    sink.write(stage("save_final", "saving the weights"))
+    sink.close()
+    clock.go_off()
+    assert out.getvalue() == "starting the engine\n"
+
+
+def test_a_terminal_shows_at_once_what_is_being_done() -> None:
+    out = printed([START, stage("init_session", "loading the model"), step(1, seconds=1.0)], is_terminal=True)
+    assert "loading the model" in out
+    assert "init_session" not in out
+
+
 def test_what_a_run_waits_for_is_a_line() -> None:
     waiting = Event(name="run.waiting", metrics={"seconds": 30.2}, text={"what": "optim_step of step 4"})
     assert "still waiting for optim_step of step 4 (30 s)" in printed([START, waiting], is_terminal=False)
@@ -58,7 +120,7 @@ def test_what_a_run_waits_for_is_a_line() -> None:
 
 def test_figures_that_were_not_measured_are_not_shown() -> None:
     evaluation = Event(name="eval.complete", step=0, metrics={"test/nll": 2.5})
-    assert "evaluation after step 0: held-out loss 2.5000\n" in printed([START, evaluation], is_terminal=False)
+    assert "evaluation before training: held-out loss 2.5000\n" in printed([START, evaluation], is_terminal=False)
     metrics = {name: value for name, value in step(1, seconds=1.0).metrics.items() if name != "train/loss"}
     bare = Event(name="training.step", step=1, metrics=metrics)
     assert "step 1/10  300 tokens/s" in printed([START, bare], is_terminal=False)

@@ -94,6 +94,7 @@ class _Embedded:
         is_told, self._is_told = self._is_told, True  # once for all the runs that share it
         if not is_told:
             self._telemetry.event(events.RUN_SERVICE, service=text)
+            self._telemetry.event(events.STAGE_PART, doing="starting the engine, loading the model")
         server = await self._service.start()
         if server.engine is not None and not is_told:
             self._telemetry.event(events.RUN_ENGINE, engine=f"the embedded engine: {server.engine}")

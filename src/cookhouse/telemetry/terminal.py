@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
@@ -17,24 +18,29 @@ from cookhouse.telemetry.console import make_console, say
 from cookhouse.telemetry.declared import find_metric
 from cookhouse.telemetry.keys import STEP_SECONDS, TRAIN_TOKENS
 from cookhouse.telemetry.metric import COMPANIONS
-from cookhouse.telemetry.record import Event, Record
+from cookhouse.telemetry.record import Event, Record, Span
+from cookhouse.telemetry.steps import after_step
 
 _RECENT_STEPS = 20
 _QUIET_SECONDS = 2.0
+_NOTICED_SECONDS = 1.0
+"""What takes less is not told in lines that stay."""
 _MAX_FIGURES = 4
 _SPINNER_CELLS = 4  # with the spaces between the columns, and one of the bar
 
 
 class TerminalSink:
-    """Prints what a person wants to see of a run: stage, step, loss, tokens per second, time left.
+    """Prints what a person wants to see of a run: what is being done, step, loss, tokens per second, time left.
 
-    On a terminal one line is redrawn, and what should stay is printed above it. Elsewhere every line stays; steps are
-    then printed at most every two seconds, the first and the last always.
+    On a terminal one line is redrawn, and what should stay is printed above it. Elsewhere every line stays; a stage is
+    then told once it has taken a second, and steps at most every two seconds, the first and the last always.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._pace = _Pace()
+        self._stage = ""
+        self._unsaid: Timer | None = None
         self._total_steps = 0
         self._printed_at = -_QUIET_SECONDS
         self._progress = (
@@ -45,6 +51,8 @@ class TerminalSink:
         self._task = None if self._progress is None else self._progress.add_task("starting", total=None)
 
     def write(self, record: Record) -> None:
+        if isinstance(record, Span) and record.name == self._stage:
+            self._drop_unsaid()
         if not isinstance(record, Event):
             return
         if self._progress is not None:
@@ -59,7 +67,10 @@ class TerminalSink:
             case events.HUB_DOWNLOAD | events.RUN_ARTIFACTS | events.RUN_PART:
                 self._say(record.text["text"])
             case events.STAGE_START:
-                self._stage(record.text["stage"])
+                self._stage = record.text["stage"]
+                self._begin(record.text["doing"])
+            case events.STAGE_PART:
+                self._begin(record.text["doing"])
             case events.DATA_COUNTS:
                 self._say(f"data: {record.text['text']}")
             case events.DATA_NOTE:
@@ -71,7 +82,7 @@ class TerminalSink:
             case events.TRAINING_STEP:
                 self._step(record)
             case events.TRAINING_CHECKPOINT:
-                self._say(f"checkpoint {record.text['checkpoint']} saved after step {record.step}")
+                self._say(f"checkpoint {record.text['checkpoint']} saved {after_step(record.step or 0)}")
             case events.TRAINING_STOPPED:
                 self._say(record.text["text"])
             case events.EVAL_PROGRESS:
@@ -88,18 +99,27 @@ class TerminalSink:
                 self._say(f"{record.text['sink']} {record.text['what']}: {record.text['error']}")
 
     def close(self) -> None:
+        self._drop_unsaid()
         if self._progress is not None:
             self._progress.stop()
 
     def _start(self, record: Event) -> None:
         self._say(f"{record.text['recipe']} of {record.text['model']} in {record.text['folder']}")
 
-    def _stage(self, stage: str) -> None:
-        if self._progress is None:
-            self._say(stage)
-        else:
+    def _begin(self, doing: str) -> None:
+        if self._progress is not None:
             assert self._task is not None
-            self._progress.update(self._task, description=escape(stage))
+            self._progress.update(self._task, description=escape(printable(doing)), refresh=True)
+            return
+        self._drop_unsaid()
+        self._unsaid = Timer(_NOTICED_SECONDS, self._say, [doing])
+        self._unsaid.daemon = True
+        self._unsaid.start()
+
+    def _drop_unsaid(self) -> None:
+        if self._unsaid is not None:
+            self._unsaid.cancel()
+        self._unsaid = None
 
     def _step(self, record: Event) -> None:
         assert record.step is not None
@@ -185,7 +205,7 @@ def _evaluation_line(record: Event) -> str:
         some = [name for name in metrics if not name.endswith(COMPANIONS)][:_MAX_FIGURES]
         told = {name: f"{(metric := find_metric(name)).label} {metric.text(metrics[name])}" for name in some}
     figures = [f"{text}{_error(name, metrics)}{_count(name, metrics)}" for name, text in told.items()]
-    return f"evaluation after step {record.step}: {', '.join(figures)}"
+    return f"evaluation {after_step(record.step or 0)}: {', '.join(figures)}"
 
 
 def _error(name: str, metrics: Mapping[str, float]) -> str:

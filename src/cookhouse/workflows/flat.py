@@ -60,7 +60,7 @@ def flat_workflow(
 ) -> Workflow[FlatState]:
     """The stages of a flat file."""
 
-    @stage(reads=("config",), writes=("loaded", "notes"))
+    @stage(doing="reading the data", reads=("config",), writes=("loaded", "notes"))
     async def load_dataset(state: FlatState) -> None:
         if state.context.choice is FolderChoice.RESUME:
             raise InputError(
@@ -90,6 +90,7 @@ def flat_workflow(
 
     training = Stage(
         name="train",
+        doing="training",
         run=train_in_folder,
         reads=("config", "notes", "loaded", "folder"),
         writes=("sampler_path", "service"),
@@ -109,7 +110,7 @@ def flat_workflow(
     )
 
 
-@stage(writes=("folder",), leaves_files=True)
+@stage(doing="opening the run folder", writes=("folder",), leaves_files=True)
 async def init_folder(state: FlatState) -> None:
     """Make the run folder anew."""
     state.folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
@@ -133,9 +134,9 @@ async def _close_folder(state: FlatState) -> None:
         state.folder.discard()
 
 
-@stage(reads=("folder", "sampler_path"))
+@stage(doing="saving the weights", reads=("folder", "sampler_path"))
 async def save_final(state: FlatState) -> None:
-    """Record the weights, so that `cookhouse sample RUN` finds them."""
+    """Record the weights, so that `cookhouse sample --run` finds them."""
     count = len(read_metrics(state.folder.metrics))
     state.folder.checkpoints.append(
         Checkpoint(
@@ -145,6 +146,7 @@ async def save_final(state: FlatState) -> None:
 
 
 @stage(
+    doing="registering the model",
     reads=("descent", "folder", "service"),
     writes=("registered_model",),
     uses=("registry",),
@@ -159,7 +161,7 @@ async def register_model(state: FlatState) -> None:
     state.registered_model = registered
 
 
-@stage()
+@stage(doing="ending the session")
 async def cleanup(state: FlatState) -> None:
     """End the session and stop logging."""
     await state.closing.aclose()
@@ -182,7 +184,7 @@ def _result(state: FlatState, seconds: float) -> RunResult[FlatState]:
         report=report if report.exists() else None,
         state_path=None,
         sampler_path=state.sampler_path,
-        next_command=f"cookhouse sample {shlex.quote(str(path))}",
+        next_command=f"cookhouse sample --run {shlex.quote(str(path))}",
         registered_model=None if state.registered_model is None else state.registered_model.id,
     )
     artifacts = {"folder": str(path), "report": str(report), "sampler_path": state.sampler_path}

@@ -87,7 +87,7 @@ class _NotYet(Mapping[str, Path]):
         raise _NotYetError
 
 
-@stage(writes=("folder", "path"), leaves_files=True)
+@stage(doing="opening the folder", writes=("folder", "path"), leaves_files=True)
 async def init_folder(state: PipelineRunState) -> None:
     """Open the folder that the runs' own are in."""
     folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
@@ -102,7 +102,7 @@ async def _close_folder(state: PipelineRunState, folder: RunFolder) -> None:
         folder.discard()
 
 
-@stage()
+@stage(doing="closing the folder")
 async def cleanup(state: PipelineRunState) -> None:
     """Stop logging; a folder in which no run has left anything goes."""
     await state.closing.aclose()

@@ -136,7 +136,7 @@ class Runs:
         tell(how if headline is None else f"{how}, {headline.text}")
 
 
-@stage(reads=("document",), writes=("folder", "path"), leaves_files=True)
+@stage(doing="opening the folder", reads=("document",), writes=("folder", "path"), leaves_files=True)
 async def init_folder(state: SweepState) -> None:
     """Open the folder that the runs' own are in."""
     folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
@@ -171,6 +171,7 @@ def register_best(descent_of: DescentOf) -> Stage[SweepState]:
 
     return Stage(
         name="register_best",
+        doing="registering the best model",
         run=register,
         reads=("config", "record", "path", "results", "errors"),
         writes=("registered_model",),
@@ -191,7 +192,7 @@ async def _close_folder(state: SweepState, folder: RunFolder) -> None:
         folder.discard()
 
 
-@stage()
+@stage(doing="closing the folder")
 async def cleanup(state: SweepState) -> None:
     """Stop logging; a folder in which no run has left anything goes."""
     await state.closing.aclose()

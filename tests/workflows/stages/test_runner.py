@@ -103,6 +103,23 @@ async def test_a_stage_whose_condition_says_no_is_passed_over() -> None:
     assert "second" not in [record.name for record in keeping.records if isinstance(record, Span)]
 
 
+async def test_a_stage_is_told_in_words_and_recorded_by_its_name() -> None:
+    """Catches a user's own stage that a terminal tells by the name of its function, and a span that goes by words."""
+
+    @stage(doing="counting the rows")
+    async def count_rows(state: State) -> None:
+        state.done.append("counted")
+
+    context, keeping = make_context(), Keeping()
+    context.telemetry.add(keeping)
+    whole = workflow(State(context=context)).inserted(count_rows, after="first")
+    await run_workflow(whole.replaced("second", replace(count_rows, name="my_own_part", doing="")), context)
+    told = {each.text["stage"]: each.text["doing"] for each in keeping.records if isinstance(each, Event)}
+    assert told["count_rows"] == "counting the rows"
+    assert told["my_own_part"] == "my own part"
+    assert {"count_rows", "my_own_part"} <= {each.name for each in keeping.records if isinstance(each, Span)}
+
+
 async def test_an_interrupt_ends_a_body_of_stages_between_two() -> None:
     @stage()
     async def interrupting(state: State) -> None:

@@ -9,7 +9,7 @@ from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.stages.stage import stage
 
 
-@stage(reads=("config",), uses=("registry",))
+@stage(doing="looking up the preference model", reads=("config",), uses=("registry",))
 async def check_preference_model(state: TrainingState) -> None:
     """Refuse a preference model of another base model or chat format than those that it would be asked in."""
     config, context = state.config, state.context

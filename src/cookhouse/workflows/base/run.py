@@ -116,7 +116,11 @@ async def open_run(state: TrainingState) -> None:
         await open_judges(state)
 
 
-@stage(reads=("session", "folder", "checkpoints", "outcome"), writes=("final_checkpoint", "kept_checkpoint"))
+@stage(
+    doing="saving the weights",
+    reads=("session", "folder", "checkpoints", "outcome"),
+    writes=("final_checkpoint", "kept_checkpoint"),
+)
 async def save_final(state: TrainingState) -> None:
     """Save the trained weights to continue from and to sample from; a resumed run that has them keeps them."""
     resumed = state.folder.resume
@@ -137,7 +141,9 @@ async def save_final(state: TrainingState) -> None:
 
 
 @stage(
-    reads=("session", "evaluations", "outcome", "best", "final_checkpoint"), writes=("eval_results", "kept_checkpoint")
+    doing="evaluating the trained weights",
+    reads=("session", "evaluations", "outcome", "best", "final_checkpoint"),
+    writes=("eval_results", "kept_checkpoint"),
 )
 async def evaluate(state: TrainingState) -> None:
     """Measure the trained weights on what was held out, by every evaluation there is."""
@@ -166,6 +172,7 @@ def register_model(descent: Descent) -> Stage[T]:
 
     return Stage(
         name="register_model",
+        doing="registering the model",
         run=register,
         reads=("kept_checkpoint", "outcome", "eval_results", "session", "folder"),
         writes=("registered_model",),
@@ -174,7 +181,7 @@ def register_model(descent: Descent) -> Stage[T]:
     )
 
 
-@stage()
+@stage(doing="ending the session")
 async def cleanup(state: TrainingState) -> None:
     """End the session and stop logging; a folder in which nothing was trained yet goes, unless its logs may help."""
     await state.closing.aclose()

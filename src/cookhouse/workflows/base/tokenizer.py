@@ -10,7 +10,7 @@ from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.stages.stage import stage
 
 
-@stage(reads=("config",), writes=("renderer",))
+@stage(doing="loading the tokenizer", reads=("config",), writes=("renderer",))
 async def init_tokenizer(state: TrainingState) -> None:
     """Load the tokenizer, and the renderer over it."""
     state.renderer = await load_renderer(state.config, state.config.renderer_name)

@@ -50,7 +50,12 @@ from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
 
-@stage(reads=("config", "bundled"), writes=("teacher_prompt", "rows", "notes"), uses=("datasets",))
+@stage(
+    doing="reading the prompts",
+    reads=("config", "bundled"),
+    writes=("teacher_prompt", "rows", "notes"),
+    uses=("datasets",),
+)
 async def load_dataset(state: OffPolicyState) -> None:
     """Read the prompts, and what the teacher is told besides."""
     state.teacher_prompt = read_teacher_prompt(state.config.teacher_prompt)
@@ -59,7 +64,12 @@ async def load_dataset(state: OffPolicyState) -> None:
     state.notes += state.rows.notes
 
 
-@stage(reads=("config",), writes=("renderer", "teacher_renderer", "reader"), uses=("registry",))
+@stage(
+    doing="loading the tokenizer",
+    reads=("config",),
+    writes=("renderer", "teacher_renderer", "reader"),
+    uses=("registry",),
+)
 async def init_tokenizer(state: OffPolicyState) -> None:
     """Load the tokenizer, and both renderers over it; and see that the teacher goes with the student."""
     config = state.config
@@ -86,6 +96,7 @@ def _student(config: OffPolicyDistillationSettings) -> Student:
 
 
 @stage(
+    doing="tokenizing the prompts",
     reads=("config", "rows", "renderer", "teacher_renderer", "teacher_prompt"),
     writes=("dataset", "held_out", "objective", "context_tokens", "notes", "total_steps", "steps_per_epoch", "adam"),
 )
@@ -125,6 +136,7 @@ def preview(state: OffPolicyState) -> list[list[tuple[str, bool]]]:
 
 
 @stage(
+    doing="loading the model",
     reads=("config", "notes", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
@@ -136,6 +148,7 @@ async def init_session(state: OffPolicyState) -> None:
 
 
 @stage(
+    doing="opening the teacher, asking it what is held out",
     reads=(
         *("config", "rows", "teacher_prompt", "renderer", "teacher_renderer", "reader", "held_out"),
         *("context_tokens", "session", "folder"),
@@ -189,7 +202,7 @@ async def _taught(state: OffPolicyState) -> TeacherRecord:
     return expected_answers(rows, answers, state.teacher_renderer)
 
 
-@stage(reads=("teacher_service",), writes=("teacher",))
+@stage(doing="closing the teacher", reads=("teacher_service",), writes=("teacher",))
 async def cleanup_teacher(state: OffPolicyState) -> None:
     """Free what the teacher holds: its client, and the session with another service."""
     state.teacher = None

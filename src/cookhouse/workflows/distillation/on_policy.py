@@ -50,7 +50,7 @@ from cookhouse.workflows.stages.workflow import Workflow
 build_distillation_dataset = replace(build_env_group, name="build_distillation_dataset")
 
 
-@stage(reads=("config", "environment_names"), writes=("named",), uses=("registry",))
+@stage(doing="looking up the teachers", reads=("config", "environment_names"), writes=("named",), uses=("registry",))
 async def check_teachers(state: OnPolicyState) -> None:
     """See that every teacher is there, one for each environment or one for all, and goes with the student."""
     state.named = named_teachers(state.config, state.environment_names)
@@ -95,6 +95,7 @@ def named_teachers(config: OnPolicyDistillationSettings, environments: Sequence[
 
 
 @stage(
+    doing="opening the teacher, asking it what is held out",
     reads=("config", "named", "renderer", "context_tokens", "session", "test", "rollout_pages", "folder"),
     writes=("teacher_service", "teachers", "teacher_results"),
     needs=("service",),
@@ -146,7 +147,7 @@ def _sampler(state: OnPolicyState, tags: Sequence[str]) -> GroupSampler:
     return PolicySampler(teacher.client, 0, max_tokens=config.max_tokens, temperature=config.eval_temperature)
 
 
-@stage(reads=("teacher_service",), writes=("teachers",))
+@stage(doing="closing the teacher", reads=("teacher_service",), writes=("teachers",))
 async def cleanup_teacher(state: OnPolicyState) -> None:
     """Free what the teachers hold: clients, and the session with another service."""
     state.teachers = Teachers(by_tag={})

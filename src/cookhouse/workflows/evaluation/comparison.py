@@ -64,7 +64,7 @@ def comparison_workflow(
     )
 
 
-@stage(reads=("config", "models", "path"), writes=("paired",))
+@stage(doing="comparing the answers", reads=("config", "models", "path"), writes=("paired",))
 async def compare_models(state: ComparisonState) -> None:
     """Read what each model answered, and write the page that compares them."""
     state.paired = await asyncio.to_thread(_paired, state, await inspect_tasks(state.config))

@@ -48,13 +48,13 @@ def inspect_results(folder: Path, tasks: "Sequence[InspectTask]") -> "list[Inspe
     return [result for result in found if result is not None]
 
 
-@stage(reads=("config",), writes=("tasks",))
+@stage(doing="loading the tasks", reads=("config",), writes=("tasks",))
 async def load_inspect_tasks(state: EvaluationState) -> None:
     """Find the tasks, and their samples."""
     state.tasks = await inspect_tasks(state.config)
 
 
-@stage(reads=("config", "tasks", "answerer", "folder"), writes=("inspected",))
+@stage(doing="running the tasks", reads=("config", "tasks", "answerer", "folder"), writes=("inspected",))
 async def run_inspect_tasks(state: EvaluationState) -> None:
     """Run every task that has not been; asked to stop, it drops the samples that are asked and keeps the others."""
     from cookhouse.evals.inspect.opening import model_of

@@ -69,6 +69,7 @@ def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
     needs = ("service",) if config.openai_base_url is None else ()
     opening = Stage(
         name="open_model",
+        doing="loading the model",
         run=_open_model,
         reads=("config", "benchmarks", "renderer"),
         writes=("answerer", "service"),
@@ -100,7 +101,9 @@ def evaluated_benchmarks(config: EvalSettings) -> list[Benchmark]:
     return [] if has_inspect_tasks(config) and not names_in(config.benchmark) else benchmarks_named(config.benchmark)
 
 
-@stage(reads=("config", "benchmarks", "sources"), writes=("loaded",), uses=("datasets",))
+@stage(
+    doing="reading the benchmarks", reads=("config", "benchmarks", "sources"), writes=("loaded",), uses=("datasets",)
+)
 async def load_benchmarks(state: EvaluationState) -> None:
     """Read the items of every benchmark, and see that their answers can be graded here."""
     # The run folder's own sources where it has them: they are of its store.
@@ -115,7 +118,7 @@ async def load_benchmarks(state: EvaluationState) -> None:
     judges_asked(state.config, state.benchmarks)  # refuses one that is missing
 
 
-@stage(reads=("config",), writes=("renderer",))
+@stage(doing="loading the tokenizer", reads=("config",), writes=("renderer",))
 async def init_tokenizer(state: EvaluationState) -> None:
     """Load the tokenizer, and the renderer over it, where the service is to answer."""
     config = state.config
@@ -125,7 +128,12 @@ async def init_tokenizer(state: EvaluationState) -> None:
         )
 
 
-@stage(reads=("config", "sources", "loaded", "tasks"), writes=("folder", "log"), leaves_files=True)
+@stage(
+    doing="opening the run folder",
+    reads=("config", "sources", "loaded", "tasks"),
+    writes=("folder", "log"),
+    leaves_files=True,
+)
 async def init_folder(state: EvaluationState) -> None:
     """Open the run folder, with what was answered there before."""
     context = state.context
@@ -199,7 +207,7 @@ async def _service_answerer(state: EvaluationState) -> Answerer:
     return SamplingAnswerer(client, state.renderer, context_tokens=min(limits, default=None))
 
 
-@stage(reads=("config", "loaded", "answerer", "log"), writes=())
+@stage(doing="asking the model", reads=("config", "loaded", "answerer", "log"), writes=())
 async def ask(state: EvaluationState) -> None:
     """Have every item answered and graded that was not before; asked to stop, it finishes those that are asked."""
     config = state.config
@@ -229,7 +237,7 @@ def _progress(state: EvaluationState, loaded: LoadedBenchmark) -> Progress:
     return Progress(state.telemetry, loaded.name, len(loaded.items), done)
 
 
-@stage(reads=("loaded", "log", "inspected"), writes=("figures", "eval_results"))
+@stage(doing="scoring the answers", reads=("loaded", "log", "inspected"), writes=("figures", "eval_results"))
 async def score(state: EvaluationState) -> None:
     """What the attempts come to."""
     state.figures = {loaded.name: benchmark_figures(loaded, state.log.attempts(loaded.name)) for loaded in state.loaded}
@@ -248,7 +256,7 @@ def _warn_of_failures(name: str, attempts: Sequence[Attempt]) -> None:
         logger.warning("%s: %s, most of them because of this: %s", name, failed, reason[:_REASON_CHARACTERS])
 
 
-@stage(reads=("config", "loaded", "log", "folder", "inspected"), writes=())
+@stage(doing="writing the pages of answers", reads=("config", "loaded", "log", "folder", "inspected"), writes=())
 async def write_transcripts(state: EvaluationState) -> None:
     """A page for each benchmark and task of what was asked and answered, by outcome."""
     with file_errors(state.folder.evaluations):
@@ -260,7 +268,7 @@ async def write_transcripts(state: EvaluationState) -> None:
     write_inspected(state)
 
 
-@stage()
+@stage(doing="ending the session")
 async def cleanup(state: EvaluationState) -> None:
     """End the session and stop logging; a folder in which nothing was answered goes."""
     await state.closing.aclose()

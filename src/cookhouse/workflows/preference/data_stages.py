@@ -27,7 +27,7 @@ from cookhouse.workflows.preference.stream import StreamedPairs
 from cookhouse.workflows.stages.stage import stage
 
 
-@stage(reads=("config",), writes=("loss", "data", "notes"), uses=("datasets",))
+@stage(doing="reading the data", reads=("config",), writes=("loss", "data", "notes"), uses=("datasets",))
 async def load_dataset(state: PreferenceState) -> None:
     """Read the pairs to train on and, evenly spaced through the held-out ones, those to evaluate on."""
     config = state.config
@@ -38,6 +38,7 @@ async def load_dataset(state: PreferenceState) -> None:
 
 
 @stage(
+    doing="tokenizing the data",
     reads=("config", "data", "renderer"),
     writes=(
         "dataset",

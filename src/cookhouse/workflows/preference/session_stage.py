@@ -21,6 +21,7 @@ from cookhouse.workflows.stages.stage import stage
 
 
 @stage(
+    doing="loading the model",
     reads=("config", "dataset", "held_out", "answers", "notes", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "objective", "reference", "judge", "evaluations"),
     needs=("service",),

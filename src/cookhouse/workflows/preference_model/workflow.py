@@ -52,7 +52,7 @@ from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
 
-@stage(reads=("config",), writes=("data", "notes"), uses=("datasets",))
+@stage(doing="reading the data", reads=("config",), writes=("data", "notes"), uses=("datasets",))
 async def load_dataset(state: PreferenceModelState) -> None:
     """Read the comparisons to train on and, evenly spaced through the held-out ones, those to evaluate on."""
     sources = recorded_sources(state.config, "preferences", state.context.folder.data)
@@ -75,6 +75,7 @@ def _read(config: PreferenceModelSettings, sources: Mapping[str, DataSource]) ->
 
 
 @stage(
+    doing="tokenizing the data",
     reads=("config", "data", "renderer"),
     writes=(
         "data",
@@ -133,6 +134,7 @@ def preview(state: PreferenceModelState) -> list[list[tuple[str, bool]]]:
 
 
 @stage(
+    doing="loading the model",
     reads=("config", "data", "dataset", "notes", "comparisons", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),

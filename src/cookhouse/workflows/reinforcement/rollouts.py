@@ -36,6 +36,7 @@ R = TypeVar("R", bound=RolloutState)
 
 
 @stage(
+    doing="reading the problems",
     reads=("config", "environments"),
     writes=(
         *("train", "test", "context_tokens", "notes", "second_models"),
@@ -84,6 +85,7 @@ async def _name_second_model(state: RolloutState, name: str) -> SamplingClient:
 
 
 @stage(
+    doing="loading the model",
     reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "policy", "rollout_pages", "evaluations"),
     needs=("service",),

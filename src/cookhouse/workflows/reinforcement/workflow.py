@@ -43,6 +43,7 @@ R = TypeVar("R", bound=ReinforcementState)
 
 
 @stage(
+    doing="reading the problems",
     reads=("config", "environments"),
     writes=(
         "train",
@@ -64,6 +65,7 @@ async def build_env_group(state: ReinforcementState) -> None:
 
 
 @stage(
+    doing="loading the model",
     reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "policy", "reference", "rollout_pages", "evaluations"),
     needs=("service",),

@@ -29,7 +29,7 @@ async def execute(stage: Stage[R], state: R) -> None:
     with named(stage.name):
         if stage.when is not None and not stage.when(state):
             return
-        state.telemetry.event(events.STAGE_START, stage=stage.name)
+        state.telemetry.event(events.STAGE_START, stage=stage.name, doing=stage.progress)
         with state.telemetry.span(stage.name):
             await stage.run(state)
 

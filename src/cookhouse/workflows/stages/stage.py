@@ -24,6 +24,13 @@ class Stage(Generic[S_contra]):
     """Whether it makes files; a dry run ends before it, as before one that needs a port."""
     when: Callable[[S_contra], bool] | None = None
     """Runs only where this says so, and then others cannot count on what it writes; None: always."""
+    doing: str = ""
+    """What a terminal says while it runs, as in `reading the data`; nothing: its name as words."""
+
+    @property
+    def progress(self) -> str:
+        """What it does, in words."""
+        return self.doing or self.name.replace("_", " ")
 
     @property
     def is_optional(self) -> bool:
@@ -53,6 +60,7 @@ def stage(
     uses: tuple[str, ...] = (),
     leaves_files: bool = False,
     when: Callable[[Any], bool] | None = None,
+    doing: str = "",
 ) -> Callable[[Callable[[S], Awaitable[None]]], Stage[S]]:
     """Makes a stage of an async function, under the function's name."""
 
@@ -67,6 +75,7 @@ def stage(
             uses=uses,
             leaves_files=leaves_files,
             when=when,
+            doing=doing,
         )
 
     return wrap

@@ -39,7 +39,12 @@ from cookhouse.workflows.supervised.state import Dataset, Part, SupervisedState
 _NUM_PREVIEWS = 2
 
 
-@stage(reads=("config",), writes=("data", "train", "test", "notes", "objective"), uses=("datasets",))
+@stage(
+    doing="reading the data",
+    reads=("config",),
+    writes=("data", "train", "test", "notes", "objective"),
+    uses=("datasets",),
+)
 async def load_dataset(state: SupervisedState) -> None:
     """Read the conversations to train on, or open them to be streamed; and, evenly spaced through the held-out ones,
     those to evaluate on.
@@ -52,6 +57,7 @@ async def load_dataset(state: SupervisedState) -> None:
 
 
 @stage(
+    doing="tokenizing the data",
     reads=("config", "data", "train", "test", "renderer"),
     writes=(
         "dataset",

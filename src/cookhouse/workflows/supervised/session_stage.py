@@ -17,6 +17,7 @@ from cookhouse.workflows.supervised.state import SupervisedState
 
 
 @stage(
+    doing="loading the model",
     reads=("config", "dataset", "counts", "notes", "nll", "exact_match", "total_steps", "evaluators"),
     writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
     needs=("service",),
