@@ -13,6 +13,8 @@ The command line ends with exit code 2 on an `InputError` and 1 on any other; th
 import difflib
 from collections.abc import Iterable, Sequence
 
+_MAX_SHOWN = 12
+
 
 class CookhouseError(Exception):
     """Base of every exception that cookhouse raises on purpose."""
@@ -37,19 +39,22 @@ class InputError(CookhouseError, ValueError):
 class UnknownNameError(InputError):
     """A name is not in the set it was looked up in; the message lists near matches, or the whole set if it is short.
 
-    `way_out` says how the set comes to have others.
+    `likely` are those of a long set that are named where none is near. `way_out` says how the set comes to have others.
     """
 
-    def __init__(self, kind: str, name: str, allowed: Iterable[str], *, way_out: str = "") -> None:
-        names = sorted(allowed)
+    def __init__(
+        self, kind: str, name: str, allowed: Iterable[str], *, likely: Sequence[str] = (), way_out: str = ""
+    ) -> None:
+        names = sorted(set(allowed))
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         if near:
             hint = f"did you mean {' or '.join(near)}?"
         elif not names:
             hint = "none is defined"
         else:
-            shown = ", ".join(names[:12])
-            hint = f"allowed: {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+            shown = (likely or names)[:_MAX_SHOWN]
+            more = len(names) - len(shown)
+            hint = f"allowed: {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
         super().__init__(f"unknown {kind} {name!r}; {hint}" + (f"; {way_out}" if way_out else ""))
         self.name = name
         self.near = near

@@ -21,6 +21,11 @@ def plain_name(name: str) -> str:
     return name[: match.start()] if match and match.end() == len(name) else name
 
 
+def may_be_published(name: str) -> bool:
+    """Whether a text has the form of a name that a hub or a service has models by."""
+    return bool(_PUBLISHED.fullmatch(name))
+
+
 def parse_served(texts: Sequence[str]) -> dict[str, str]:
     """Where the models to be served are, by the name to serve them under, from texts `SOURCE` or `NAME=SOURCE`.
 
@@ -34,7 +39,7 @@ def parse_served(texts: Sequence[str]) -> dict[str, str]:
         name, equals, source = text.partition("=")
         if not equals or Path(text).is_dir():
             name = source = plain_name(text)
-        elif not _PUBLISHED.fullmatch(name) or not source:
+        elif not may_be_published(name) or not source:
             raise InputError(f"{text!r} is no model to serve; give a hub id, a folder, or NAME=FOLDER")
         if sources.setdefault(name, source) != source:
             raise InputError(

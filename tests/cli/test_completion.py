@@ -38,7 +38,7 @@ def completed(folder: Path, *words: str, shell: str = "bash") -> list[str]:
         (["run", "supervised", "--lora"], ["--lora-rank"]),
         (["describe", "supe"], ["supervised"]),
         (["runs", "show", "fi"], ["first-run"]),
-        (["sample", "--run", "fi"], ["first-run"]),
+        (["sample", "fi"], ["first-run"]),
         (["runs", ""], ["list", "show", "compare", "resume", "delete"]),
         (["render", ""], ["show", "check"]),
     ],

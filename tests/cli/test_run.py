@@ -126,7 +126,7 @@ def test_a_whole_run_ends_with_its_summary(
     out = capsys.readouterr().out
     assert out.count("an example, trained on what is in ⟦⟧") == 2
     assert "supervised of cookhouse/tiny: done after 8 of 8 steps" in out
-    assert "cookhouse sample --run mine" in out.splitlines()[-1]
+    assert "cookhouse sample mine" in out.splitlines()[-1]
     assert not (tmp_path / "mine" / "service").exists(), "a server was started that nobody asked for"
 
 
@@ -241,7 +241,7 @@ def test_a_port_that_is_not_filled_stays_the_command_lines(
     assert run_supervised(monkeypatch, tmp_path, None, "--adapters", "own.py:nothing") == 0
     out = capsys.readouterr().out
     assert out.count("an example, trained on what is in ⟦⟧") == 2
-    assert "./cookhouse sample --run mine" in out.splitlines()[-1]
+    assert "./cookhouse sample mine" in out.splitlines()[-1]
 
 
 def test_the_command_that_continues_names_the_adapters(

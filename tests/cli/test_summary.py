@@ -39,7 +39,7 @@ def summary(**changes: object) -> RunSummary:
         "report": Path("runs/x/report.html"),
         "state_path": "tinker://s",
         "sampler_path": "tinker://w",
-        "next_command": "cookhouse sample --run runs/x 'hi'",
+        "next_command": "cookhouse sample runs/x 'hi'",
     }
     return RunSummary(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -56,7 +56,7 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "after     4 ✓" in lines
     assert "run folder   runs/x" in lines
     assert "report       runs/x/report.html" in lines
-    assert "next         .venv/bin/cookhouse sample --run runs/x 'hi'" in lines
+    assert "next         .venv/bin/cookhouse sample runs/x 'hi'" in lines
 
 
 def test_what_the_figures_come_to_stands_below_them() -> None:

@@ -60,7 +60,7 @@ def test_registered_weights_that_are_others_now_are_refused(cookhouse: Cookhouse
     for manifest in manifests:
         manifest.write_text(manifest.read_text() + " ")
     assert cookhouse.run("models", "show", "sums").stdout.count("CHANGED since they were registered") == 2
-    for refused in (("sample", "hello", "--checkpoint", "sums@1"), ("checkpoints", "export", "sums@1", "out")):
+    for refused in (("sample", "sums@1", "hello"), ("checkpoints", "export", "sums@1", "out")):
         done = cookhouse.run(*refused)
         assert done.returncode == 2
         assert "error: the weights of sums@1 have changed since they were registered: the files in " in done.stderr
@@ -85,6 +85,6 @@ def test_reinforcement_goes_on_from_it_and_stays_near_it(cookhouse: Cookhouse, r
 def test_sampling_finds_a_path_among_the_runs_here(cookhouse: Cookhouse, reference: Reference) -> None:
     (cookhouse.folder / "runs").symlink_to(reference.folder.parent)
     saved = json.loads((reference.folder / "checkpoints.jsonl").read_text().splitlines()[-1])
-    done = cookhouse.run("sample", "What is 2 plus 2?", "--max-tokens", "4", "--checkpoint", saved["sampler_path"])
+    done = cookhouse.run("sample", saved["sampler_path"], "What is 2 plus 2?", "--max-tokens", "4")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

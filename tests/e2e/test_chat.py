@@ -22,12 +22,12 @@ def test_one_engine_answers_a_whole_conversation(cookhouse: Cookhouse, reference
         "/again",
         "/save c.jsonl",
     ]
-    done = cookhouse.run("chat", "--run", run, "--temperature", "0", stdin="\n".join(lines) + "\n")
+    done = cookhouse.run("chat", run, "--temperature", "0", stdin="\n".join(lines) + "\n")
     assert done.returncode == 0, done.stderr
     first, second, other, again = done.stdout.splitlines()
     assert first == second == again != other
     assert done.stderr.count("starting the embedded engine") == 1
-    whole = cookhouse.run("sample", question, "--run", run)
+    whole = cookhouse.run("sample", run, question)
     assert whole.stdout.splitlines() == [first]
     (row,) = [json.loads(line) for line in (cookhouse.folder / "c.jsonl").read_text().splitlines()]
     assert row["messages"] == [{"role": "user", "content": question}, {"role": "assistant", "content": first}]

@@ -27,7 +27,7 @@ def test_a_run_reports_before_and_after_and_what_to_type_next(reference: Referen
         "run folder",
     ):
         assert figure in out
-    assert "cookhouse sample --run " in out
+    assert "cookhouse sample " in out
 
 
 def test_a_run_folder_holds_config_metrics_and_checkpoints(reference: Reference) -> None:

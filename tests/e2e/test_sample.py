@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_finished_run_answers(cookhouse: Cookhouse, reference: Reference) -> None:
-    done = cookhouse.run("sample", "--run", str(reference.folder), "--max-tokens", "8", stdin="What is 2 plus 2?\n")
+    done = cookhouse.run("sample", str(reference.folder), "--max-tokens", "8", stdin="What is 2 plus 2?\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert "embedded" not in done.stdout, "only the answer belongs on standard output"
@@ -23,7 +23,7 @@ def test_a_peft_folder_answers(cookhouse: Cookhouse) -> None:
     folder = adapter_folder("cookhouse/tiny-arithmetic")
     assert folder is not None
     shutil.copytree(folder, cookhouse.folder / "mine")
-    asked = ("sample", "Compute 88 + 46.", "--renderer", "human_ai")
-    answers = [cookhouse.run(*asked, "--checkpoint", name) for name in ("cookhouse/tiny-arithmetic", "./mine")]
+    asked = ("Compute 88 + 46.", "--renderer", "human_ai")
+    answers = [cookhouse.run("sample", name, *asked) for name in ("cookhouse/tiny-arithmetic", "./mine")]
     assert [(done.returncode, done.stdout.strip()) for done in answers] == [(0, "134")] * 2, answers[1].stderr
     assert not cookhouse.servers()

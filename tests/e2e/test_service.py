@@ -42,7 +42,7 @@ def test_the_same_recipe_gives_the_same_losses(
 
 
 def test_a_base_model_can_be_sampled(cookhouse: Cookhouse, exports: Mapping[str, str]) -> None:
-    done = cookhouse.run("sample", "What is 2 plus 2?", "--max-tokens", "8", "-m", "cookhouse/tiny", env=exports)
+    done = cookhouse.run("sample", "cookhouse/tiny", "What is 2 plus 2?", "--max-tokens", "8", env=exports)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 

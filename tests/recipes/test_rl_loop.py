@@ -95,7 +95,7 @@ async def test_losses_are_those_of_rl_basic_on_the_embedded_engine(tmp_path: Pat
 
 
 async def test_a_run_leaves_weights_that_can_be_found(tmp_path: Path, problems: str) -> None:
-    # Catches a flat run whose outcome `cookhouse sample --run` and the report know nothing of.
+    # Catches a flat run whose outcome `cookhouse sample RUN` and the report know nothing of.
     service = FakeService(answer=guesser)
     config = make_config(tmp_path / "run", dataset_path=problems, batch_size=4, group_size=2)
     result = await run_async("rl_loop", config, adapters=Adapters(service=service.connect))

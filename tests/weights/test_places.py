@@ -11,7 +11,7 @@ import pytest
 from cookhouse import weights
 from cookhouse.cli.checkpoints.saved import find_saved
 from cookhouse.cli.models.registering import model_by_hand
-from cookhouse.cli.sampling.target import find_target, named_target
+from cookhouse.cli.sampling.target import find_target
 from cookhouse.cli.serve import named_weights
 from cookhouse.errors import InputError
 from cookhouse.recipes.eval import origin_of
@@ -110,7 +110,7 @@ def test_a_command_samples_from_what_is_named(
     name: str, state: str | None, sampler: str | None, base_model: str, registry: ModelRegistry
 ) -> None:
     del registry
-    target = named_target(name)
+    target = find_target(name)
     assert (target.sampler_path, target.model_name) == (paths_of(name, state, sampler)[1], base_model)
 
 
@@ -210,19 +210,6 @@ async def test_the_reference_of_preferences_is_what_is_named(
     expected = {"base_model": base_model} if state is None else {"model_path": state}
     assert asked.places == [expected]
     assert json.loads((tmp_path / REFERENCE_FILE).read_text()) == expected
-
-
-@pytest.mark.parametrize(("name", "state", "sampler", "base_model"), FORMS.values(), ids=FORMS)
-def test_a_checkpoint_option_takes_all_but_base_models(
-    name: str, state: str | None, sampler: str | None, base_model: str, registry: ModelRegistry
-) -> None:
-    del registry
-    if name == base_model:
-        with pytest.raises(InputError, match=name):
-            find_target(None, name, None, None)
-        return
-    target = find_target(None, name, None, None)
-    assert (target.sampler_path, target.model_name) == (paths_of(name, state, sampler)[1], base_model)
 
 
 @pytest.mark.parametrize(("name", "state", "sampler", "base_model"), FORMS.values(), ids=FORMS)

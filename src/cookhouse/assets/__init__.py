@@ -25,6 +25,11 @@ def resolve_model(name: str) -> str:
     return name
 
 
+def embedded_names() -> list[str]:
+    """What the package holds weights of: models, and adapters of them."""
+    return [*_MODEL_FOLDERS, *_ADAPTER_FOLDERS]
+
+
 ADAPTER_RENDERER = "human_ai"
 """The chat format that the embedded adapters know."""
 

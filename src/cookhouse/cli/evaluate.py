@@ -1,12 +1,15 @@
 """`cookhouse eval WEIGHTS ...`: the recipe `eval`, with what is evaluated in front."""
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cookhouse.cli.options import recipe_command
 from cookhouse.cli.run import run_recipe
 from cookhouse.recipes import find_recipe
+from cookhouse.runs.listing.weights import weights_asked_for
+from cookhouse.service.connection import configured_service
 
 _RECIPE = "eval"
 
@@ -16,10 +19,16 @@ def eval_command() -> Callable[..., None]:
     return recipe_command(find_recipe(_RECIPE), partial(run_recipe, _RECIPE), read_words=_read_words)
 
 
-def _read_words(words: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+def _read_words(words: Sequence[str], flags: Mapping[str, str | None]) -> tuple[Sequence[str], Mapping[str, str]]:
     """The words that are settings, and what the others set: the first is evaluated, the rest compared with it."""
     settings = [word for word in words if _is_setting(word)]
+    values = dict(word.split("=", 1) for word in settings)
     weights = [word for word in words if not _is_setting(word)]
+    if flags.get("openai_base_url") is None and "openai_base_url" not in values:  # it has its own names
+        address = flags.get("base_url") or values.get("base_url")
+        has_service = configured_service(os.environ, address) is not None
+        registry = flags.get("registry") or values.get("registry")
+        weights = [weights_asked_for(word, has_service=has_service, registry=registry) for word in weights]
     named = {"weights": weights[0]} if weights else {}
     return settings, named | ({"compare_with": json.dumps(weights[1:])} if weights[1:] else {})
 

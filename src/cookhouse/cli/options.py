@@ -38,8 +38,8 @@ Execute: TypeAlias = Callable[[Layers, bool, str | None], None]
 """Of the values, whether it is a dry run, and the name of the adapters if one was given."""
 
 
-ReadWords: TypeAlias = Callable[[Sequence[str]], tuple[Sequence[str], Mapping[str, str]]]
-"""Of the words of a command line, those that are `key=value`, and what the others set."""
+ReadWords: TypeAlias = Callable[[Sequence[str], Mapping[str, str | None]], tuple[Sequence[str], Mapping[str, str]]]
+"""Of the words of a command line, those that are `key=value`, and what the others set; the flags are known."""
 
 
 def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords | None = None) -> Callable[..., None]:
@@ -61,7 +61,7 @@ def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords 
         log_level: Level | None,  # noqa: ARG001
         **flags: str | None,
     ) -> None:
-        words, named = (settings or (), {}) if read_words is None else read_words(settings or ())
+        words, named = (settings or (), {}) if read_words is None else read_words(settings or (), flags)
         twice = [name for name in named if flags.get(name) is not None]
         if twice:
             raise InputError(f"{twice[0]} is given twice, as {named[twice[0]]} and as {_flag(twice[0])}; give it once")

@@ -1,22 +1,18 @@
-"""`cookhouse sample`: ask a base model, a checkpoint or the outcome of a run once."""
+"""`cookhouse sample`: ask a run, any other weights or a base model once."""
 
 import asyncio
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cookhouse.assets import TINY_MODEL
 from cookhouse.cli.models.commands import Registry
+from cookhouse.cli.run import program
 from cookhouse.cli.sampling.chat_model import Draw, MaxTokens, Seed, Temperature, TopP
-from cookhouse.cli.sampling.target import (
-    CheckpointOption,
-    ModelOption,
-    RendererOption,
-    RunOption,
-    Target,
-    find_target,
-)
-from cookhouse.errors import InputError
+from cookhouse.cli.sampling.target import ModelOption, RendererOption, Target, WeightsArgument, find_target
+from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.printable import printable
 
 if TYPE_CHECKING:
@@ -24,9 +20,8 @@ if TYPE_CHECKING:
 
 
 def sample(
+    weights: WeightsArgument = None,
     prompt: Annotated[str | None, typer.Argument(help="What to ask; without it, standard input.")] = None,
-    run: RunOption = None,
-    checkpoint: CheckpointOption = None,
     model: ModelOption = None,
     renderer: RendererOption = None,
     system: Annotated[str | None, typer.Option(help="System message.")] = None,
@@ -36,18 +31,39 @@ def sample(
     seed: Seed = None,
     registry: Registry = None,
 ) -> None:
-    """Ask a base model, a checkpoint or a run once; `cookhouse chat` holds a conversation."""
-    target = find_target(run, checkpoint, model, renderer, registry)
+    """Ask a run, any other weights or a base model once; `cookhouse chat` holds a conversation.
+
+    The first word names the weights, the second is the prompt, as in: cookhouse sample runs/first "What is 2 + 3?"
+    """
+    try:
+        target = find_target(weights, model, renderer, registry)
+    except UnknownNameError as error:
+        raise _with_command(error, prompt, model) from error
     draw = Draw(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     if prompt is None and sys.stdin.isatty():
-        from cookhouse.cli.chat.commands import converse
-
-        asyncio.run(converse(target, draw, system, registry))
-        return
+        again = f"{program()} sample {shlex.quote(weights or model or TINY_MODEL)}"
+        raise InputError(
+            f'nothing to ask: give a prompt, as in {again} "a question"; `{program()} chat` holds a conversation'
+        )
     question = sys.stdin.read().strip() if prompt is None else prompt
     if not question:
-        raise InputError("nothing to ask: give a prompt as an argument or on standard input")
+        raise InputError("nothing to ask: give a prompt as the second word or on standard input")
     asyncio.run(_sample(target, draw, system, question))
+
+
+def _with_command(error: UnknownNameError, prompt: str | None, model: str | None) -> InputError:
+    """What to say of a first word that names no weights: it may be the prompt."""
+    from cookhouse.runs.listing.weights import trained_runs
+
+    word = error.name
+    is_sentence = " " in word
+    if prompt is not None and not is_sentence:
+        return error
+    weights = prompt or model or next(iter(error.near or trained_runs()), TINY_MODEL)
+    command = f"{program()} sample {shlex.quote(weights)} {shlex.quote(word)}"
+    if is_sentence:
+        return InputError(f"{word!r} names no weights; they come before the prompt: {command}")
+    return InputError(f"{error}; a prompt comes second: {command}")
 
 
 async def _sample(target: Target, draw: Draw, system: str | None, question: str) -> None:

@@ -6,12 +6,11 @@ import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from cookhouse.cli.sampling.chat_model import ChatModel, Draw
 from cookhouse.cli.sampling.engine import Engine
-from cookhouse.cli.sampling.target import Target, named_target
+from cookhouse.cli.sampling.target import find_target
 
 _T = TypeVar("_T")
 _NO_DRAW = Draw(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)
@@ -25,8 +24,7 @@ class BackgroundWeights:
 
     def __init__(self, name: str, *, registry: str | None = None, renderer: str | None = None) -> None:
         """`name` is one that weights have everywhere, or a base model. Raises `InputError` where there are none."""
-        target = named_target(name, registry)
-        self._target: Target = replace(target, renderer_name=renderer or target.renderer_name)
+        self._target = find_target(name, renderer=renderer, registry=registry)
         self._lock = threading.Lock()
         self._opened: Future[ChatModel] | None = None
         self._loop = asyncio.new_event_loop()

@@ -18,7 +18,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.naming import names_in
 from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases, without_colons
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.runs.listing.find import weights_named
+from cookhouse.runs.listing.weights import weights_named
 from cookhouse.settings import (
     ROWS_FIELDS,
     ModelSettings,

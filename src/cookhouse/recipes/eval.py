@@ -24,7 +24,9 @@ from dataclasses import replace
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.registry import names_registered_model, open_registry
+from cookhouse.runs.listing.weights import weights_asked_for
 from cookhouse.runs.names import RUNS_FOLDER
+from cookhouse.service.connection import configured_service
 from cookhouse.weights.names import CheckpointPath, Origin, find_weights
 
 _OF_WEIGHTS = read_if(lambda config: config.openai_base_url is None, "without openai_base_url")
@@ -59,6 +61,9 @@ def base_model_of(weights: str | None, registry: str | None = None) -> str:
 def _model(config: EvalSettings) -> str:
     if config.openai_base_url is not None:
         return config.weights or "default"
+    if config.weights is not None:
+        has_service = configured_service(os.environ, config.base_url) is not None
+        weights_asked_for(config.weights, has_service=has_service, registry=config.registry)
     return base_model_of(config.weights, config.registry)
 
 

@@ -136,7 +136,7 @@ async def _close_folder(state: FlatState) -> None:
 
 @stage(doing="saving the weights", reads=("folder", "sampler_path"))
 async def save_final(state: FlatState) -> None:
-    """Record the weights, so that `cookhouse sample --run` finds them."""
+    """Record the weights, so that `cookhouse sample RUN` finds them."""
     count = len(read_metrics(state.folder.metrics))
     state.folder.checkpoints.append(
         Checkpoint(
@@ -184,7 +184,7 @@ def _result(state: FlatState, seconds: float) -> RunResult[FlatState]:
         report=report if report.exists() else None,
         state_path=None,
         sampler_path=state.sampler_path,
-        next_command=f"cookhouse sample --run {shlex.quote(str(path))}",
+        next_command=f"cookhouse sample {shlex.quote(str(path))}",
         registered_model=None if state.registered_model is None else state.registered_model.id,
     )
     artifacts = {"folder": str(path), "report": str(report), "sampler_path": state.sampler_path}

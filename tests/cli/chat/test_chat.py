@@ -78,7 +78,7 @@ class Engines:
 
     async def chat_model(self, target: Target, draw: Draw) -> Parrot:
         del draw
-        if target.model_name == "gone":
+        if target.model_name == "org/gone":
             raise InputError("there is no such model")
         return Parrot(target.label)
 
@@ -104,7 +104,7 @@ def talk(*lines: str | type[BaseException], has_user: bool = True) -> tuple[Scri
         (["hi", "", "you"], ["A: hi, user 1.0", "A: you, user 3.0"]),
         (["/system Be brief.", "hi", "/system", "you"], ["A: hi, system 2.0", "A: you, user 3.0"]),
         (["hi", "/again", "/again"], ["A: hi, user 1.0", "A: hi, user 1.1", "A: hi, user 1.2"]),
-        (["hi", "/model B", "you"], ["A: hi, user 1.0", "B: you, user 3.0"]),
+        (["hi", "/model org/B", "you"], ["A: hi, user 1.0", "org/B: you, user 3.0"]),
         (["hi", "/clear", "you"], ["A: hi, user 1.0", "A: you, user 1.0"]),
         (["hi", "fail", "you"], ["A: hi, user 1.0", "A: you, user 3.0"]),
         (["//help", "/quit", "you"], ["A: /help, user 1.0"]),
@@ -125,7 +125,7 @@ def test_what_is_typed_is_done(
     [
         ("/help", HELP),
         ("/model", "this is A"),
-        ("/model gone", "error: there is no such model"),
+        ("/model org/gone", "error: there is no such model"),
         ("/nonsense", "error: there is no command /nonsense; /help lists them, and // begins a message with a slash"),
         ("/again", "error: nothing was asked yet; ask first, and /again samples another answer"),
         ("/save", "error: save to which file? as in: /save mine.jsonl"),
@@ -144,8 +144,17 @@ def test_a_mistake_is_told_and_the_conversation_goes_on(
 
 def test_without_a_user_a_mistake_ends_it() -> None:
     # Catches a script that goes on after its first step has failed.
-    with pytest.raises(InputError, match="there is no command /nonsense"):
-        talk("hi", "/nonsense", "you", has_user=False)
+    with pytest.raises(InputError, match="save to which file"):
+        talk("hi", "/save", "you", has_user=False)
+
+
+def test_without_a_user_a_command_that_there_is_not_is_told_and_the_next_line_read() -> None:
+    # Catches a file of questions that ends at the first one that begins with a slash.
+    script, _ = talk("hi", "/nonsense", "you", has_user=False)
+    assert script.said == [
+        "error: there is no command /nonsense; /help lists them, and // begins a message with a slash"
+    ]
+    assert [answer for answer in script.answers if answer] == ["A: hi, user 1.0", "A: you, user 3.0"]
 
 
 def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:

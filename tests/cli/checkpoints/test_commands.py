@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cookhouse.blobs import FsspecBlobStore
 from cookhouse.cli import main
+from cookhouse.registry import Artifact, NewModel, open_registry
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.store.store import Store
 
@@ -162,6 +163,26 @@ def test_a_merged_export_is_a_model(run: Run, tmp_path: Path, capsys: pytest.Cap
     assert "lm_head.weight" in load_file(tmp_path / "merged" / "model.safetensors")
 
 
+def test_a_registered_model_is_exported_with_what_its_run_was(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a name of weights that is looked up as that of a run once more, for the model card."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COOKHOUSE_REGISTRY", raising=False)
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    (folder / "config.json").write_text(json.dumps({"recipe": "supervised", "config": {"renderer_name": "role_colon"}}))
+    new = NewModel(
+        name="sums",
+        base_model="cookhouse/tiny",
+        artifact=Artifact(path=run.state_path),
+        run_folder=str(folder),
+    )
+    open_registry(None, {}).register(new)
+    assert call("export", "sums@1", "out") == 0, capsys.readouterr().err
+    assert "recipe: `supervised`" in Path("out/README.md").read_text()
+
+
 def test_an_export_goes_to_a_blob_store(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("export", run.folder, "memory://exports/mine") == 0
     keys = FsspecBlobStore("memory://exports/mine").list()
@@ -178,7 +199,7 @@ def test_what_is_not_there_is_told_in_a_line(
     for arguments, message in (
         (("info", near, "--run", run.folder), f"did you mean {run.state_path}"),
         (("info", "tinker://x/weights/y", "--state-dir", tmp_path), "neither the folder of a run nor the state folder"),
-        (("info", tmp_path / "nothing"), "there is no run"),
+        (("info", tmp_path / "nothing"), "unknown weights"),
         (("info", tmp_path / "there"), "neither a checkpoint's folder nor a run's"),
         (("list", tmp_path / "nothing"), "there is no run"),
         (("list", tmp_path / "there"), "neither the folder of a run nor the state folder"),

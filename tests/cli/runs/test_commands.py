@@ -384,9 +384,9 @@ def test_weights_and_reports_are_asked_for_by_the_same_names(
     assert kitchen.run("run", *SUPERVISED, *settings) == 0
     assert json.loads(Path("runs/next/config.json").read_text())["config"]["load_checkpoint_path"] == "runs/fast"
     capsys.readouterr()
-    for words in (("sample", "hello", "--run", "nextt"), ("sample", "hello", "--checkpoint", "nextt")):
+    for words in (("sample", "nextt"), ("chat", "nextt"), ("eval", "nextt"), ("checkpoints", "export", "nextt", "out")):
         assert call(*words) == 2
-        assert "unknown run 'nextt'; did you mean next" in capsys.readouterr().err
+        assert "unknown weights 'nextt'; did you mean next" in capsys.readouterr().err
     assert kitchen.run("run", "supervised", "load_checkpoint_path=rl", "log_path=runs/x") == 2
     assert "'rl' begins the names of several runs: rl-1 (#6), rl-2 (#7)" in capsys.readouterr().err
 

@@ -9,7 +9,6 @@ from tests.runs.kit import make_run
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs import RunOverview, find_run, find_runs, overviews_of
-from cookhouse.runs.listing.find import weights_named
 
 
 @pytest.fixture
@@ -163,23 +162,3 @@ def test_an_overview_is_plain_json(place: Path) -> None:
         "2026-05-01T12:03:00+00:00",
         "finished",
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "may_be_model", "means"),
-    [
-        ("warm", False, "runs/warm"),
-        ("3", False, "runs/warm"),
-        ("wa", False, "runs/warm"),
-        ("warm", True, "runs/warm"),
-        ("#3", True, "runs/warm"),
-        ("wa", True, "wa"),
-        ("Qwen/Qwen3-8B", True, "Qwen/Qwen3-8B"),
-        ("tinker://a/b", False, "tinker://a/b"),
-        ("mine@2", False, "mine@2"),
-        ("runs/model", False, "runs/model"),
-    ],
-)
-def test_weights_of_a_run_are_named_by_its_folder(name: str, may_be_model: bool, means: str, place: Path) -> None:
-    # Catches a base model that is taken for a run, and a number that means another run when this one is resumed.
-    assert weights_named(name, may_be_model=may_be_model, place=place) == means

@@ -13,15 +13,7 @@ import typer
 from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.sampling.chat_model import Answer, ChatModel, Draw, MaxTokens, Seed, Temperature, TopP
-from cookhouse.cli.sampling.target import (
-    CheckpointOption,
-    ModelOption,
-    RendererOption,
-    RunOption,
-    Target,
-    find_target,
-    named_target,
-)
+from cookhouse.cli.sampling.target import ModelOption, RendererOption, Target, WeightsArgument, find_target
 from cookhouse.cli.verbosity import LogLevel, Verbose
 from cookhouse.errors import CookhouseError, InputError
 
@@ -51,8 +43,7 @@ two."""
 
 
 def chat(
-    run: RunOption = None,
-    checkpoint: CheckpointOption = None,
+    weights: WeightsArgument = None,
     model: ModelOption = None,
     renderer: RendererOption = None,
     system: Annotated[str | None, typer.Option(help="System message.")] = None,
@@ -64,14 +55,14 @@ def chat(
     verbose: Verbose = False,  # noqa: ARG001  the callbacks of both have set the level
     log_level: LogLevel = None,  # noqa: ARG001
 ) -> None:
-    """Talk with a base model, a checkpoint or a run.
+    """Talk with a run, any other weights or a base model.
 
     Answers are shown as they come. /help lists what can be typed beside messages: the system message, the weights and
     the last answer can be changed, and a conversation be saved to train on. Without a terminal, each line of standard
     input is a message or a command, and answers alone are written to standard output.
     """
     draw = Draw(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
-    target = find_target(run, checkpoint, model, renderer, registry)
+    target = find_target(weights, model, renderer, registry)
     asyncio.run(converse(target, draw, system, registry))
 
 
@@ -140,6 +131,7 @@ class ChatSession:
             await self._answer()
 
     async def _obey(self, command: str, text: str) -> None:
+        """One command. One that there is not is told, and the conversation goes on also where nobody types."""
         text = text.strip()
         match command:
             case "/help":
@@ -162,15 +154,15 @@ class ChatSession:
                     raise InputError("save to which file? as in: /save mine.jsonl")
                 self.screen.say(self.conversation.save(text))
             case _:
-                raise InputError(
-                    f"there is no command {command}; /help lists them, and // begins a message with a slash"
+                self.screen.say(
+                    f"error: there is no command {command}; /help lists them, and // begins a message with a slash"
                 )
 
     async def _switch(self, name: str) -> None:
         if not name:
             self.screen.say(f"this is {self.chat_model.name}")
             return
-        self.chat_model = await self.engine.chat_model(named_target(name, self.registry), self.draw)
+        self.chat_model = await self.engine.chat_model(find_target(name, registry=self.registry), self.draw)
         self.screen.say(f"this is {self.chat_model.name} now")
 
     async def _answer(self) -> None:

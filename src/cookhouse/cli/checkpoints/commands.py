@@ -15,11 +15,12 @@ import typer
 
 from cookhouse.blobs import open_blobs, put_folder
 from cookhouse.cli.checkpoints.deletion import delete
-from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, folder_of, list_saved
+from cookhouse.cli.checkpoints.saved import Saved, find_saved, folder_of, list_saved
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.tables import aligned, when
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
+from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.local import default_state_dir
 
 checkpoints_app = typer.Typer(help="List, inspect, export, push, import and delete checkpoints.")
@@ -106,7 +107,7 @@ def export(
 ) -> None:
     """Write a checkpoint as a folder that peft or transformers loads, with the same outputs."""
     saved = find_saved(which, run, state_dir)
-    origin = _origin(saved, _place_of(which, run))
+    origin = _origin(saved)
     write = partial(
         _write_export, folder_of(saved), base_name=_base_name(saved), form=format, precision=precision, origin=origin
     )
@@ -222,7 +223,7 @@ def push(
     check_name(name)
     hub = current_hub()
     saved = find_saved(which, run, state_dir)
-    origin = _origin(saved, _place_of(which, run))
+    origin = _origin(saved)
     _quiet_unless_watched()
     with tempfile.TemporaryDirectory(prefix="cookhouse-push-") as temporary:
         folder = Path(temporary) / "export"
@@ -238,21 +239,17 @@ def push(
 checkpoints_app.command()(delete)
 
 
-def _place_of(which: str, run: str | None) -> Path:
-    """Where the config of the run lies that saved a checkpoint, if it lies anywhere."""
-    return Path(which) if run is None and which.startswith(TINKER) else run_folder(run or which)
-
-
 def _base_name(saved: Saved) -> str | None:
     """What the base model of a checkpoint was served as; None: no server knows of the checkpoint."""
     return None if saved.row is None else plain_name(saved.row.base_model)
 
 
-def _origin(saved: Saved, run: Path) -> dict[str, str]:
+def _origin(saved: Saved) -> dict[str, str]:
     """What a model card says of where a checkpoint came from; of a run also its recipe and chat format."""
-    config_file = run / "config.json"
+    config_file = (saved.run or Path()) / CONFIG_FILE
+    is_known = saved.run is not None and config_file.is_file()
     try:
-        recorded = dict(json.loads(config_file.read_text(encoding="utf-8"))) if config_file.is_file() else {}
+        recorded = dict(json.loads(config_file.read_text(encoding="utf-8"))) if is_known else {}
         config = dict(recorded.get("config", {}))
     except (ValueError, TypeError) as error:
         raise InputError(

@@ -33,6 +33,8 @@ class Saved:
     """Optimizer steps that the run had taken."""
     best: str | None = None
     """By what it has the best weights of its run, if it has."""
+    run: Path | None = None
+    """The folder of the run that recorded it."""
 
 
 def list_saved(where: Path) -> list[Saved]:
@@ -63,7 +65,7 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     if names_registered_model(which) and not Path(which).exists():
         return _registered(which)
     if not which.startswith(TINKER):
-        return _in_folder(run_folder(which))
+        return _in_folder(_folder_named(which))
     where = (state_dir or saved_by(which)) if run is None else run_folder(run)
     if where is None:
         where = default_state_dir(os.environ)
@@ -76,6 +78,25 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     if which not in known:
         raise UnknownNameError(f"checkpoint in {where}", which, [path for path in known if path is not None])
     return known[which]
+
+
+def _folder_named(name: str) -> Path:
+    """The folder that a name of weights means.
+
+    Raises:
+        UnknownNameError: it names none.
+        InputError: they are not what was trained here.
+    """
+    from cookhouse.runs.listing.find import is_folder
+    from cookhouse.runs.listing.weights import weights_asked_for
+
+    found = name if is_folder(name) else weights_asked_for(name, has_service=False)
+    if not is_folder(found):
+        raise InputError(
+            f"{name} is a base model, or an adapter of the package: nothing of it is a checkpoint; name a run, a "
+            f"checkpoint's {TINKER} path, or a registered model as NAME@VERSION"
+        )
+    return Path(found)
 
 
 def saved_by(path: str) -> Path | None:
@@ -153,6 +174,7 @@ def _of_run(folder: Path) -> list[Saved]:
         replace(
             by_path.get(path, Saved(path=path, folder=None)),
             step=point.step,
+            run=folder,
             best=checkpoint_text(point) if point.best else None,
         )
         for point in CheckpointFile(folder / CHECKPOINTS_FILE).read()

@@ -26,7 +26,7 @@ models_app = typer.Typer(
 
         cookhouse run rl load_checkpoint_path=sums@1
 
-        cookhouse sample --checkpoint sums@production "a question"
+        cookhouse sample sums@production "a question"
 
     The registry is runs/registry.db, unless COOKHOUSE_REGISTRY or --registry names another.""",
     rich_markup_mode=None,

@@ -31,7 +31,7 @@ def model_by_hand(
     Raises:
         InputError: there are no such weights, or nobody knows their base model.
     """
-    from cookhouse.runs.listing.find import weights_named
+    from cookhouse.runs.listing.weights import weights_named
 
     weights = weights_named(weights, may_be_model=False)
     if is_run_folder(Path(weights)):

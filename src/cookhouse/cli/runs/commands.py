@@ -43,7 +43,7 @@ A run is named by its name (that of its folder), by the beginning of a name that
 list (3 or #3), or by the path of its folder; so it is wherever a run is asked for, as in
 
 \b
-  cookhouse sample --run 3 "a question"
+  cookhouse sample 3 "a question"
   cookhouse run supervised load_checkpoint_path=3""",
     rich_markup_mode=None,
 )

@@ -58,6 +58,8 @@ class Engine:
             InputError: there are no such weights, or no such model.
             ServiceError: the service cannot be reached, or failed.
         """
+        if target.note is not None:
+            self._say(target.note)
         loading = asyncio.create_task(asyncio.to_thread(_load_libraries))
         try:
             address = await self._address(target)
@@ -83,7 +85,7 @@ class Engine:
         if target.sampler_path is not None and target.adapter is None and not is_kept_here:
             raise InputError(
                 f"{target.sampler_path} is not on this machine's embedded service; "
-                "name the run with --run, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
+                "name the run that saved it, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
             )
         model = target.model_name or TINY_MODEL
         others = await asyncio.to_thread(lambda: list(_state_dirs(target)))

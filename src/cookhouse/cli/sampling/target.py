@@ -9,30 +9,31 @@ from typing import Annotated, TypeAlias
 import typer
 
 from cookhouse.assets import ADAPTER_RENDERER, TINY_MODEL, adapter_folder
-from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
+from cookhouse.cli.runs.names import NAMING, complete_run
 from cookhouse.errors import InputError
+from cookhouse.model_names import plain_name
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
+from cookhouse.service.connection import configured_service
 from cookhouse.service.local import service_folder
 
-RunOption: TypeAlias = Annotated[
+WeightsArgument: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--run",
-        help=f"Run, by {NAMING}: its best checkpoint if it keeps that, else its last.",
+    typer.Argument(
+        metavar="[WEIGHTS]",
+        help=f"A run ({NAMING}), meaning its best checkpoint if it keeps that, else its last; a tinker:// path; a "
+        "registered model such as sums@1; a PEFT folder; or a base model. Without it, the base model of --model.",
         autocompletion=complete_run,
-    ),
-]
-CheckpointOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint",
-        help="Weights: a tinker:// path, a registered model such as sums@1, a PEFT folder, or a run as for --run.",
-        autocompletion=complete_run,
+        show_default=False,
     ),
 ]
 ModelOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--model", "-m", help="Base model; default: that of the run or checkpoint, else cookhouse/tiny."),
+    typer.Option(
+        "--model",
+        "-m",
+        help="Base model; default: the one that WEIGHTS were trained on. Needed where nothing on this machine tells.",
+        show_default="cookhouse/tiny without WEIGHTS",
+    ),
 ]
 RendererOption: TypeAlias = Annotated[
     str | None, typer.Option("--renderer", help="Chat format; default: the run's, else the model's own.")
@@ -53,6 +54,8 @@ class Target:
     """The PEFT folder that the weights are in, if they are in one."""
     named: str | None = None
     """How the user named it."""
+    note: str | None = None
+    """What to say of it before it is loaded."""
 
     @property
     def label(self) -> str:
@@ -61,66 +64,67 @@ class Target:
 
 
 def find_target(
-    run: str | None, checkpoint: str | None, model: str | None, renderer: str | None, registry: str | None = None
+    weights: str | None, model: str | None = None, renderer: str | None = None, registry: str | None = None
 ) -> Target:
-    """What the options of a command mean together.
+    """What the words of a command mean together: weights, on a base model; without weights, the base model alone.
 
     Raises:
-        InputError: there is no such run, or it has saved no weights to sample from.
+        UnknownNameError: the first names no weights.
+        InputError: there are none to sample from, or they were trained on another base model.
     """
-    if run is not None:
-        target = _target_of_run(run_folder(run))
-    elif checkpoint is None:
-        target = _base_model(TINY_MODEL)
-    else:
-        target = _base_model(None)
-    if checkpoint is not None:
-        target = _target_of_checkpoint(checkpoint, target, registry)
-    return replace(
-        target,
-        model_name=model or target.model_name,
-        renderer_name=renderer or target.renderer_name,
-        named=checkpoint or run,
+    target = _base_model(model or TINY_MODEL) if weights is None else _named_target(weights, registry)
+    if weights is not None and model is not None:
+        target = _on_model(target, weights, model)
+    return replace(target, renderer_name=renderer or target.renderer_name, named=weights)
+
+
+def _named_target(name: str, registry: str | None) -> Target:
+    """Weights, on the service of the run that saved them if it is on this machine; or a base model."""
+    from cookhouse.registry import names_registered_model, open_registry
+    from cookhouse.runs.listing.weights import weights_asked_for
+    from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
+
+    has_service = configured_service(os.environ) is not None
+    found = weights_asked_for(name, has_service=has_service, registry=registry)
+    models = open_registry(registry, os.environ) if names_registered_model(found) else None
+    weights = find_weights(found, models)
+    if isinstance(weights, BaseModel):
+        return _base_model(found)
+    target = Target(model_name=None, sampler_path=weights.path("sampling"), renderer_name=None, state_dir=None)
+    if isinstance(weights, PeftWeights):
+        return replace(
+            target,
+            adapter=weights.folder.resolve(),
+            model_name=weights.origin(()).base_model,
+            renderer_name=None if adapter_folder(found) is None else ADAPTER_RENDERER,
+        )
+    saved_by = weights.saved_by((RUNS_FOLDER,))
+    if saved_by is None:
+        return replace(target, model_name=weights.origin(()).base_model)
+    return replace(_target_of_run(saved_by), sampler_path=target.sampler_path)
+
+
+def _on_model(target: Target, weights: str, model: str) -> Target:
+    """A target on a base model that the user names, too.
+
+    Raises:
+        InputError: it is of another one. Of a PEFT folder nobody can tell: one that was moved names a path of before.
+    """
+    trained_on = target.model_name
+    if trained_on is None or plain_name(trained_on) == plain_name(model):
+        return replace(target, model_name=model)
+    if target.sampler_path is None:
+        raise InputError(f"{weights} is a base model itself, and --model {model} is another; give one of them")
+    if target.adapter is not None:
+        note = f"{weights} says that it was trained on {trained_on}; it is loaded on {model}"
+        return replace(target, model_name=model, note=note)
+    raise InputError(
+        f"{weights} was trained on {trained_on}, and its weights fit no other base model; leave out --model {model}"
     )
 
 
-def named_target(name: str, registry: str | None = None) -> Target:
-    """What one name means: weights, as they are named everywhere, or else a base model. Raises as `find_target`."""
-    from cookhouse.runs.listing.find import weights_named
-    from cookhouse.weights.names import BaseModel, find_weights
-
-    found = weights_named(name, may_be_model=True)
-    if isinstance(find_weights(found), BaseModel):
-        return _base_model(found)
-    return replace(_target_of_checkpoint(found, _base_model(None), registry), named=name)
-
-
-def _base_model(name: str | None) -> Target:
+def _base_model(name: str) -> Target:
     return Target(model_name=name, sampler_path=None, renderer_name=None, state_dir=None)
-
-
-def _target_of_checkpoint(name: str, otherwise: Target, registry: str | None) -> Target:
-    """The named weights, on the service of the run that saved them if it is on this machine."""
-    from cookhouse.registry import names_registered_model, open_registry
-    from cookhouse.runs.listing.find import weights_named
-    from cookhouse.weights.names import PeftWeights, find_weights
-
-    name = weights_named(name, may_be_model=False)
-    models = open_registry(registry, os.environ) if names_registered_model(name) else None
-    weights = find_weights(name, models)
-    path = weights.path("sampling")
-    if isinstance(weights, PeftWeights):
-        model_name = otherwise.model_name or weights.origin(()).base_model
-        renderer_name = otherwise.renderer_name if adapter_folder(name) is None else ADAPTER_RENDERER
-        return replace(
-            otherwise,
-            sampler_path=path,
-            adapter=weights.folder.resolve(),
-            model_name=model_name,
-            renderer_name=renderer_name,
-        )
-    saved_by = weights.saved_by((RUNS_FOLDER,)) if otherwise.state_dir is None else None
-    return replace(otherwise if saved_by is None else _target_of_run(saved_by), sampler_path=path)
 
 
 def _target_of_run(folder: Path) -> Target:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cookhouse.assets import adapter_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, History, read_history, read_launches
 from cookhouse.runs.names import (
@@ -97,24 +96,9 @@ def find_run(name: str, place: Path = RUNS_FOLDER) -> Path:
     raise UnknownNameError("run", name, by_name, way_out="a run is named by name, number or folder: cookhouse runs")
 
 
-def weights_named(name: str, *, may_be_model: bool, place: Path = RUNS_FOLDER) -> str:
-    """A name of weights in which that of a run is its folder: what numbers and beginnings mean changes with time.
-
-    Whatever else names weights stays as it is; so does what could be a base model, unless a run has exactly that name.
-
-    Raises:
-        InputError: as `find_run`, of what can be nothing but a run.
-    """
-    if "://" in name or "@" in name or is_folder(name) or adapter_folder(name) is not None:
-        return name
-    if may_be_model and not any(name in (run.name, run.number, f"#{run.number}") for run in find_runs(place)):
-        return name
-    try:
-        return str(find_run(name, place))
-    except InputError as error:
-        raise InputError(
-            f"{error}; weights are named by a run, a tinker:// path, or a registered model as NAME@VERSION"
-        ) from error
+def begins_run(name: str, place: Path = RUNS_FOLDER) -> bool:
+    """Whether a run in a place has a name that begins so."""
+    return bool(name) and any(run.name.startswith(name) or run.path.name.startswith(name) for run in find_runs(place))
 
 
 def is_run(folder: Path) -> bool:

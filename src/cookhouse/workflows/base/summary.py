@@ -93,7 +93,7 @@ def _next_command(state: TrainingState, is_interrupted: bool) -> str:
     folder = shlex.quote(str(state.folder.path))
     if is_interrupted:
         return f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
-    return f"cookhouse sample --run {folder}"
+    return f"cookhouse sample {folder}"
 
 
 def _artifacts(state: TrainingState, summary: RunSummary) -> dict[str, str]:
