@@ -39,7 +39,7 @@ def completed(folder: Path, *words: str, shell: str = "bash") -> list[str]:
         (["describe", "supe"], ["supervised"]),
         (["runs", "show", "fi"], ["first-run"]),
         (["sample", "fi"], ["first-run"]),
-        (["runs", ""], ["list", "show", "compare", "resume", "delete"]),
+        (["runs", ""], ["list", "show", "compare", "resume", "delete", "prune"]),
         (["render", ""], ["show", "check"]),
     ],
 )  # fmt: skip

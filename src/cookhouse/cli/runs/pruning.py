@@ -18,7 +18,6 @@ from cookhouse.printable import printable
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun, find_runs
 from cookhouse.runs.names import RUNS_FOLDER
-from cookhouse.telemetry import make_console
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BYTES = {
@@ -99,6 +98,8 @@ def prune(
 
 
 def _table(going: Sequence[_Going]) -> list[str]:
+    from cookhouse.telemetry import make_console  # loads rich.progress
+
     console = make_console()
     width = console.width - 2 if console.is_terminal else None  # where it asks, lines are indented
     return fitted(_HEADER, [each.row for each in going], width, cut="name", spare=("ended", "state"))[0]
