@@ -221,3 +221,15 @@ def test_what_is_no_config_is_refused() -> None:
 def test_a_value_of_the_wrong_type_is_named(key: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"{key}=.* does not fit; {key} takes"):
         make_config(RL, {key: value})
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [recipe.name for recipe in every_recipe() if "eval_every" in {field.name for field in config_fields(recipe)}],
+)
+def test_the_embedded_defaults_evaluate_along_the_way(recipe: str) -> None:
+    # Catches a first run without a curve of what is held out, and a published default that changes with it.
+    config_class = find_recipe(recipe).config_class
+    embedded, published = config_class(), config_class(model_name="meta-llama/Llama-3.1-8B")
+    assert embedded.eval_every > 0
+    assert published.eval_every in (0, 20)

@@ -512,14 +512,16 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 
 
 @pytest.mark.parametrize(
-    ("model", "batch_size", "learning_rate"),
-    [("cookhouse/tiny", 32, 5e-3), ("meta-llama/Llama-3.1-8B", 128, 2e-4)],
+    ("model", "batch_size", "learning_rate", "eval_every"),
+    [("cookhouse/tiny", 32, 5e-3, 40), ("meta-llama/Llama-3.1-8B", 128, 2e-4, 0)],
 )
-def test_defaults_are_those_of_the_vetted_run(model: str, batch_size: int, learning_rate: float) -> None:
+def test_defaults_are_those_of_the_vetted_run(
+    model: str, batch_size: int, learning_rate: float, eval_every: int
+) -> None:
     config = find_recipe("supervised").config_class(model_name=model)
     assert (config.batch_size, config.learning_rate, config.lr_schedule) == (batch_size, learning_rate, "linear")
     assert (config.max_length, config.lora_rank, config.num_epochs) == (32768, 32, 1)
-    assert (config.save_every, config.eval_every) == (20, 0)
+    assert (config.save_every, config.eval_every) == (20, eval_every)
 
 
 def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Path) -> None:

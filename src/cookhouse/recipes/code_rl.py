@@ -84,6 +84,7 @@ class Config(ReinforcementSettings):
     gamma: float = rl_default("gamma", embedded=0.99, published=0.99)
     gae_lambda: float = rl_default("gae_lambda", embedded=0.95, published=0.95)
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
+    eval_every: int = rl_default("eval_every", embedded=10, published=0)
 
     @property
     def has_several_turns(self) -> bool:

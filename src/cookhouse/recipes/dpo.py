@@ -24,6 +24,7 @@ class Config(PreferenceSettings):
     renderer_name: str = plain_renderer()
     batch_size: int = redefault(PreferenceSettings, "batch_size", by_model(embedded=32, published=256))
     learning_rate: float = redefault(PreferenceSettings, "learning_rate", by_model(embedded=2e-4, published=1e-5))
+    eval_every: int = redefault(PreferenceSettings, "eval_every", by_model(embedded=16, published=0))
 
 
 def workflow(config: Config) -> "Workflow[PreferenceState]":

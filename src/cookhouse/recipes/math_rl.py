@@ -45,6 +45,7 @@ class Config(ReinforcementSettings, GradingSettings):
     max_tokens: int = rl_default("max_tokens", embedded=8, published=512)
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=1e-5)
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
+    eval_every: int = rl_default("eval_every", embedded=10, published=0)
 
     grader: str = narrowed(
         GradingSettings,

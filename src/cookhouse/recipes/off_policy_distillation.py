@@ -47,6 +47,7 @@ class Config(OffPolicyDistillationSettings):
     max_tokens: int = off_policy_default("max_tokens", embedded=8, published=4096)
     max_length: int = off_policy_default("max_length", embedded=2048, published=16384)
     learning_rate: float = off_policy_default("learning_rate", embedded=5e-3, published=1e-3)
+    eval_every: int = off_policy_default("eval_every", embedded=20, published=0)
 
 
 def workflow(config: Config) -> "Workflow[OffPolicyState]":

@@ -59,6 +59,7 @@ class Config(NamedEnvironmentSettings, OnPolicyDistillationSettings):
         OnPolicyDistillationSettings, "lr_schedule", by_model(embedded="linear", published="constant")
     )
     max_steps: int | None = rl_default("max_steps", embedded=40, published=None)
+    eval_every: int = rl_default("eval_every", embedded=10, published=0)
 
 
 def environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

@@ -92,6 +92,7 @@ class Config(OffPolicyDistillationSettings):
     temperature: float = redefault(OffPolicyDistillationSettings, "temperature", 0.15)
     learning_rate: float = off_policy_default("learning_rate", embedded=2e-3, published=1e-4)
     max_steps: int | None = off_policy_default("max_steps", embedded=60, published=None)
+    eval_every: int = off_policy_default("eval_every", embedded=20, published=0)
 
 
 def workflow(config: Config) -> "Workflow[OffPolicyState]":

@@ -29,6 +29,7 @@ class Config(NamedEnvironmentSettings, ReinforcementSettings):
     max_tokens: int = rl_default("max_tokens", embedded=8, published=256)
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=4e-5)
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
+    eval_every: int = rl_default("eval_every", embedded=10, published=0)
 
 
 RECIPE = reinforcement_recipe(

@@ -28,6 +28,7 @@ class Config(ReinforcementSettings):
     max_tokens: int = rl_default("max_tokens", embedded=8, published=64)
     learning_rate: float = rl_default("learning_rate", embedded=1e-3, published=3e-5)
     max_steps: int | None = rl_default("max_steps", embedded=40, published=None)
+    eval_every: int = rl_default("eval_every", embedded=20, published=0)
 
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":

@@ -22,6 +22,7 @@ class SupervisedConfig(SupervisedSettings):
     )
     batch_size: int = redefault(SupervisedSettings, "batch_size", by_model(embedded=32, published=128))
     learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, published=2e-4))
+    eval_every: int = redefault(SupervisedSettings, "eval_every", by_model(embedded=40, published=0))
 
 
 def workflow(config: SupervisedConfig) -> "Workflow[SupervisedState]":

@@ -42,6 +42,7 @@ class Config(ReinforcementSettings):
     format_coef: float = without_format()
     batch_size: int = rl_default("batch_size", embedded=32, published=32)
     group_size: int = rl_default("group_size", embedded=8, published=8)
+    eval_every: int = rl_default("eval_every", embedded=20, published=0)
     max_tokens: int = rl_default("max_tokens", embedded=128, published=128)
     learning_rate: float = rl_default("learning_rate", embedded=3e-05, published=3e-05)
 
