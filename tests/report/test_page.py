@@ -15,21 +15,21 @@ TEMPLATES = Path(cookhouse.report.__file__).parent / "templates"
 
 @pytest.mark.parametrize("title", ["a < b", "</title><script>", "\x9b31m\u202e"])
 def test_a_value_is_text_without_being_told_so(title: str) -> None:
-    page = Page(render("rollouts.html", title=title, groups=[]))
+    page = Page(render("rollouts.html", title=title, groups=[], samples=[]))
     assert page.tags.count("script") == 0
     shown = title.replace("\x9b", "\\x9b").replace("\u202e", "\\u202e")
     assert page.texts.count(shown) == 2
 
 
 def test_a_page_has_a_policy_that_forbids_everything_but_its_own_style() -> None:
-    page = Page(render("rollouts.html", title="t", groups=[]))
+    page = Page(render("rollouts.html", title="t", groups=[], samples=[]))
     assert "default-src 'none'; style-src 'unsafe-inline'" in page.values("content")
     assert "Content-Security-Policy" in page.values("http-equiv")
     assert {"script", "link", "img"} & set(page.tags) == set()
 
 
 def test_a_value_that_is_missing_is_no_empty_text() -> None:
-    with pytest.raises(UndefinedError, match="groups"):
+    with pytest.raises(UndefinedError, match="samples"):
         render("rollouts.html", title="t")
 
 

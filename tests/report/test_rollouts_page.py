@@ -1,5 +1,7 @@
 """The page of rollouts shows what happened, and nothing in it can act."""
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -74,7 +76,7 @@ def test_a_prompt_that_a_group_shares_is_shown_once() -> None:
     one = group([turn([0], [1])])
     two = replace(one, trajectories_G=[*one.trajectories_G] * 2, group_rewards_G=[0.0] * 2, group_metrics_G=[{}] * 2)
     page = Page(rollouts_page([two], Words(), title="t"))
-    assert (page.text.count("What is 2+2? "), page.text.count("Four.")) == (1, 2)
+    assert (page.text.count("What is 2+2? "), page.text.count("Four.")) == (1, 4)  # twice in the table
     others = [one.trajectories_G[0], group([turn([2], [3])]).trajectories_G[0]]
     page = Page(rollouts_page([replace(two, trajectories_G=others)], Words(), title="t"))
     assert (page.text.count("What is 2+2? "), page.text.count("Sure? ")) == (1, 1)
@@ -95,12 +97,38 @@ def test_hostile_text_stays_text() -> None:
     assert "\u202e" not in html
 
 
+def test_the_table_has_what_it_sorts_and_filters_by() -> None:
+    # Catches a row that leads nowhere, and a reward that is cut for people before the filter reads it.
+    one = group([turn([0], [1]), turn([0, 1, 2], [3, 3])])
+    many = replace(
+        one, trajectories_G=[*one.trajectories_G] * 2, group_rewards_G=[0.123456, 0.0], group_metrics_G=[{}] * 2
+    )
+    page = Page(rollouts_page([one, many], Words(), title="t"))
+    assert page.values("data-reward") == ["1.5", "0.623456", "0.5"]
+    links = [value.removeprefix("#") for value in page.values("href")]
+    assert links == ["g0s0", "g1s0", "g1s1"]
+    assert set(links) <= set(page.values("id"))
+
+
+def test_the_only_script_is_the_page_s_own() -> None:
+    # Catches a policy that lets foreign scripts run, or not even ours.
+    html = rollouts_page([group([turn([4], [4])])], Words(), title=HOSTILE)
+    [rest] = html.split("<script>")[1:]
+    script = rest.split("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in Page(html).values(
+        "content"
+    )
+    for danger in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "outerHTML", "http"):
+        assert danger not in script
+
+
 def test_advantages_that_do_not_match_are_refused() -> None:
     with pytest.raises(InputError, match="one sequence for each trajectory"):
         rollouts_page([group([turn([0], [1])])], Words(), title="t", advantages_P=[])
     with pytest.raises(InputError, match="one sequence for each trajectory"):
         rollouts_page([group([turn([0], [1])])], Words(), title="t", advantages_P=[[]])
-    assert "advantage" not in rollouts_page([group([turn([0], [1])])], Words(), title="t", advantages_P=[None])
+    assert ", advantage" not in rollouts_page([group([turn([0], [1])])], Words(), title="t", advantages_P=[None])
 
 
 def test_what_an_environment_noted_is_in_its_turn() -> None:
@@ -115,9 +143,9 @@ def test_what_an_environment_noted_is_in_its_turn() -> None:
     shared = replace(group([replace(turn([0], [1]), entries=noted)]), entries=[Note(text="of the group")])
     html = rollouts_page([shared], Words(), title="t")
     page = Page(html)
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1
     assert "img" not in page.tags
     assert page.text.count("alert(1)") == 4
     assert page.text.index("grading") < page.text.index("brief") < page.text.index("inner") < page.text.index("of the")
-    assert html.count("<details open>") == 1  # that of the sample: the scope is folded
+    assert html.count("<details open id=") == 1  # that of the sample: the scope is folded
     assert html.count("<details>") == 1

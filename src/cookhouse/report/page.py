@@ -1,10 +1,19 @@
-"""HTML pages in one file each: no script, nothing from the network, and every text in them escaped by the templates."""
+"""HTML pages in one file each: nothing from the network, no script but our own, which the policy names by digest, and
+every text in them escaped by the templates.
+"""
 
-from typing import Any
+import base64
+import hashlib
+from importlib.resources import files
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from cookhouse.printable import printable
+
+_SCRIPT: Final = files("cookhouse.report").joinpath("templates/rollouts.js").read_text(encoding="utf-8")
+"""Of the page of rollouts."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -34,3 +43,5 @@ _ENVIRONMENT = Environment(
     keep_trailing_newline=True,
 )
 _ENVIRONMENT.filters["cut"] = _cut
+_ENVIRONMENT.globals["script"] = Markup(_SCRIPT)
+_ENVIRONMENT.globals["script_digest"] = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()

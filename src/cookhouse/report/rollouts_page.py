@@ -9,6 +9,9 @@ from cookhouse.report.page import render
 from cookhouse.rl import GroupAdvantages, RolloutFailure, Trajectory, TrajectoryGroup
 from cookhouse.telemetry import Entry, after_step
 
+_ANSWER_CHARACTERS = 60
+"""Of an answer in the table."""
+
 
 class Decoder(Protocol):
     """The part of a tokenizer that reading needs."""
@@ -28,6 +31,16 @@ class _Turn:
 @dataclass(frozen=True, kw_only=True)
 class _Sample:
     title: str
+    anchor: str
+    """Of its details on the page."""
+    group: int
+    member: int
+    reward: float
+    advantage: str
+    num_turns: int
+    stop_reason: str
+    answer: str
+    """The end of what it said."""
     turns: Sequence[_Turn]
     notes: Sequence[tuple[str, str]]
 
@@ -49,7 +62,8 @@ def rollouts_page(
     title: str,
     advantages_P: Sequence[GroupAdvantages | None] | None = None,
 ) -> str:
-    """One self-contained page; all text is escaped, control characters are spelled out, and no script can run.
+    """One self-contained page: a table of the samples, which sorts and filters by reward, above what each said. Text is
+    escaped, control characters are spelled out, and no script can run but the page's own.
 
     `advantages_P` holds what each group was trained with (`trained_advantages`), or None for one that was not; without
     it the page shows none. Of each turn it shows the mean over the tokens, and the range where they differ. An
@@ -68,13 +82,14 @@ def rollouts_page(
         _group(index, group, decoder, advantages_G)
         for index, (group, advantages_G) in enumerate(zip(groups_P, chosen_P, strict=True))
     ]
-    return render("rollouts.html", title=title, groups=groups)
+    samples = [sample for group in groups for sample in group.samples]
+    return render("rollouts.html", title=title, groups=groups, samples=samples)
 
 
 def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: GroupAdvantages | None) -> _Group:
     tags = f", {', '.join(group.tags)}" if group.tags else ""
     samples = [
-        _sample(member, group, total_reward, decoder, () if advantages_G is None else advantages_G[member])
+        _sample(index, member, group, total_reward, decoder, () if advantages_G is None else advantages_G[member])
         for member, total_reward in enumerate(group.get_total_rewards())
     ]
     prompt = _shared_prompt(samples)
@@ -97,7 +112,13 @@ def _without_prompt(sample: _Sample) -> _Sample:
     return replace(sample, turns=[replace(first, observation=None), *others])
 
 
+def _end(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _ANSWER_CHARACTERS else f"…{line[1 - _ANSWER_CHARACTERS :]}"
+
+
 def _sample(
+    index: int,
     member: int,
     group: TrajectoryGroup,
     total_reward: float,
@@ -105,12 +126,20 @@ def _sample(
     advantages_T: Sequence[Sequence[float]],
 ) -> _Sample:
     trajectory = group.trajectories_G[member]
-    figures = f"reward {total_reward:.4g}"
-    if advantages_T:
-        figures += f", advantage {', '.join(map(_advantage, advantages_T))}"
+    advantage = ", ".join(map(_advantage, advantages_T))
+    figures = f"reward {total_reward:.4g}" + (f", advantage {advantage}" if advantage else "")
+    turns = list(_turns(trajectory, decoder))
     return _Sample(
         title=f"Sample {member}: {figures}, {trajectory.stop_reason}",
-        turns=list(_turns(trajectory, decoder)),
+        anchor=f"g{index}s{member}",
+        group=index,
+        member=member,
+        reward=total_reward,
+        advantage=advantage,
+        num_turns=len(turns),
+        stop_reason=trajectory.stop_reason,
+        answer=_end(turns[-1].action) if turns else "",
+        turns=turns,
         notes=_notes(group.group_metrics_G[member]),
     )
 
