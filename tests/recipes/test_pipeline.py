@@ -16,7 +16,7 @@ from cookhouse.recipes import Recipe, dry_run, pipeline_recipe, run_async
 from cookhouse.runs import find_runs, read_history
 from cookhouse.settings import RunSettings
 from cookhouse.telemetry import read_metrics
-from cookhouse.training import FakeService
+from cookhouse.training import FakeService, Interrupt
 from cookhouse.workflows import ChildRun
 
 pytestmark = pytest.mark.anyio
@@ -81,6 +81,27 @@ async def run_whole(data: Path) -> Path:
     assert result.artifacts["rl/sampler_path"]
     assert result.summary.num_steps == 8
     return data / "whole"
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+async def test_a_pipeline_ends_at_a_step_and_goes_on(data: Path, number: int) -> None:
+    """Catches a child that ends and a next one that begins, and a pipeline that counts as finished by it."""
+    interrupt = Interrupt()
+
+    async def gate(asked: str, count: int) -> None:
+        if (asked, count) == ("optim_step", number):
+            interrupt.end("the time is over")
+
+    config: dict[str, Any] = {"folder": str(data), "log_path": str(data / "run"), "max_minutes": 600}
+    service = FakeService(answer=digit, gate=gate)
+    ended = await run_async(PIPELINE, config, adapters=Adapters(service=service.connect, sinks=[]), interrupt=interrupt)
+    assert (ended.summary.is_interrupted, ended.summary.stopped) == (True, "the time is over")
+    assert "behavior_if_log_dir_exists=resume" in ended.summary.next_command
+    again = FakeService(states=service.states, answer=digit)
+    config["behavior_if_log_dir_exists"] = "resume"
+    done = await run_async(PIPELINE, config, adapters=Adapters(service=again.connect, sinks=[]))
+    assert not done.summary.is_interrupted
+    assert losses(data / "run") == losses(await run_whole(data))
 
 
 @pytest.mark.parametrize(

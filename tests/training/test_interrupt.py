@@ -25,7 +25,7 @@ async def _press() -> None:
 async def test_first_ctrl_c_asks_and_second_stops_at_once(apart: Callable[[float], None]) -> None:
     apart(0)
     told: list[str] = []
-    interrupt = Interrupt(on_request=lambda: told.append("asked"))
+    interrupt = Interrupt(on_request=lambda _: told.append("asked"))
 
     async def body() -> None:
         with interrupt.on_signals(), interrupt.deferred():
@@ -43,7 +43,7 @@ async def test_signals_that_come_together_are_one(apart: Callable[[float], None]
     """`timeout` sends SIGTERM to the process, and then to its group, which the process is in."""
     apart(3600)
     told: list[str] = []
-    interrupt = Interrupt(on_request=lambda: told.append("asked"))
+    interrupt = Interrupt(on_request=lambda _: told.append("asked"))
     with interrupt.on_signals(), interrupt.deferred():
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)

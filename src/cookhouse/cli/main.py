@@ -1,7 +1,8 @@
 """The `cookhouse` command: its subcommands, and what each kind of failure looks like.
 
 Exit codes: 0 it worked; 1 the service or the run failed; 2 the input was bad (one line on stderr, no traceback);
-130 interrupted. Anything else that escapes is a bug and shows its traceback.
+75 max_minutes, another limit or SIGUSR1 ended the run at a step, and it can go on; 130 interrupted. Anything else that
+escapes is a bug and shows its traceback.
 """
 
 import errno

@@ -21,6 +21,8 @@ from cookhouse.recipes import every_recipe, find_recipe, settle
 
 EXIT_INTERRUPTED = 130
 EXIT_FAILED = 1
+EXIT_ENDED = 75
+"""EX_TEMPFAIL of sysexits.h: a job may be put into its queue again, and goes on."""
 
 
 class RecipeCommands(TyperGroup):
@@ -106,7 +108,7 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
     if isinstance(result.state, SweepState):
         print_sweep(console, result.state.record)
     if result.summary.is_interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED if result.summary.stopped is None else EXIT_ENDED)
     if result.state.error is not None:
         raise typer.Exit(EXIT_FAILED)
 

@@ -82,6 +82,8 @@ async def run_async(
     The first Ctrl-C (SIGINT) or SIGTERM stops submitting, finishes what is in flight, saves, and returns a result whose
     `summary.is_interrupted` is set; another one, a second later or more, raises `KeyboardInterrupt` at once.
 
+    SIGUSR1 and `max_minutes` end the run at its next step in the same way; `summary.stopped` then says why.
+
     Raises:
         InputError: something in the config or the data cannot be used; nothing half-made is left behind.
         ServiceError: the training service failed, or has not answered for `service_patience_seconds`.
@@ -100,8 +102,9 @@ async def run_async(
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
         stopping = interrupt or Interrupt()
-        if not stopping.is_taken:
-            stopping.on_request = lambda: telemetry.event(events.RUN_INTERRUPT)
+        is_part = stopping.is_taken  # of another run, whose limits hold for all of it
+        if not is_part:
+            stopping.on_request = partial(_tell_request, telemetry)
         found = resolved(recipe, config, given, telemetry, stopping)
         workflow, context = found.workflow, found.context
         if (taken := defaults_taken(found.config)) is not None:
@@ -109,7 +112,7 @@ async def run_async(
         for note in unread_defaults(found.config):
             telemetry.event(events.DATA_NOTE, text=note)
         try:
-            with stopping.on_signals():
+            with stopping.on_signals(), stopping.after(None if is_part else found.config.max_minutes):
                 if not found.is_connecting:
                     return await run_workflow(workflow, context)
                 async with _connection(found, stopping, telemetry) as connection:
@@ -123,6 +126,15 @@ async def run_async(
             for note in _how_to_resume(context, given.program or "cookhouse"):
                 error.add_note(note)
             raise
+
+
+def _tell_request(telemetry: "Telemetry", reason: str | None) -> None:
+    from cookhouse.telemetry import events
+
+    if reason is None:
+        telemetry.event(events.RUN_INTERRUPT)
+    else:
+        telemetry.event(events.RUN_ENDS, text=reason)
 
 
 def dry_run(

@@ -34,6 +34,7 @@ _OF_THE_WHOLE = (
     "base_url",
     "behavior_if_log_dir_exists",
     "log_path",
+    "max_minutes",
     "registered_model_name",
     "registry",
     "service_patience_seconds",

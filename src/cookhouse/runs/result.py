@@ -75,7 +75,7 @@ class RunSummary:
     """The checkpoint with the best weights, and by what, of a run that keeps it: `000040-best: held-out loss 1.25 after
     step 40`."""
     stopped: str | None = None
-    """Why the run finished before its last step."""
+    """Why the run ended before its last step; None where somebody interrupted it."""
     registered_model: str | None = None
     """`name@version` that the trained weights were registered as."""
 

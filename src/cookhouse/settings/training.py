@@ -305,7 +305,20 @@ class RegistrationSettings:
 
 
 @chz.chz
-class RunSettings(ModelSettings, FolderSettings, SeedSettings):
+class TimeSettings:
+    """How long a run may take."""
+
+    max_minutes: float | None = chz.field(
+        default=None,
+        doc="End the run at its next step after so many minutes, save, and say how to go on; each resume has as many "
+        "again. Default: never.",
+        validator=above(0, "30"),
+        metadata=facts(free_on_resume=True),
+    )
+
+
+@chz.chz
+class RunSettings(ModelSettings, FolderSettings, SeedSettings, TimeSettings):
     """Settings of every recipe."""
 
 

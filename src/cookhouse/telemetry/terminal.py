@@ -95,6 +95,8 @@ class TerminalSink:
                 self._say(f"still waiting for {record.text['what']} ({record.metrics['seconds']:.0f} s)")
             case events.RUN_INTERRUPT:
                 self._say("interrupted: finishing the steps in flight, then saving (Ctrl-C again stops at once)")
+            case events.RUN_ENDS:
+                self._say(f"{record.text['text']}; finishing the steps in flight, then saving")
             case events.TELEMETRY_FAILED:
                 self._say(f"{record.text['sink']} {record.text['what']}: {record.text['error']}")
 

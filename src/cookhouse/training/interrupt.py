@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM: the first asks the loop to stop after what is in flight, one a second later stops at once."""
+"""What stops a run before its end.
+
+Ctrl-C, SIGTERM     the first asks the loop to stop after what is in flight, one a second later stops at once
+SIGUSR1, limits     end the run at its next step, and never stop it at once: `Interrupt.end`
+"""
 
 import asyncio
 import signal
@@ -8,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)  # what stops services and containers is to save as Ctrl-C does
+_END_SIGNAL = signal.SIGUSR1  # what batch queues send some time before they kill
 _ONE_SECONDS = 1.0
 """A signal so soon after another is the same one: `timeout` sends it to the process, and then to its group."""
 
@@ -15,12 +20,19 @@ _ONE_SECONDS = 1.0
 class Interrupt:
     """A request to stop. While `deferred`, the loop looks at it between steps; otherwise it cancels the run's task."""
 
-    def __init__(self, on_request: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_request: Callable[[str | None], None] = lambda _: None) -> None:
+        """`on_request` is told of a request that is granted: why, if a limit or SIGUSR1 made it."""
         self.on_request = on_request
+        self.reason: str | None = None
+        """Why the run ends, if a limit or SIGUSR1 came first."""
         self._signalled_seconds: float | None = None
         self._task: asyncio.Task[object] | None = None
         self._num_deferring = 0
         self._requested = asyncio.Event()
+        self._leaving: set[asyncio.Task[object]] = set()  # which `end` cancels
+        self._left: set[asyncio.Task[object]] = set()
+        self.is_asked = False
+        """Whether somebody pressed Ctrl-C, or sent SIGTERM."""
         self.is_forced = False
 
     @property
@@ -38,14 +50,53 @@ class Interrupt:
 
     def request(self) -> None:
         """Ask to stop; asked again, or where nothing waits to be finished, stop at once."""
-        if self._num_deferring and not self.is_requested:
-            self._requested.set()
-            self.on_request()
-            return
+        is_first, self.is_asked = not self.is_asked, True
         self._requested.set()
+        if self._num_deferring and is_first:
+            self.on_request(None)
+            return
         self.is_forced = True
         if self._task is not None:
             self._task.cancel()
+
+    def end(self, reason: str) -> None:
+        """Ask to stop at the next step, or where a body may be left. Asked again, it changes nothing."""
+        if self.is_requested:
+            return
+        self.reason = reason
+        self._requested.set()
+        self.on_request(reason)
+        if not self._num_deferring:
+            self._left = set(self._leaving)
+            for task in self._left:
+                task.cancel()
+
+    @contextmanager
+    def left_at_end(self) -> Iterator[None]:
+        """`end` leaves the body, run by the present task, at once, unless something is deferred."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._leaving.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task not in self._left or task.uncancel():
+                raise
+        finally:
+            self._leaving.discard(task)
+
+    @contextmanager
+    def after(self, minutes: float | None) -> Iterator[None]:
+        """`end` what is done in the body when it has gone on for so many minutes; None: it may take its time."""
+        if minutes is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(60 * minutes, self.end, f"the time is over: max_minutes={minutes:g}")
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def hear_signal(self) -> bool:
         """Note that a signal has come; whether it is another one than the last."""
@@ -66,8 +117,9 @@ class Interrupt:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM while the body, run by the present task, runs; once it was stopped at once, the next
-        ends the process as if nobody took it. Outside the main thread signals stay as they are.
+        """Take SIGINT, SIGTERM and SIGUSR1 while the body, run by the present task, runs; once it was stopped at once,
+        the next of the first two ends the process as if nobody took it. Outside the main thread signals stay as they
+        are.
 
         Raises:
             KeyboardInterrupt: the body was stopped at once.
@@ -87,10 +139,15 @@ class Interrupt:
                     signal.raise_signal(number)
                 loop.call_soon_threadsafe(self.request)
 
-        previous = {number: signal.getsignal(number) for number in _SIGNALS}
+        def take_end(number: int, frame: FrameType | None) -> None:
+            del number, frame
+            loop.call_soon_threadsafe(self.end, "SIGUSR1 came")
+
+        handlers = {**dict.fromkeys(_SIGNALS, take), _END_SIGNAL: take_end}
+        previous = {number: signal.getsignal(number) for number in handlers}
         try:
-            for number in _SIGNALS:
-                signal.signal(number, take)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         except ValueError:
             yield
             return
@@ -101,6 +158,6 @@ class Interrupt:
                 raise
             raise KeyboardInterrupt from None
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            for number, before in previous.items():
+                signal.signal(number, before)
             self._task = None

@@ -110,14 +110,14 @@ async def cleanup(state: PipelineRunState) -> None:
 
 def _result(state: PipelineRunState, seconds: float) -> RunResult[PipelineRunState]:
     """The figures of the last run that was begun, and the metrics of each under its name."""
-    last = list(state.results.values())[-1].summary
+    last, is_interrupted = list(state.results.values())[-1].summary, state.status == "interrupted"
     folder = shlex.quote(str(state.path))
     resume = f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
     summary = RunSummary(
         recipe=state.context.recipe,
         model_name=state.config.model_name,
         folder=state.path,
-        is_interrupted=last.is_interrupted,
+        is_interrupted=is_interrupted,
         num_steps=sum(result.summary.num_steps for result in state.results.values()),
         total_steps=sum(result.summary.total_steps for result in state.results.values()),
         seconds=seconds,
@@ -127,7 +127,8 @@ def _result(state: PipelineRunState, seconds: float) -> RunResult[PipelineRunSta
         report=last.report,
         state_path=last.state_path,
         sampler_path=last.sampler_path,
-        next_command=resume if last.is_interrupted else last.next_command,
+        next_command=resume if is_interrupted else last.next_command,
+        stopped=state.interrupt.reason if is_interrupted else None,
     )
     metrics = {
         f"{name}/{key}": value for name, result in state.results.items() for key, value in result.metrics.items()

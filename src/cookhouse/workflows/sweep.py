@@ -222,6 +222,7 @@ def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
         sampler_path=None if top is None else top.sampler_path,
         next_command=f"cookhouse runs resume {folder}" if is_left or top is None else top.next_command,
         usage=_usage(results),
+        stopped=state.interrupt.reason if is_interrupted else None,
         registered_model=state.registered_model,
     )
     metrics = {f"{name}/{key}": value for name, result in results.items() for key, value in result.metrics.items()}

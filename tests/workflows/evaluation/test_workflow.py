@@ -107,19 +107,20 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(own: Path) -> None:
     assert figures[0]["test/words/letters_n"] == COUNT
 
 
-def test_an_interrupt_finishes_what_is_asked(own: Path) -> None:
+@pytest.mark.parametrize("reason", [None, "the time is over"])
+def test_an_interrupt_finishes_what_is_asked(own: Path, reason: str | None) -> None:
     interrupt = Interrupt()
     asked: list[str] = []
 
     def answer(question: str) -> str:
         asked.append(question)
         if len(asked) == 3:
-            interrupt.request()
+            interrupt.request() if reason is None else interrupt.end(reason)
         return "odd"
 
     settings = {"benchmark": "own.py:WORDS", "log_path": "run", "max_concurrent_requests": 1}
     result = asyncio.run(cookhouse.run_async("eval", settings, adapters=answering(answer), interrupt=interrupt))
-    assert result.summary.is_interrupted
+    assert (result.summary.is_interrupted, result.summary.stopped) == (True, reason)
     assert len(asked) == 3
     assert "behavior_if_log_dir_exists=resume" in result.summary.next_command
     assert not (own / "run/result.json").exists()

@@ -57,7 +57,7 @@ class RunJson:
             self._change(lambda launch: replace(launch, service=service))
         if isinstance(record, Event) and record.name == events.RUN_WARNING:
             self._change(lambda launch: launch.warned(record.text["text"]))
-        if isinstance(record, Event) and record.name == events.TRAINING_STOPPED:
+        if isinstance(record, Event) and record.name in (events.TRAINING_STOPPED, events.RUN_ENDS):
             self._change(lambda launch: replace(launch, stopped=record.text["text"]))
         if isinstance(record, Event) and record.name == events.RUN_USAGE:
             self._change(lambda launch: replace(launch, usage=dict(record.metrics)))

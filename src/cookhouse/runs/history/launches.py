@@ -73,7 +73,7 @@ class Launch:
     warnings: Sequence[str] = ()
     """What it warned of."""
     stopped: str | None = None
-    """Why it finished before its last step."""
+    """Why it ended before its last step."""
     notes: Sequence[str] = ()
     """What it said of its data and settings before it trained."""
     metrics: "Sequence[Metric]" = ()

@@ -133,7 +133,7 @@ async def save_final(state: TrainingState) -> None:
         saving = Waiting(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
         state.final_checkpoint = state.kept_checkpoint = await saving
     state.checkpoints.append(state.final_checkpoint)
-    if state.interrupt.is_requested:
+    if state.interrupt.is_asked:
         state.interrupt.request()  # what comes after it waits for nothing
     if (last := state.outcome.checkpoint) is not None and last.rolling:
         await drop_checkpoint(last, state.session.service, state.checkpoints)

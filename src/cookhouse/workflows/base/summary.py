@@ -33,7 +33,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
     last: Row = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})
     saved = named_by_run(state.checkpoints.read())
     history = read_history(state.folder.path)
-    is_interrupted = state.outcome.is_interrupted
+    is_interrupted = state.status == "interrupted"
     report = state.folder.path / REPORT_FILE
     summary = RunSummary(
         recipe=state.context.recipe,
@@ -66,8 +66,9 @@ def _remark(rows: Sequence[Row], saved: Sequence[Checkpoint], own: Mapping[str, 
 
 
 def _stopped(state: TrainingState) -> str | None:
-    outcome = state.outcome
-    is_short = outcome.cursor.step < state.total_steps and not outcome.is_interrupted
+    if state.status == "interrupted":
+        return state.interrupt.reason
+    is_short = state.outcome.cursor.step < state.total_steps
     return state.best.reason if state.best is not None and is_short else None
 
 

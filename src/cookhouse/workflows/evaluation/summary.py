@@ -56,6 +56,7 @@ def evaluation_result(state: EvaluationState, seconds: float) -> RunResult[Evalu
         state_path=None,
         sampler_path=None,
         next_command=f"cookhouse report {folder}" if is_whole else resume,
+        stopped=None if is_whole else state.interrupt.reason,
     )
     artifacts = {
         "folder": str(path),

@@ -18,7 +18,7 @@ from cookhouse.training import (
     TrainingSession,
 )
 from cookhouse.weights.checkpoints import CheckpointFile
-from cookhouse.workflows.stages.execution import execute
+from cookhouse.workflows.stages.execution import execute_all
 from cookhouse.workflows.stages.stage import S, S_contra, SlotStage, Stage
 from cookhouse.workflows.stages.state import RunState
 
@@ -157,11 +157,7 @@ class Stages(Generic[S]):
 
     async def run(self, state: S) -> bool:
         assert isinstance(state, RunState)
-        for stage in self.parts:
-            if state.interrupt.is_requested:
-                return False
-            await execute(stage, state)
-        return True
+        return await execute_all(self.parts, state)
 
 
 @dataclass(kw_only=True)
@@ -213,6 +209,8 @@ class Children(Generic[Q]):
 
     async def run(self, state: Q) -> bool:
         for child in self.runs:
+            if state.results and state.interrupt.is_requested:
+                return False
             state.results[child.name] = await child.run(state, state.path / child.name)
             if state.results[child.name].summary.is_interrupted:
                 return False

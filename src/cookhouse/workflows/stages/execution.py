@@ -1,7 +1,7 @@
 """One stage runs: as a span, and with its name on whatever escapes from it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -32,6 +32,19 @@ async def execute(stage: Stage[R], state: R) -> None:
         state.telemetry.event(events.STAGE_START, stage=stage.name, doing=stage.progress)
         with state.telemetry.span(stage.name):
             await stage.run(state)
+
+
+async def execute_all(stages: Iterable[Stage[R]], state: R) -> bool:
+    """Run stages in order; whether all were, before the run was to end. Raises as `execute`."""
+    for stage in stages:
+        is_over = False
+        if not state.interrupt.is_requested:
+            with state.interrupt.left_at_end():
+                await execute(stage, state)
+                is_over = True
+        if not is_over:
+            return False
+    return True
 
 
 @contextmanager

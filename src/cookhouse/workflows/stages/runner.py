@@ -11,7 +11,7 @@ from cookhouse.blobs import BlobStore
 from cookhouse.errors import CookhouseError
 from cookhouse.runs import RunPlan, RunResult, put_run, run_prefix, write_result
 from cookhouse.telemetry import Telemetry, events, logs_of
-from cookhouse.workflows.stages.execution import execute, named
+from cookhouse.workflows.stages.execution import execute, execute_all, named
 from cookhouse.workflows.stages.preparing import prepare, started
 from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
@@ -40,10 +40,7 @@ async def _run(workflow: Workflow[R], context: RunContext) -> RunResult[R]:
             await execute(stage, state)
         with named(workflow.body.title):
             is_whole = await workflow.body.run(state)
-        if is_whole:
-            for stage in workflow.final:
-                await execute(stage, state)
-        else:
+        if not is_whole or not await execute_all(workflow.final, state):
             state.status = "interrupted"
     except BaseException as error:
         state.status = "interrupted" if isinstance(error, asyncio.CancelledError) else "errored"
