@@ -41,6 +41,10 @@ class OpenSet(Generic[T]):
     """What of a thing is called."""
     of_files: Mapping[str, str] = field(default_factory=dict)
     """`module:function` by the suffix of files that are one without any Python: it is called with the file's path."""
+    likely: tuple[str, ...] = ()
+    """Those that are named to whoever asks for one that there is not, where none is near; empty: the first of all."""
+    way_out: str = ""
+    """What they are told besides."""
     _registered: dict[str, T] = field(default_factory=dict)
 
     def register(self, name: str, thing: T) -> None:
@@ -79,7 +83,8 @@ class OpenSet(Generic[T]):
         if ":" in name or name.endswith(".py"):
             return self._checked(name, load(name))
         files = [f"file{suffix}" for suffix in self.of_files]
-        raise UnknownNameError(self.kind, name, [*self.names(), "module:NAME", "file.py:NAME", *files])
+        allowed = [*self.names(), "module:NAME", "file.py:NAME", *files]
+        raise UnknownNameError(self.kind, name, allowed, likely=self.likely, way_out=self.way_out)
 
     def _installed(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}

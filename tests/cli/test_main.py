@@ -47,6 +47,10 @@ def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
     ("arguments", "message"),
     [
         (["run"], "which recipe? name one of supervised, chat_sl, sl_loop, dpo, "),
+        (["sft"], "sft is a recipe: "),
+        (["grpo"], "there is no command grpo; it is settings of rl: cookhouse run rl advantage=normalized"),
+        (["train"], "there is no command train; run supervised to learn from conversations"),
+        (["run", "grpo"], "grpo is no recipe; it is settings of rl: cookhouse run rl advantage=normalized"),
         (["run", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
         (["run", ":superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),
         (["describe", "superviesd"], "unknown recipe 'superviesd'; did you mean supervised?"),

@@ -7,10 +7,13 @@ import pytest
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.recipes import Recipe, config_fields, find_recipe, make_config
+from cookhouse.recipes.aliases import ALGORITHMS
 from cookhouse.settings import SupervisedSettings
 
+PAGE = Path(__file__).parents[2] / "docs/how-to/published-algorithms.md"
 
-@pytest.mark.parametrize("name", ["supervised", ":supervised", "sl_basic", "sl_basic_v2"])
+
+@pytest.mark.parametrize("name", ["supervised", ":supervised", "sl_basic", "sl_basic_v2", "sft", "finetune"])
 def test_recipe_is_found_by_name_and_alias(name: str) -> None:
     assert find_recipe(name) is find_recipe("supervised")
 
@@ -18,6 +21,24 @@ def test_recipe_is_found_by_name_and_alias(name: str) -> None:
 def test_unknown_recipe_lists_near_matches() -> None:
     with pytest.raises(UnknownNameError, match="did you mean supervised"):
         find_recipe("supervized")
+
+
+@pytest.mark.parametrize("name", [*ALGORITHMS, "GRPO", "Dr-GRPO"])
+def test_an_algorithm_is_the_settings_that_its_page_has(name: str) -> None:
+    # Catches `grpo` that suggests dpo, and settings that are no longer those of the algorithm, or of the recipe.
+    with pytest.raises(InputError, match=f"^{name} is no recipe; it is settings of rl: cookhouse run rl ") as caught:
+        find_recipe(name)
+    settings = str(caught.value).partition("cookhouse run rl ")[2].partition(" (")[0]
+    assert f"`{settings}`" in PAGE.read_text(encoding="utf-8") or name == "ppo"
+    make_config(find_recipe("rl"), dict(word.split("=") for word in settings.split()))
+
+
+def test_where_no_name_is_near_the_likely_recipes_are_told() -> None:
+    assert find_recipe("reward_model") is find_recipe("preference_model")
+    with pytest.raises(InputError, match="train is no recipe; run supervised to learn from conversations, dpo"):
+        find_recipe("train")
+    with pytest.raises(UnknownNameError, match=r"allowed: supervised, dpo, rl, .* `cookhouse recipes` lists them"):
+        find_recipe("zzz")
 
 
 def test_table_and_configs_load_nothing_heavy() -> None:

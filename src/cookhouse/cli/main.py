@@ -8,9 +8,10 @@ escapes is a bug and shows its traceback.
 import errno
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from cookhouse.cli.chat.commands import chat
 from cookhouse.cli.checkpoints.commands import checkpoints_app
@@ -21,7 +22,7 @@ from cookhouse.cli.new import new
 from cookhouse.cli.recipes import describe, recipes
 from cookhouse.cli.render import render_app
 from cookhouse.cli.report_page import report
-from cookhouse.cli.run import EXIT_INTERRUPTED, run_app
+from cookhouse.cli.run import EXIT_INTERRUPTED, recipe_meant, run_app
 from cookhouse.cli.runs.commands import runs_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
@@ -35,7 +36,18 @@ from cookhouse.version import __version__
 EXIT_FAILURE = 1
 EXIT_BAD_INPUT = 2
 
+
+class _Commands(TyperGroup):
+    """Says how a recipe is run to whoever types its name, or that of an algorithm, as a command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands and not ctx.resilient_parsing and (hint := recipe_meant(args[0])) is not None:
+            raise InputError(hint)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="cookhouse",
     help="Fine-tune language models by recipe, on a Tinker service or on this machine.",
     context_settings={"help_option_names": ["-h", "--help"]},

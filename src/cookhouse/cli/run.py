@@ -17,7 +17,8 @@ from cookhouse import recipes
 from cookhouse.adapters import Adapters, make_adapters
 from cookhouse.cli.options import Layers, recipe_command
 from cookhouse.errors import InputError
-from cookhouse.recipes import every_recipe, find_recipe, settle
+from cookhouse.recipes import RECIPES, every_recipe, find_recipe, settle
+from cookhouse.recipes.aliases import what_is_meant
 
 EXIT_INTERRUPTED = 130
 EXIT_FAILED = 1
@@ -58,6 +59,14 @@ def _require_recipe(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         names = ", ".join(recipe.name for recipe in every_recipe())
         raise InputError(f"which recipe? name one of {names}, as in: cookhouse run supervised")
+
+
+def recipe_meant(name: str) -> str | None:
+    """What to tell whoever types the name of a recipe, or of an algorithm, as a command; None: it is neither."""
+    if name in RECIPES.names():
+        return f"{name} is a recipe: {program()} run {name}"
+    hint = what_is_meant(name)
+    return None if hint is None else f"there is no command {name}; {hint}"
 
 
 def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = None) -> None:

@@ -35,6 +35,16 @@ MODULES: Mapping[str, str] = {
 }
 """Our recipe, by what the module of tinker-cookbook's is called below `recipes`; those of one name are left out."""
 
+ALGORITHMS: Mapping[str, str] = {
+    "grpo": "advantage=normalized reduction=mean loss_fn=ppo",
+    "dr_grpo": "advantage=group_centered loss_fn=ppo",
+    "rloo": "advantage=leave_one_out",
+    "cispo": "advantage=normalized reduction=token_mean loss_fn=cispo",
+    "gspo": "advantage=normalized reduction=mean loss_fn=gspo",
+    "ppo": "loss_fn=ppo",
+}
+"""Settings of the recipe `rl`, by the name of the algorithm that they make."""
+
 _MODULE = re.compile(r"(tinker_cookbook\.|cookhouse\.)?recipes\.(?P<path>[\w.]+?)(\.train)?")
 
 
@@ -44,6 +54,17 @@ def recipe_of_module(name: str) -> str | None:
     """
     match = _MODULE.fullmatch(name)
     return MODULES.get(match["path"], match["path"]) if match else None
+
+
+def what_is_meant(name: str) -> str | None:
+    """What to run instead of a recipe that there is not, if that is known."""
+    plain = name.lower().replace("-", "_")
+    if plain == "train":
+        return "run supervised to learn from conversations, dpo from preferences, rl from rewards"
+    settings = ALGORITHMS.get(plain)
+    if settings is None:
+        return None
+    return f"it is settings of rl: cookhouse run rl {settings} (more in docs/how-to/published-algorithms.md)"
 
 
 def aliases_of(config_class: type) -> Mapping[str, Alias]:

@@ -41,6 +41,7 @@ RECIPE = Recipe(
     description="Learn which of two answers is better: from the bundled pairs, or a JSONL file of comparisons.",
     config_class=Config,
     workflow=workflow,
+    aliases=("reward_model",),
 )
 
 if __name__ == "__main__":

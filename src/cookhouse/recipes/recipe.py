@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
-from cookhouse.recipes.aliases import recipe_of_module
+from cookhouse.recipes.aliases import recipe_of_module, what_is_meant
 from cookhouse.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ class Recipe(Generic[C]):
 
 
 _MODULES = {
-    "supervised": ("supervised", "sl_basic", "sl_basic_v2"),
+    "supervised": ("supervised", "sl_basic", "sl_basic_v2", "sft", "finetune"),
     "chat_sl": ("chat_sl",),
     "sl_loop": ("sl_loop",),
     "dpo": ("dpo", "preference"),
-    "preference_model": ("preference_model",),
+    "preference_model": ("preference_model", "reward_model"),
     "preference_rl": ("preference_rl",),
     "rlhf": ("rlhf", "rlhf_pipeline"),
     "on_policy_distillation": ("on_policy_distillation",),
@@ -98,6 +98,8 @@ RECIPES: OpenSet[Recipe[Any]] = OpenSet(
     builtin={name: f"cookhouse.recipes.{module}:RECIPE" for module, names in _MODULES.items() for name in names},
     check=lambda thing: thing if isinstance(thing, Recipe) else None,
     wants="a recipe is an object of cookhouse.Recipe",
+    likely=("supervised", "dpo", "rl", "prompt_distillation", "eval"),
+    way_out="`cookhouse recipes` lists them",
 )
 
 
@@ -108,11 +110,16 @@ def every_recipe() -> list[Recipe[Any]]:
 
 def find_recipe(name: str) -> Recipe[Any]:
     """The recipe of a name (a leading colon is ignored), `module:NAME` or `file.py:NAME`; or the one that stands for a
-    module of tinker-cookbook, such as `recipes.chat_sl.train`. Raises as `OpenSet.find`.
+    module of tinker-cookbook, such as `recipes.chat_sl.train`. Raises as `OpenSet.find`; `InputError` of what is no
+    recipe, as the name of an algorithm, with the command that is meant.
     """
     plain = name.removeprefix(":")
     meant = recipe_of_module(plain)
     if meant is not None and meant not in RECIPES.names():
         known = ", ".join(recipe.name for recipe in every_recipe())
         raise InputError(f"{plain} would be the recipe {meant!r}, which cookhouse has not; it has {known}")
-    return RECIPES.find(meant or plain)
+    name = meant or plain
+    hint = None if name in RECIPES.names() else what_is_meant(name)
+    if hint is not None:
+        raise InputError(f"{name} is no recipe; {hint}")
+    return RECIPES.find(name)

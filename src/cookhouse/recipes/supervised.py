@@ -34,7 +34,7 @@ def workflow(config: SupervisedConfig) -> "Workflow[SupervisedState]":
 
 RECIPE = Recipe(
     name="supervised",
-    aliases=("sl_basic", "sl_basic_v2"),
+    aliases=("sl_basic", "sl_basic_v2", "sft", "finetune"),
     description="Fine-tune on conversations: the bundled ones, or a JSONL file of your own.",
     config_class=SupervisedConfig,
     workflow=workflow,
