@@ -75,7 +75,15 @@ def shortened(text: str, cells: int) -> str:
     if cell_len(text) <= cells:
         return text
     end = (cells - 1) // 2
-    return set_cell_size(text, cells - 1 - end).rstrip() + "…" + text[-end:]
+    return set_cell_size(text, cells - 1 - end).rstrip() + "…" + _last_cells(text, end)
+
+
+def _last_cells(text: str, cells: int) -> str:
+    """The end of a text, of characters that may be two cells wide."""
+    start = len(text)
+    while start and cell_len(text[start - 1 :]) <= cells:
+        start -= 1
+    return text[start:]
 
 
 def _padded(text: str, cells: int) -> str:

@@ -64,6 +64,7 @@ def prune(
     is left alone, and named. A run that consists of others goes as a whole, or stays.
     """
     from cookhouse.runs import delete_run
+    from cookhouse.telemetry import make_console, say
 
     seconds = None if older_than is None else _amount(older_than, _SECONDS, "--older-than", "12h, 30d or 8w")
     least = None if larger_than is None else _amount(larger_than, _BYTES, "--larger-than", "500M or 1.5G")
@@ -77,32 +78,30 @@ def prune(
     going = list(_deletable([each for each in sized if least is None or each.num_bytes > least], left))
     if not force:
         going = _unneeded(going, under, registry, left)
+    console = make_console()
+    columns = console.width - 2 if console.is_terminal else None  # where it asks, lines are indented
     for reason in left.values():
-        typer.echo(printable(f"left alone: {reason}"))
+        say(console, printable(f"left alone: {reason}"))
     if not going:
-        typer.echo(f"no run in {under}/ is to be deleted")
+        say(console, f"no run in {under}/ is to be deleted")
         return
     needs = needs_of([each.run.path for each in going], under, registry).values()
-    lines = [*(printable(need) for some in needs for need in some), *_table(going)]
+    lines = [*(printable(need) for some in needs for need in some), *_table(going, columns)]
     runs, free = f"{len(going):,} run{'s' * (len(going) != 1)}", _size(sum(each.num_bytes for each in going))
     if not yes and has_user():
         confirm([*lines, f"{runs}, {free}"])
     else:
-        typer.echo("\n".join(lines))
+        say(console, "\n".join(lines))
         if not yes:
-            typer.echo(f"would delete {runs} and free {free}; nothing was deleted: pass --yes to do it")
+            say(console, f"would delete {runs} and free {free}; nothing was deleted: pass --yes to do it")
             return
     for each in going:
         delete_run(each.run.path)
-    typer.echo(f"deleted {runs}, freed {free}")
+    say(console, f"deleted {runs}, freed {free}")
 
 
-def _table(going: Sequence[_Going]) -> list[str]:
-    from cookhouse.telemetry import make_console  # loads rich.progress
-
-    console = make_console()
-    width = console.width - 2 if console.is_terminal else None  # where it asks, lines are indented
-    return fitted(_HEADER, [each.row for each in going], width, cut="name", spare=("ended", "state"))[0]
+def _table(going: Sequence[_Going], columns: int | None) -> list[str]:
+    return fitted(_HEADER, [each.row for each in going], columns, cut="name", spare=("ended", "state"))[0]
 
 
 def _is_meant(run: FoundRun, seconds: float | None, states: Sequence[RunStatus] | None) -> bool:
