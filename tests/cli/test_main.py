@@ -59,11 +59,20 @@ def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
             ["run", "supervised", "batchsize=3"],
             "unknown setting of recipe supervised 'batchsize'; did you mean batch_size",
         ),
-        (["run", ":supervised", "batch_size=x"], "batch_size='x' does not fit; batch_size takes int"),
-        (["run", "sl_basic", "-l", "fast"], "learning_rate='fast' does not fit; learning_rate takes float"),
+        (["run", ":supervised", "batch_size=x"], "batch_size='x' does not fit; batch_size takes a whole number"),
+        (["run", "sl_basic", "-l", "fast"], "learning_rate='fast' does not fit; learning_rate takes a number"),
         (["run", "supervised", "8"], "'8' is not a setting; write key=value, such as batch_size=8, or a flag"),
         (["rum"], "no such command 'rum'. Did you mean 'run'?"),
-        (["serve", "--port", "65536"], "invalid value for '--port'"),
+        (["serve", "--port", "65536"], "invalid value for '--port': '65536' is more than 65535, the most allowed\n"),
+        (["serve", "--port", "22x"], "invalid value for '--port': '22x' is no whole number\n"),
+        (["serve", "--silent-minutes", "0"], "invalid value for '--silent-minutes': '0' is less than 0.5, the least"),
+        (["sample", "--temperature", "hot"], "invalid value for '--temperature': 'hot' is no number\n"),
+        (["new", "env", "foo"], "invalid value for 'kind': 'env' is not one of 'environment', 'recipe', "),
+        (["run", "supervised", "--config", "nope.yaml"], "there is no file nope.yaml; name one that ends in .json"),
+        (
+            ["run", "supervised", "force_renderer=maybe"],
+            "force_renderer='maybe' does not fit; force_renderer takes true",
+        ),
     ],
 )
 def test_bad_words_give_one_line_and_exit_2(

@@ -44,6 +44,20 @@ def test_what_becomes_an_error_is_told_once(how: str, count: int) -> None:
     assert done.stderr.splitlines() == ["error: refused", "error: refused", "warning: it waits"][-count:]
 
 
+def test_a_library_tells_once_that_it_tries_again() -> None:
+    # Catches five lines about a hub that cannot be reached, before the error that says so.
+    code = SAID.partition("for level")[0].format(set="show_logs({})") + (
+        "hub, ours = logging.getLogger('huggingface_hub.utils._http'), logging.getLogger('cookhouse.x')\n"
+        "for number in (1, 2, 3):\n"
+        "    hub.warning('Retrying in %ss [Retry %s/5].', number, number)\n"
+        "    hub.warning('another thing %s', number)\n"
+        "    ours.warning('retry %s', number)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told = [f"warning: {text} {number}" for number in (1, 2, 3) for text in ("another thing", "retry")]
+    assert done.stderr.splitlines() == ["warning: Retrying in 1s [Retry 1/5].", *told]
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "message"),
     [

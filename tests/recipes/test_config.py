@@ -57,7 +57,7 @@ def test_a_file_that_is_none_is_named_with_the_line(tmp_path: Path, name: str, t
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"run\.yaml cannot be read"):
+    with pytest.raises(InputError, match=r"there is no file .*run\.yaml; name one"):
         read_config_file(tmp_path / "run.yaml")
 
 

@@ -62,7 +62,7 @@ def test_texts_become_values() -> None:
     ("key", "text", "message"),
     [
         ("batch_siz", "4", "unknown setting of recipe supervised 'batch_siz'; did you mean batch_size"),
-        ("batch_size", "four", "batch_size='four' does not fit; batch_size takes int"),
+        ("batch_size", "four", "batch_size='four' does not fit; batch_size takes a whole number"),
         ("behavior_if_log_dir_exists", "overwrite", "'ask', 'delete', 'raise', 'resume'"),
     ],
 )

@@ -27,6 +27,7 @@ from cookhouse.cli.runs.commands import runs_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import serve
 from cookhouse.cli.sweep import sweep
+from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
 from cookhouse.errors import BadRowsError, CookhouseError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
@@ -125,21 +126,13 @@ def _verdict(error: Exception) -> tuple[str | None, int]:
         case CookhouseError():
             return "\n".join([str(error), *getattr(error, "__notes__", ())]), EXIT_FAILURE
         case typer.TyperException():
-            return _usage_message(error), EXIT_BAD_INPUT
+            return usage_message(error), EXIT_BAD_INPUT
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
             where = f" for {error.filename}" if error.filename else ""
             return f"no space left on the disk{where}; free some, or choose a folder elsewhere", EXIT_BAD_INPUT
         case OSError(filename=str() | bytes() as path, strerror=str() as reason):
             return f"{reason}: {path!r}", EXIT_BAD_INPUT
     return _service_verdict(error)
-
-
-def _usage_message(error: typer.TyperException) -> str:
-    """What typer found wrong with the words typed, in one line and in our style."""
-    near = getattr(error, "possibilities", None)
-    said = error.message if near else error.format_message()
-    said = " ".join(said.split()).rstrip(".")
-    return f"{said[:1].lower()}{said[1:]}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 def _service_verdict(error: Exception) -> tuple[str | None, int]:

@@ -37,6 +37,7 @@ def show_logs(environ: Mapping[str, str] = os.environ) -> None:
     """
     handler = _TellingHandler()
     handler.setFormatter(_LineFormatter())
+    handler.addFilter(_RetriesOnce())
     handler.addFilter(lambda record: not _becomes_an_error(record) or handler.level < logging.WARNING)
     logging.basicConfig(handlers=[handler])
     handler.setLevel(logging.WARNING)
@@ -56,6 +57,21 @@ def set_level(level: Level) -> None:
             handler.setLevel(number)
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(number)
+
+
+class _RetriesOnce(logging.Filter):
+    """Of what a library says of its retries, the first: it says the same at each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[tuple[str, int]] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.split(".")[0] in _LOGGERS or "retry" not in record.getMessage().lower():
+            return True
+        place = (record.pathname, record.lineno)
+        is_new, self._told = place not in self._told, self._told | {place}
+        return is_new
 
 
 def _becomes_an_error(record: logging.LogRecord) -> bool:

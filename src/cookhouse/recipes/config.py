@@ -175,6 +175,8 @@ def read_values_file(path: Path) -> Any:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; that is no config")
         return readers[path.suffix](path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}; name one that ends in {', '.join(readers)}") from error
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -272,6 +274,9 @@ def _lone_field(field_type: Any) -> type[Any]:
     return made
 
 
+_IN_WORDS: Mapping[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
 def _type_name(field_type: Any) -> str:
     if typing.get_origin(field_type) is typing.Literal:
         return ", ".join(repr(choice) for choice in typing.get_args(field_type))
@@ -280,4 +285,6 @@ def _type_name(field_type: Any) -> str:
         return " or ".join(_type_name(choice) for choice in some)
     if typing.get_origin(field_type) is Mapping:
         return 'a mapping of texts, such as {"team": "a"}'
+    if field_type in _IN_WORDS:
+        return _IN_WORDS[field_type]
     return field_type.__name__ if isinstance(field_type, type) else str(field_type).replace("typing.", "")
