@@ -26,7 +26,6 @@ class Config(PreferenceModelSettings):
     lora_rank: int = redefault(PreferenceModelSettings, "lora_rank", by_model(embedded=32, published=64))
     learning_rate: float = redefault(PreferenceModelSettings, "learning_rate", by_model(embedded=3e-3, published=3e-4))
     max_steps: int | None = redefault(PreferenceModelSettings, "max_steps", by_model(embedded=24, published=None))
-    eval_every: int = redefault(PreferenceModelSettings, "eval_every", by_model(embedded=12, published=0))
 
 
 def workflow(config: Config) -> "Workflow[PreferenceModelState]":
