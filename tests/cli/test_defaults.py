@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.cli import main
 
-EMBEDDED = "those for cookhouse/tiny (learning_rate 0.005, dataset_path bundled, batch_size 32)"
+EMBEDDED = "those for cookhouse/tiny (eval_every 40, learning_rate 0.005, dataset_path bundled, batch_size 32)"
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,9 @@ def test_describe_names_the_set_and_what_comes_from_it(capsys: pytest.CaptureFix
     assert "batch_size = 32 (embedded default)" in out
     assert "lora_rank = 32 " in out
     out = say(capsys, "describe", "supervised", "batch_size=8", "model_name=meta-llama/Llama-3.1-8B")
-    assert "as published, for meta-llama/Llama-3.1-8B (learning_rate 0.0002, dataset_path no_robots)" in out
+    assert (
+        "as published, for meta-llama/Llama-3.1-8B (eval_every 0, learning_rate 0.0002, dataset_path no_robots)" in out
+    )
     assert "batch_size = 8 (from key=value)" in out
 
 
@@ -51,4 +53,5 @@ def test_dry_run_and_run_say_it_in_a_line(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("COLUMNS", "200")
     small = ("max_steps=1", "num_eval=2", "--adapters", "noop")
     assert f" defaults {EMBEDDED}" in say(capsys, "run", "supervised", *small, "--dry-run")
+    assert "grad_clip_norm = 0.0" in say(capsys, "run", "supervised", *small, "--dry-run", "--verbose")
     assert f"defaults: {EMBEDDED}" in say(capsys, "run", "supervised", *small, "log_path=run")

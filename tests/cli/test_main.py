@@ -1,12 +1,14 @@
 """Exit codes, one-line errors, and what starting the command loads."""
 
 import errno
+import re
 import subprocess
 import sys
 
 import pytest
 
 from cookhouse.cli import main
+from cookhouse.cli.help import COMMANDS
 from cookhouse.cli.main import app
 from cookhouse.errors import ServiceError
 
@@ -127,7 +129,9 @@ def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert call() == 0
     out = capsys.readouterr().out
-    assert all(f"\n  {name} " in out for name in ("run", "serve", "sample", "recipes", "describe", "report"))
+    listed = re.findall(r"^  ([a-z]+) ", out.partition("Commands:")[2], flags=re.MULTILINE)
+    assert listed == list(COMMANDS), "name a new command in COMMANDS, where people come to need it"
+    assert listed[0] == "run"
 
 
 def test_a_recipe_is_a_module_to_run() -> None:

@@ -1,5 +1,7 @@
 """Flags generated from a recipe's config."""
 
+import re
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +11,7 @@ import typer
 from cookhouse.cli import main
 from cookhouse.cli.options import Layers, layers_of, recipe_command
 from cookhouse.errors import InputError
-from cookhouse.recipes import config_fields, find_recipe, settle
+from cookhouse.recipes import config_fields, every_recipe, find_recipe, settle
 
 
 def parse(*words: str) -> tuple[dict[str, Any], bool]:
@@ -84,8 +86,68 @@ def test_help_names_every_setting_with_its_default(capsys: pytest.CaptureFixture
     text = "".join(capsys.readouterr().out.split())  # a line may end behind a hyphen
     for field in config_fields(find_recipe("supervised")):
         assert f"--{field.name.replace('_', '-')}" in text
-        said = field.doc if field.default is None else f"{field.doc} [default: {field.default}]"
+        said = field.doc if not field.default else f"{field.doc} [default: {field.default}]"
         assert "".join(said.split()) in text
+
+
+def groups(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, list[str]]:
+    """The flags in each group of a help, in their order."""
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    found: dict[str, list[str]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        if re.fullmatch(r"[A-Z].*:", line):
+            found[line.removesuffix(":")] = flags = []
+        elif flag := re.match(r"  (?:-\w, )?--([\w-]+)", line):
+            flags.append(flag[1])
+    return found
+
+
+def test_help_has_what_matters_first_and_the_rest_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a help in which the learning rate stands somewhere among 70 settings."""
+    told = groups(capsys, "run", "supervised")
+    assert list(told)[:2] == ["Arguments", "Most used"]
+    assert list(told)[-3:] == ["Run", "Other names", "Options of the command"]
+    most_used = ["model-name", "dataset-path", "test-path", "batch-size", "learning-rate", "lora-rank", "num-epochs"]
+    assert told["Most used"] == [*most_used, "max-steps", "eval-every", "log-path"]
+    assert "lr-schedule" in told["Optimizer"]
+    assert "save-every" in told["Steps and checkpoints"]
+    assert "dry-run" in told["Options of the command"]
+    assert "lr" in told["Other names"]
+    assert {"env", "group-size"} <= set(groups(capsys, "run", "rl")["Most used"])
+
+
+OWN = """
+import chz, cookhouse
+from cookhouse import SupervisedSettings
+
+@chz.chz
+class Config(SupervisedSettings):
+    longest_answer: int = chz.field(default=5, doc="Words.")
+    label_averaging: str = "micro"
+
+RECIPE = cookhouse.Recipe(
+    name="brief", description="Brief.", config_class=Config, workflow=cookhouse.supervised_workflow
+)
+"""
+
+
+def test_settings_of_a_recipe_of_ones_own_stand_in_a_group_before_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches the one setting that a user wrote, lost in the middle of the help; and another default taken for it."""
+    (tmp_path / "brief.py").write_text(OWN)
+    told = groups(capsys, "run", f"{tmp_path / 'brief.py'}:RECIPE")
+    assert list(told)[:3] == ["Arguments", "Most used", "Of this recipe"]
+    assert told["Of this recipe"] == ["longest-answer"]
+
+
+def test_every_setting_of_ours_has_a_group() -> None:
+    """Catches a class of settings that does not say under which title its settings stand in a help."""
+    for recipe in every_recipe():
+        own = {*get_annotations(recipe.config_class)}
+        left_out = [field.name for field in config_fields(recipe) if not field.group and field.name not in own]
+        assert not left_out, f"{recipe.name}: give the class of {', '.join(left_out)} a help_title"
 
 
 @pytest.mark.parametrize(

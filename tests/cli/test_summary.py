@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -173,6 +174,24 @@ def test_a_plan_names_its_figures() -> None:
     )
     print_plan(out, plan)
     text = text_of(out)
-    assert "batch_size = 8" in text
     assert "tokens           40,000, of which 10,000 (25.0%) are trained on" in text
     assert "run folder       runs/x" in text
+
+
+def test_a_plan_comes_before_its_settings_and_shows_those_that_somebody_set() -> None:
+    """Catches a plan that stands below a screen of defaults."""
+    plan = RunPlan(
+        recipe="supervised",
+        config={"batch_size": 8, "seed": 0, "columns": "a\x1b[2Jb"},
+        changed={"batch_size": 8},
+        folder=Path("runs/x"),
+        facts={"steps": "500 in all"},
+    )
+    out, whole, bare = console(), console(), console()
+    print_plan(out, plan)
+    title = "settings that are not the defaults; --verbose shows all 3"
+    assert text_of(out).splitlines()[-3:] == ["", title, "  batch_size = 8"]
+    print_plan(whole, plan, every_setting=True)
+    assert text_of(whole).endswith("\nsettings\n  batch_size = 8\n  seed = 0\n  columns = a\\x1b[2Jb\n")
+    print_plan(bare, replace(plan, changed={}))
+    assert text_of(bare).endswith("\nall settings are the defaults; --verbose shows all 3\n")

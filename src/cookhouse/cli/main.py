@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from cookhouse.cli.chat.commands import chat
 from cookhouse.cli.checkpoints.commands import checkpoints_app
 from cookhouse.cli.doctor import doctor
 from cookhouse.cli.evaluate import eval_command
+from cookhouse.cli.help import GroupedCommand, OrderedCommands
 from cookhouse.cli.models.commands import models_app
 from cookhouse.cli.new import new
 from cookhouse.cli.recipes import describe, recipes
@@ -38,7 +38,7 @@ EXIT_FAILURE = 1
 EXIT_BAD_INPUT = 2
 
 
-class _Commands(TyperGroup):
+class _Commands(OrderedCommands):
     """Says how a recipe is run to whoever types its name, or that of an algorithm, as a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -61,7 +61,7 @@ app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(models_app, name="models")
 app.add_typer(render_app, name="render")
 app.command()(chat)
-app.command(name="eval")(eval_command())
+app.command(name="eval", cls=GroupedCommand)(eval_command())
 app.command()(sample)
 app.command()(sweep)
 app.command()(serve)

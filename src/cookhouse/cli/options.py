@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from cookhouse.cli.help import MOST_USED, OTHER_NAMES, OWN
 from cookhouse.cli.verbosity import LEVEL_OPTION, VERBOSE_OPTION, Level
 from cookhouse.errors import InputError
 from cookhouse.recipes import TYPED, ConfigField, Recipe, aliases_of, config_fields, read_config_file
@@ -24,6 +25,13 @@ _SHORT_FLAGS = {
     "benchmark_data": ("--data",),
 }
 """Further spellings of the flags that one types most."""
+
+_MOST_USED = (
+    *("model_name", "weights", "env", "dataset_path", "test_path", "teacher_model", "benchmark", "batch_size"),
+    *("group_size", "groups_per_batch", "max_tokens", "learning_rate", "lora_rank", "num_epochs", "max_steps"),
+    *("eval_every", "limit", "log_path"),
+)
+"""Settings that stand first in the help of a recipe that has them."""
 
 _SPELLED = {spelling for spellings in _SHORT_FLAGS.values() for spelling in spellings}
 
@@ -72,7 +80,7 @@ def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords 
             "settings", list[str] | None, _settings_argument(fields, takes_weights=read_words is not None), None
         ),
         _parameter("config", list[Path] | None, _CONFIG_OPTION, None),
-        *(_parameter(field.name, str | None, _option(field), None) for field in fields),
+        *(_parameter(field.name, str | None, _option(field), None) for field in _most_used_first(fields)),
         *(_parameter(alias.name, str | None, _alias_option(alias), None) for alias in others),
         _parameter("adapters", str | None, _ADAPTERS_OPTION, None),
         _parameter("dry_run", bool, _DRY_RUN_OPTION, False),
@@ -83,6 +91,12 @@ def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords 
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__ = recipe.description
     return command
+
+
+def _most_used_first(fields: Sequence[ConfigField]) -> list[ConfigField]:
+    """The most used ones in their order, then the others in theirs."""
+    places = {name: place for place, name in enumerate(_MOST_USED)}
+    return sorted(fields, key=lambda field: places.get(field.name, len(places)))
 
 
 def layers_of(settings: Sequence[str], files: Sequence[Path], flags: Mapping[str, str | None]) -> Layers:
@@ -138,7 +152,9 @@ _ADAPTERS_OPTION = typer.Option(
     "cookhouse.Adapters, or a function that makes them, as module:NAME or file.py:NAME. The ports that they fill "
     "replace the command line's, such as its sinks.",
 )
-_DRY_RUN_OPTION = typer.Option("--dry-run", help="Check everything and show the plan; train nothing.")
+_DRY_RUN_OPTION = typer.Option(
+    "--dry-run", help="Check everything and show the plan, with --verbose every setting; train nothing."
+)
 
 
 _CONFIG_OPTION = typer.Option(
@@ -149,7 +165,10 @@ _CONFIG_OPTION = typer.Option(
 def _alias_option(alias: Alias) -> Any:
     meant = " and ".join(_flag(name) for name in alias.means)
     return typer.Option(
-        _flag(alias.name), help=f"Another name of {meant}" + (f" ({alias.doc})." if alias.doc else "."), metavar="VALUE"
+        _flag(alias.name),
+        help=f"Another name of {meant}" + (f" ({alias.doc})." if alias.doc else "."),
+        metavar="VALUE",
+        rich_help_panel=OTHER_NAMES,
     )
 
 
@@ -157,8 +176,9 @@ def _option(field: ConfigField) -> Any:
     return typer.Option(
         _flag(field.name),
         *_SHORT_FLAGS.get(field.name, ()),
-        help=field.doc if field.default is None else f"{field.doc} [default: {field.default}]",
+        help=field.doc if not field.default else f"{field.doc} [default: {field.default}]",
         metavar=_metavar(field.type),
+        rich_help_panel=MOST_USED if field.name in _MOST_USED else field.group or OWN,
         show_default=False,
     )
 

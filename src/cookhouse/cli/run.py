@@ -15,7 +15,9 @@ from typer.core import TyperGroup
 
 from cookhouse import recipes
 from cookhouse.adapters import Adapters, make_adapters
+from cookhouse.cli.help import GroupedCommand
 from cookhouse.cli.options import Layers, recipe_command
+from cookhouse.cli.verbosity import is_verbose
 from cookhouse.errors import InputError
 from cookhouse.recipes import RECIPES, every_recipe, find_recipe, settle
 from cookhouse.recipes.aliases import what_is_meant
@@ -42,7 +44,7 @@ class RecipeCommands(TyperGroup):
                 return None
             raise
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=recipe.name)(recipe_command(recipe, partial(run_recipe, cmd_name)))
+        app.command(name=recipe.name, cls=GroupedCommand)(recipe_command(recipe, partial(run_recipe, cmd_name)))
         return typer.main.get_command(app)
 
 
@@ -84,7 +86,8 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
         from cookhouse.telemetry import Telemetry, make_console
 
         with Telemetry(() if given is None else given.sinks or ()):  # which closes them: nothing is told to them
-            summary.print_plan(make_console(), recipes.dry_run(name, config, adapters=given))
+            plan = recipes.dry_run(name, config, adapters=given)
+            summary.print_plan(make_console(), plan, every_setting=is_verbose())
         return
     finish(name, config, ports_of(given))
 

@@ -28,17 +28,18 @@ _PIECE_CHARACTERS = 300
 _LABEL_CELLS = 32
 
 
-def print_plan(console: Console, plan: RunPlan) -> None:
-    """Everything that was checked, and what a run would do."""
+def print_plan(console: Console, plan: RunPlan, *, every_setting: bool = False) -> None:
+    """What a run would do, and the settings that are not the defaults, or all."""
     say(console, f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
-    say(console, "settings")
-    for name, value in plan.config.items():
-        say(console, f"  {name} = {value}")
-    say(console, "\nplan")
+    say(console, "plan")
     for name, fact in {**plan.facts, "run folder": str(plan.folder)}.items():
         say(console, f"  {name:<16} {fact}")
     for note in plan.notes:
         say(console, f"  {'note':<16} {printable(note)}")
+    title = "settings that are not the defaults" if plan.changed else "all settings are the defaults"
+    say(console, "\nsettings" if every_setting else f"\n{title}; --verbose shows all {len(plan.config)}")
+    for name, value in (plan.config if every_setting else plan.changed).items():
+        say(console, f"  {name} = {printable(str(value))}")
     print_previews(console, plan.previews)
 
 

@@ -74,6 +74,11 @@ class _RetriesOnce(logging.Filter):
         return is_new
 
 
+def is_verbose() -> bool:
+    """Whether more than warnings was asked for."""
+    return logging.getLogger(_LOGGERS[0]).isEnabledFor(logging.INFO)
+
+
 def _becomes_an_error(record: logging.LogRecord) -> bool:
     return record.exc_info is not None or (record.name == _GIVING_UP and record.levelno >= logging.ERROR)
 

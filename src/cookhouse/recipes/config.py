@@ -54,6 +54,8 @@ class ConfigField:
     default: str | None
     """In words; None where nothing is set unless somebody does."""
     doc: str
+    group: str
+    """The settings that it stands with in a help: `help_title` of the class that declares it; empty: none has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +80,17 @@ def config_fields(recipe: Recipe[Any]) -> tuple[ConfigField, ...]:
             type=known[name].x_type,
             default=default_in_words(recipe.config_class, name),
             doc=known[name]._doc,
+            group=_group(recipe.config_class, name),
         )
         for name in ordered
     )
+
+
+def _group(config_class: type, name: str) -> str:
+    """As the first class says that has the field: those below it give it another default."""
+    declaring = [spec for spec in config_class.__mro__ if name in inspect.get_annotations(spec)]
+    title: str = vars(declaring[-1]).get("help_title", "")
+    return title
 
 
 def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service: Service = None) -> C:

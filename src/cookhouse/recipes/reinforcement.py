@@ -91,6 +91,8 @@ def _read_by_environment(setting: str) -> ReadIf:
 class NamedEnvironmentSettings(GroupSettings, GradingSettings):
     """Of recipes whose environments are named by `env`."""
 
+    help_title = "Problems"
+
     env_weights: str = chz.field(
         default="",
         doc="Share of each environment in a batch, separated by commas; default: equal.",

@@ -25,6 +25,7 @@ from cookhouse.registry import ModelRegistry, names_registered_model, open_regis
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
 from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
+from cookhouse.settings.defaults import has_default
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
@@ -158,7 +159,9 @@ def dry_run(
     with nullcontext() if given.hub is None else hub_in_use(given.hub):
         found = resolved(recipe, config, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
-    plan = replace(plan, notes=[*plan.notes, *unread_defaults(found.config)])
+    changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
+    changed.pop("log_path", None)  # the plan's folder
+    plan = replace(plan, changed=changed, notes=[*plan.notes, *unread_defaults(found.config)])
     taken = defaults_taken(found.config)
     return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
 

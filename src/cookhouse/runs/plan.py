@@ -1,7 +1,7 @@
 """What a run would do."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +19,8 @@ class RunPlan:
     folder: Path
     facts: Mapping[str, str]
     """What was found, in words and with units, by name: tokenizer, steps, adapter and so on."""
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    """Those that are not the defaults, but for the run folder."""
     notes: Sequence[str] = ()
     """What a person should know about the data, a sentence each."""
     previews: Sequence[Preview] = ()

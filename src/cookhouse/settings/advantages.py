@@ -34,6 +34,8 @@ _REMOVE_CONSTANT = Alias(name="remove_constant_reward_groups", convert=_constant
 class AdvantageSettings:
     """How rewards become advantages."""
 
+    help_title = "Advantages and loss"
+
     advantage: str = chz.field(
         default="group_centered",
         doc="group_centered, normalized, leave_one_out, total_reward (no baseline), gae, none (rewards teach nothing), "

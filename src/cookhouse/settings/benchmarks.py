@@ -13,6 +13,8 @@ from cookhouse.settings.training import BenchmarkDataSettings, RunSettings
 class EvalSettings(RunSettings, BenchmarkDataSettings):
     """Which weights are evaluated, on what, and how they are asked."""
 
+    help_title = "Evaluation"
+
     weights: str | None = chz.field(
         default=None,
         doc="What is evaluated: a base model, a tinker:// path, a run, a registered model such as sums@1, or a PEFT "

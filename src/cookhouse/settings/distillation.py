@@ -18,6 +18,8 @@ from cookhouse.settings.training import TrainingSettings
 class TeacherSettings:
     """Who teaches, and where it is asked."""
 
+    help_title = "Teacher"
+
     teacher_model: str | None = chz.field(
         default=None,
         doc="Teacher: a base model, or weights as in load_checkpoint_path; several separated by commas, one for each "
@@ -37,6 +39,8 @@ class TeacherSettings:
 @chz.chz
 class TeacherLossSettings:
     """How a teacher's logprobs become advantages."""
+
+    help_title = "Teacher"
 
     teacher_coefs: str = chz.field(
         default="", doc="How much each teacher counts, separated by commas; default: 1 each."
@@ -61,6 +65,8 @@ class TeacherLossSettings:
 class OnPolicyDistillationSettings(ReinforcementSettings, TeacherSettings, TeacherLossSettings):
     """What a run is told whose student samples and whose teachers say how likely that was."""
 
+    help_title = "Teacher"
+
     advantage: str = redefault(ReinforcementSettings, "advantage", "none")
     eval_teacher: bool = chz.field(default=True, doc="Let the teacher answer the held-out problems, too.")
 
@@ -68,6 +74,8 @@ class OnPolicyDistillationSettings(ReinforcementSettings, TeacherSettings, Teach
 @chz.chz
 class TeacherSamplingSettings:
     """How a teacher's answers are drawn, and which of them are trained on."""
+
+    help_title = "Teacher"
 
     teacher_prompt: str | None = chz.field(
         default=None,
@@ -101,6 +109,8 @@ class TeacherSamplingSettings:
 @chz.chz
 class OffPolicyDistillationSettings(TrainingSettings, RowSettings, TeacherSettings, TeacherSamplingSettings):
     """What a run is told that learns from what its teacher says."""
+
+    help_title = "Teacher"
 
     batch_size: int = chz.field(default=128, doc="Prompts per step.", validator=at_least(1))
 

@@ -21,6 +21,8 @@ def _names_runs(config: Any) -> bool:
 class FolderSettings:
     """Where a run leaves its files, which service it asks, and which registry knows models by name."""
 
+    help_title = "Run"
+
     log_path: str | None = chz.field(
         default=None, doc="Run folder; default: a new one under runs/.", metadata=facts(free_on_resume=True)
     )

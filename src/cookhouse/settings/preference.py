@@ -37,6 +37,8 @@ _BETAS = ", ".join(
 class PairLossSettings:
     """A loss over pairs of answers."""
 
+    help_title = "Loss over pairs"
+
     pair_loss: str = chz.field(
         default="dpo",
         doc=f"{listed(BUILT_IN_PAIR_LOSSES, 'or')}, or your own as module:name or file.py:name.",
@@ -71,6 +73,8 @@ _WITH_REFERENCE = _read_with(lambda loss: loss.needs_reference)
 class ReferenceSettings(PairLossSettings):
     """A loss over pairs of answers, and the reference that they are compared with."""
 
+    help_title = "Loss over pairs"
+
     reference_model: str | None = chz.field(
         default=None,
         doc="Base model, tinker:// path or run folder whose logprobs are the reference; default: the weights that the "
@@ -88,6 +92,8 @@ class ReferenceSettings(PairLossSettings):
 @chz.chz
 class PreferenceSettings(TrainingSettings, RowSettings, ReferenceSettings, JudgeSettings):
     """What a run over pairs is told."""
+
+    help_title = "Loss over pairs"
 
     eval_max_tokens: int = redefault(
         RowSettings,

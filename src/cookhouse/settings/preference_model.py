@@ -17,6 +17,8 @@ from cookhouse.settings.training import ModelSettings, TrainingSettings
 class PreferenceModelSettings(TrainingSettings, RowSettings):
     """What a run is told that trains a model to say which of two answers is better."""
 
+    help_title = "What is learned"
+
     batch_size: int = chz.field(default=256, doc="Examples per step.", validator=at_least(1))
     swap: bool = chz.field(
         default=True, doc="Train on each comparison in both orders of its answers; else in one, drawn by the seed."
@@ -38,6 +40,8 @@ _WITH_JUDGE = read_if(lambda config: config.preference_model is not None, "with 
 @chz.chz
 class JudgeSettings(ModelSettings):
     """Who says which of two answers is better."""
+
+    help_title = "Preference model"
 
     preference_model: str | None = chz.field(
         default=None,
@@ -63,6 +67,8 @@ class JudgeSettings(ModelSettings):
 @chz.chz
 class TournamentSettings(EnvironmentSettings, JudgeSettings):
     """How the answers of a group are compared with each other."""
+
+    help_title = "Preference model"
 
     dataset_path: str | None = chz.field(
         default=None,

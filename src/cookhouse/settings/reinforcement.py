@@ -21,6 +21,8 @@ from cookhouse.settings.training import ModelSettings, SeedSettings, ShrinkSetti
 class GroupSettings(ShrinkSettings):
     """Problems, and the group of rollouts that each of them gets."""
 
+    help_title = "Problems"
+
     batch_size: int = chz.field(
         default=128,
         doc="Groups per step.",
@@ -36,6 +38,8 @@ class GroupSettings(ShrinkSettings):
 @chz.chz
 class UpdateSettings:
     """How the groups of a step become pieces of work."""
+
+    help_title = "Optimizer"
 
     num_substeps: int = chz.field(
         default=1, doc="Optimizer steps that a batch is divided among.", validator=at_least(1)
@@ -82,6 +86,8 @@ _CLIP_EPSILON = Alias(name="clip_epsilon", means=("clip_low", "clip_high"), conv
 class LossSettings:
     """The loss over sampled tokens."""
 
+    help_title = "Advantages and loss"
+
     loss_fn: str = computed(
         Default(
             lambda config: "ppo" if sets_clip(config) else "importance_sampling",
@@ -125,6 +131,8 @@ class LossSettings:
 @chz.chz
 class GradingSettings:
     """Who says how right an answer is."""
+
+    help_title = "Grading"
 
     grader: str = chz.field(
         default="math",

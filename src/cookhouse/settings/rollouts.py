@@ -12,6 +12,8 @@ from cookhouse.settings.reading import read_if
 class SamplingSettings:
     """How tokens are drawn. At temperature 1 their logprobs are the trainer's."""
 
+    help_title = "Rollouts"
+
     max_tokens: int = chz.field(default=256, doc="Tokens sampled in each turn.", validator=at_least(1))
     temperature: float = chz.field(
         default=1.0,
@@ -26,6 +28,8 @@ class SamplingSettings:
 @chz.chz
 class OverlongSettings(SamplingSettings):
     """What becomes of answers that are cut at the limit of their tokens, or come near it."""
+
+    help_title = "Rollouts"
 
     overlong_answers: Literal["keep", "mask", "punish"] = chz.field(
         default="keep",
@@ -57,6 +61,8 @@ class RolloutLimits:
     `max_tool_calls` is the last.
     """
 
+    help_title = "Rollouts"
+
     max_turns: int | None = chz.field(
         default=None, doc="Turns of an episode; default: the environment's end.", validator=at_least(1)
     )
@@ -77,6 +83,8 @@ class RolloutStrategy:
     together. What fails for the whole group (`make_envs` at first, `compute_group_rewards`) fails it at once.
     """
 
+    help_title = "Rollouts"
+
     rollout_attempts: int = chz.field(default=1, doc="Attempts at a rollout that fails.", validator=at_least(1))
     min_group_members: int | None = chz.field(
         default=None, doc="Rollouts that a group cannot do without; default: all of them.", validator=at_least(1)
@@ -87,6 +95,8 @@ class RolloutStrategy:
 class RolloutSettings(RolloutLimits, RolloutStrategy):
     """Rollouts of groups: how long, how many at a time, and what becomes of failures."""
 
+    help_title = "Rollouts"
+
     on_failed_group: Literal["stop", "skip"] = chz.field(
         default="stop", doc="Whether a group that fails ends the run or is left out of its step."
     )
@@ -96,6 +106,8 @@ class RolloutSettings(RolloutLimits, RolloutStrategy):
 @chz.chz
 class PoolSettings(RolloutSettings):
     """Rollouts of several steps at a time."""
+
+    help_title = "Rollouts"
 
     max_steps_off_policy: int = chz.field(
         default=0, doc="Steps that rollouts may run ahead of training; 0: they never do.", validator=at_least(0)

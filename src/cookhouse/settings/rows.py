@@ -26,6 +26,8 @@ ROWS_FIELDS = ("dataset_path", "test_path")
 class RowSettings(ModelSettings, ShrinkSettings):
     """Which rows are trained on and held out, and how much of each."""
 
+    help_title = "Data"
+
     dataset_path: str | None = chz.field(
         default=None,
         doc="What to train on: JSONL, JSON, CSV or Parquet; a folder or hub id (with #SPLIT or #CONFIG/SPLIT); or a "

@@ -14,6 +14,8 @@ from cookhouse.settings.training import TrainingSettings
 class SupervisedSettings(TrainingSettings, RowSettings):
     """What a supervised run is told besides."""
 
+    help_title = "What is learned"
+
     dataset_weights: str = chz.field(
         default="",
         doc="Shares of several data sets in each batch, separated by commas; default: every row once in an epoch.",

@@ -14,6 +14,8 @@ from cookhouse.settings.training import RegistrationSettings, RunSettings
 class SweepSettings(RunSettings, RegistrationSettings):
     """Which runs there are, and how the best of them is told."""
 
+    help_title = "Sweep"
+
     recipe: str = chz.field(default="", doc="The recipe of every run.")
     runs: Sequence[Mapping[str, Any]] = chz.field(default=(), doc="Settings of each run.")
     jobs: int = chz.field(default=1, doc="Runs at a time.", validator=at_least(1), metadata=facts(free_on_resume=True))

@@ -29,6 +29,8 @@ def _names_a_model(config: Any, field: str) -> None:
 class ModelSettings:
     """Which model, and how conversations are put to it."""
 
+    help_title = "Model"
+
     model_name: str = computed(
         always(TINY_MODEL),
         str,
@@ -45,6 +47,8 @@ class ModelSettings:
 class SeedSettings:
     """What chance depends on."""
 
+    help_title = "Run"
+
     seed: int = chz.field(
         default=0, doc="Seed of the data order, of the adapter and of sampling.", validator=at_least(0)
     )
@@ -58,6 +62,8 @@ def _metadata_is_free(config: Any, field: str) -> None:
 @chz.chz
 class AdapterSettings(ModelSettings, SeedSettings, Checked):
     """What is trained."""
+
+    help_title = "Model"
 
     train_mlp: bool = chz.field(default=True, doc="Adapt the MLPs, experts included.")
     train_attn: bool = chz.field(default=True, doc="Adapt the attention.")
@@ -124,6 +130,8 @@ def _warms_up(config: Any) -> bool:
 class AdamSettings:
     """Adam, but for its peak learning rate."""
 
+    help_title = "Optimizer"
+
     lr_schedule: str = chz.field(
         default="linear",
         doc="constant, linear, cosine, warmup_linear or warmup_cosine, over all steps.",
@@ -149,12 +157,16 @@ class AdamSettings:
 class OptimizerSettings(AdamSettings):
     """Adam, and its learning rate over the steps of a run."""
 
+    help_title = "Optimizer"
+
     learning_rate: float = rate(always(2e-4), "Peak learning rate", metadata=facts(aliases=("lr",)))
 
 
 @chz.chz
 class ShrinkSettings:
     """How much of the data is taken: a run can be tried on little of it."""
+
+    help_title = "Data"
 
     n_train_samples: int | None = chz.field(
         default=None,
@@ -179,6 +191,8 @@ _NUM_ROLLOUTS = Alias(
 @chz.chz
 class StepSettings:
     """How long a run goes on, and what happens along the way."""
+
+    help_title = "Steps and checkpoints"
 
     num_epochs: int = chz.field(
         default=1,
@@ -225,6 +239,8 @@ class StepSettings:
 class BenchmarkDataSettings:
     """Where benchmarks are read from."""
 
+    help_title = "Evaluation"
+
     benchmark_data: str | None = chz.field(
         default=None,
         doc="Rows of the benchmarks: a file or hub id, a folder with a file for each, or NAME=FILE, separated by "
@@ -235,6 +251,8 @@ class BenchmarkDataSettings:
 @chz.chz
 class EvaluationSettings(BenchmarkDataSettings):
     """What is measured along the way, and how often."""
+
+    help_title = "Evaluation"
 
     eval_every: int = chz.field(
         default=0,
@@ -271,6 +289,8 @@ class EvaluationSettings(BenchmarkDataSettings):
 class BestSettings:
     """Which weights of a run are the best, and when there is no use in going on."""
 
+    help_title = "Evaluation"
+
     keep_best: str | None = chz.field(
         default=None,
         doc="Keep the weights that are the best by this held-out metric, such as test/nll; auto: by the held-out loss, "
@@ -296,6 +316,8 @@ class BestSettings:
 class RegistrationSettings:
     """Under which name the trained model is registered."""
 
+    help_title = "Run"
+
     registered_model_name: str | None = chz.field(
         default=None,
         doc="Register the trained model as the next version of this name; default: it is not registered.",
@@ -307,6 +329,8 @@ class RegistrationSettings:
 @chz.chz
 class TimeSettings:
     """How long a run may take."""
+
+    help_title = "Steps and checkpoints"
 
     max_minutes: float | None = chz.field(
         default=None,
@@ -340,6 +364,8 @@ class TrainingSettings(
     ShrinkSettings,
 ):
     """Settings of every recipe that trains."""
+
+    help_title = "Model"
 
     train_mlp: bool = narrowed(AdapterSettings, "train_mlp", _OF_NEW_ADAPTER)
     train_attn: bool = narrowed(AdapterSettings, "train_attn", _OF_NEW_ADAPTER)
