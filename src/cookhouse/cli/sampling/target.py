@@ -19,7 +19,7 @@ from cookhouse.service.local import service_folder
 WeightsArgument: TypeAlias = Annotated[
     str | None,
     typer.Argument(
-        metavar="[WEIGHTS]",
+        metavar="WEIGHTS",
         help=f"A run ({NAMING}), meaning its best checkpoint if it keeps that, else its last; a tinker:// path; a "
         "registered model such as sums@1; a PEFT folder; or a base model. Without it, the base model of --model.",
         autocompletion=complete_run,
