@@ -120,6 +120,8 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         say(console, f"weights      {summary.sampler_path}")
     if summary.usage is not None:
         say(console, f"usage        {usage_text(summary.usage)}")
+    if summary.cost is not None:
+        say(console, f"cost         {summary.cost}")
     if summary.registered_model is not None:
         say(console, f"registered   {summary.registered_model}")
     command = f"{program} {summary.next_command.removeprefix('cookhouse ')}"

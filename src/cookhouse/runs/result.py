@@ -70,7 +70,10 @@ class RunSummary:
     next_command: str
     """The resume command after an interrupt, else the command that samples from the trained model."""
     usage: Mapping[str, float] | None = None
-    """What the service counted for it: tokens by kind, and `engine_seconds`; None where it does not tell."""
+    """What the service counted for it: tokens by kind, and `engine_seconds`; what the run counted itself on the hosted
+    service, which does not tell; None of others that do not."""
+    cost: str | None = None
+    """What that comes to by `price_per_million`, in words."""
     best: str | None = None
     """The checkpoint with the best weights, and by what, of a run that keeps it: `000040-best: held-out loss 1.25 after
     step 40`."""

@@ -17,6 +17,7 @@ from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.judge import judge_setting
 from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.schedules import SCHEDULES
+from cookhouse.settings.spending import SpendingSettings
 
 
 def _names_a_model(config: Any, field: str) -> None:
@@ -362,6 +363,7 @@ class TrainingSettings(
     BestSettings,
     RegistrationSettings,
     ShrinkSettings,
+    SpendingSettings,
 ):
     """Settings of every recipe that trains."""
 

@@ -44,8 +44,26 @@ class SupervisedDataset:
 
     def set_epoch(self, epoch: int, lap: int = 0) -> None:
         """Shuffle for an epoch, or for a further pass within it: the order depends on it and on the seed alone."""
-        self._order = list(range(len(self.examples)))
-        random.Random(f"{self._seed}/{epoch}" + (f"/{lap}" if lap else "")).shuffle(self._order)
+        self._order = self._order_of(epoch, lap)
+
+    def count_positions(self, total_steps: int, steps_per_epoch: int) -> int:
+        """How many positions the datums of the first steps of a run have, each as often as it is trained on."""
+        sizes = [example.tokens_T.size - 1 for example in self.examples]
+        epochs, rest = divmod(total_steps, steps_per_epoch)
+        if steps_per_epoch == len(self):
+            whole = epochs * sum(sizes)
+        else:
+            whole = sum(self._positions_in(sizes, epoch, steps_per_epoch) for epoch in range(epochs))
+        return whole + self._positions_in(sizes, epochs, rest)
+
+    def _positions_in(self, sizes: Sequence[int], epoch: int, num_batches: int) -> int:
+        order = self._order_of(epoch, 0)[: num_batches * self.batch_size] if num_batches else []
+        return sum(sizes[i] for i in order)
+
+    def _order_of(self, epoch: int, lap: int) -> list[int]:
+        order = list(range(len(self.examples)))
+        random.Random(f"{self._seed}/{epoch}" + (f"/{lap}" if lap else "")).shuffle(order)
+        return order
 
     @property
     def statistics(self) -> ExampleStatistics:

@@ -38,7 +38,8 @@ def usage_text(usage: Mapping[str, float]) -> str:
     told = {words: round(usage.get(f"{kind}_tokens", 0)) for kind, words in kinds.items()}
     parts = [f"{count:,} {words}" for words, count in told.items() if count] or ["0"]
     tokens = ", ".join([parts[0].replace(" ", " tokens ", 1) if " " in parts[0] else "0 tokens", *parts[1:]])
-    return f"{tokens}; {duration(usage.get('engine_seconds', 0.0))} of the engine"
+    engine = f"; {duration(usage['engine_seconds'])} of the engine" if "engine_seconds" in usage else ""
+    return tokens + engine
 
 
 def place_of(history: History) -> str:

@@ -170,6 +170,11 @@ class TinkerServiceClient(tinker.ServiceClient):
         self._key = api_key or os.environ.get("TINKER_API_KEY")
         self._make_rest_client = cache(partial(tinker.RestClient, base_url=base_url, api_key=api_key))
 
+    @property
+    def is_hosted(self) -> bool:
+        """Whether it is the hosted service, which does not tell what it has counted."""
+        return not self._address
+
     async def context_tokens(self, model_name: str) -> int | None:
         offered = (await self._capabilities()).supported_models
         return next((model.max_context_length for model in offered if model.model_name == model_name), None)

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cookhouse.data import SupervisedDataset
 from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.telemetry import Telemetry, events, keys, read_metrics
 from cookhouse.training import FinishedStep, StepLog
 from cookhouse.workflows.base.estimate import Estimate
+from cookhouse.workflows.base.spending import ExpectedTokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,18 @@ def estimated(statistics: ExampleStatistics, *, num_sampled: int, num_rows: int)
         num_rows=num_rows,
         num_sampled=num_sampled,
     )
+
+
+def trained_exactly(dataset: SupervisedDataset, total_steps: int, steps_per_epoch: int) -> ExpectedTokens:
+    """Of examples that are all there."""
+    return ExpectedTokens(tokens={"trained_tokens": dataset.count_positions(total_steps, steps_per_epoch)})
+
+
+def trained_about(counts: Counts, num_examples: int) -> ExpectedTokens:
+    """Of so many examples, as long as these are on the average."""
+    found = counts.statistics
+    num_tokens = round(found.num_tokens / max(found.num_examples, 1) * num_examples)
+    return ExpectedTokens(tokens={"trained_tokens": num_tokens}, degree="about")
 
 
 def batch_metrics(statistics: ExampleStatistics, num_skipped: int) -> dict[str, float]:

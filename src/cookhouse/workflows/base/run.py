@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from cookhouse.chat import Renderer
@@ -24,9 +25,11 @@ from cookhouse.training import (
     service_errors,
     submit_checkpoint,
 )
+from cookhouse.training.clients.metering import TokenMeter, metered
 from cookhouse.training.clients.session import BROKEN_PATIENCE_SECONDS
 from cookhouse.weights.checkpoints import Checkpoint, Cursor
 from cookhouse.workflows.base.evaluation import NamedEvaluator, open_judges
+from cookhouse.workflows.base.spending import ExpectedTokens, expected_facts, is_metered, token_meter
 from cookhouse.workflows.stages.body import LoopState
 from cookhouse.workflows.stages.registering import is_registered, register_run
 from cookhouse.workflows.stages.sinks import start_sinks
@@ -59,6 +62,13 @@ class TrainingState(LoopState):
     """Metrics of the trained weights on what was held out; text where an evaluator gave some."""
     registered_model: ModelVersion | None = None
     """What the trained weights were registered as."""
+    meter: TokenMeter | None = None
+    """Counts the tokens of the session, where the run does that itself."""
+
+    @property
+    def expected_tokens(self) -> ExpectedTokens | None:
+        """What the steps are to send and to sample, from the stages that need no port; None: nobody can say."""
+        return None
 
 
 T = TypeVar("T", bound=TrainingState)
@@ -85,10 +95,12 @@ async def open_run(state: TrainingState) -> None:
     """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off.
 
     Raises:
-        InputError: the folder cannot be written, or the service refuses the model, the checkpoint or the key.
+        InputError: the folder cannot be written, the service refuses the model, the checkpoint or the key, or the run
+            has used all the tokens that it may.
         ServiceError: the service failed.
     """
     config, context = state.config, state.context
+    meter = await asyncio.to_thread(token_meter, config, context)
     folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
     state.closing.push_async_callback(_close_folder, state, folder)
     state.folder, state.checkpoints = folder, folder.checkpoints
@@ -109,9 +121,13 @@ async def open_run(state: TrainingState) -> None:
         state.telemetry.event(events.DATA_NOTE, text=note)
     resume_path = None if folder.resume is None else folder.resume.state_path
     spec = SessionSpec(settings=config, resume_path=resume_path, registry=context.adapters.registry)
-    opening = open_session(context.connect, spec)
+    opening = open_session(metered(context.connect, meter, partial(is_metered, config)), spec)
     state.session = await Waiting(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
     state.closing.push_async_callback(_close_session, state)
+    if is_metered(config, state.session.service):
+        state.meter = meter
+        for what, text in expected_facts(state.expected_tokens, config.prices).items():
+            state.telemetry.event(events.DATA_NOTE, text=f"{what}: {text}")
     with service_errors("opening the judge of a benchmark"):
         await open_judges(state)
 
@@ -193,6 +209,8 @@ async def _close_session(state: TrainingState) -> None:
             state.telemetry.event(events.RUN_USAGE, metrics=usage)
         await state.session.close(state.status)
     else:
+        if state.meter is not None:
+            state.telemetry.event(events.RUN_USAGE, metrics=state.meter.usage)
         await state.session.close(state.status, BROKEN_PATIENCE_SECONDS)
 
 

@@ -16,6 +16,7 @@ from cookhouse.settings.training import AUTO
 from cookhouse.telemetry import Metric, keys, read_metrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, named_by_run
 from cookhouse.workflows.base.run import TrainingState
+from cookhouse.workflows.base.spending import cost_text
 
 _BYTES_PER_PARAMETER = 16
 """Weight, gradient and two Adam moments, four bytes each."""
@@ -53,6 +54,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
         stopped=_stopped(state),
         next_command=_next_command(state, is_interrupted),
         usage=history.usage,
+        cost=None if history.usage is None else cost_text(history.usage, state.config.prices),
         registered_model=None if state.registered_model is None else state.registered_model.id,
     )
     metrics = {**state.outcome.metrics, **state.eval_results}

@@ -8,6 +8,7 @@ from cookhouse.registry import Descent
 from cookhouse.runs import Preview, RunResult
 from cookhouse.workflows.base.run import TrainingState, cleanup, evaluate, register_model, save_final
 from cookhouse.workflows.base.slots import best_weights, checkpoint_slot, evaluate_slot, optim_step_slot, save_every
+from cookhouse.workflows.base.spending import expected_facts
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, Stage
 from cookhouse.workflows.stages.state import RunContext
@@ -64,7 +65,7 @@ def training_workflow(
         final=(save_final, evaluate, register_model(descent), *final),
         cleanup=cleanup,
         result=result,
-        facts=facts,
+        facts=lambda state: {**facts(state), **expected_facts(state.expected_tokens, state.config.prices)},
         notes=lambda state: state.notes,
         previews=previews,
         descent=descent,

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from cookhouse.chat import Renderer
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
 from cookhouse.training import Objective
 from cookhouse.workflows.base.run import TrainingState
+from cookhouse.workflows.base.spending import ExpectedTokens
 from cookhouse.workflows.distillation.assembler import QuestionDataset
 from cookhouse.workflows.distillation.questions import QuestionRows, TeacherPrompt
 from cookhouse.workflows.distillation.record import TeacherRecord
@@ -38,6 +40,17 @@ class OffPolicyState(TrainingState):
     objective: Objective[None] = field(init=False)
     distillation_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `loss`, `forward_kl`, and how many of the teacher's answers were dropped."""
+
+    @property
+    def expected_tokens(self) -> ExpectedTokens:
+        config = self.config
+        sizes = [self.total_steps, config.batch_size, config.samples_per_prompt, config.max_tokens]
+        said = "{:,} steps × {:,} prompts × {:,} answers × {:,} tokens".format(*sizes)
+        return ExpectedTokens(
+            tokens={"sampled_tokens": prod(sizes)},
+            degree="at most",
+            remark=f"{said}, by the teacher; trained on are these and their prompts",
+        )
 
     @property
     def teacher_name(self) -> str:

@@ -1,13 +1,14 @@
 """What the stages of a run over preferences hand to one another."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cookhouse.pair_losses import PairLoss
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import Objective
-from cookhouse.workflows.base.counts import Counts
+from cookhouse.workflows.base.counts import Counts, trained_about
 from cookhouse.workflows.base.run import TrainingState
+from cookhouse.workflows.base.spending import ExpectedTokens
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset
 from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers
@@ -35,3 +36,8 @@ class PreferenceState(TrainingState):
     reference: Reference = field(init=False)
     dpo_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `dpo_loss`, `accuracy`, `margin`, `chosen_reward`, `rejected_reward` and so on."""
+
+    @property
+    def expected_tokens(self) -> ExpectedTokens:
+        expected = trained_about(self.counts, 2 * self.config.batch_size * self.total_steps)
+        return replace(expected, remark="a reference scores as many") if self.loss.needs_reference else expected

@@ -8,8 +8,10 @@ from cookhouse.data import (
     SupervisedDataset,
 )
 from cookhouse.settings import PreferenceModelSettings
+from cookhouse.workflows.base.counts import trained_exactly
 from cookhouse.workflows.base.rows import SplitRows
 from cookhouse.workflows.base.run import TrainingState
+from cookhouse.workflows.base.spending import ExpectedTokens
 
 
 @dataclass(kw_only=True)
@@ -21,3 +23,7 @@ class PreferenceModelState(TrainingState):
     comparisons: ComparisonRenderer = field(init=False)
     """Over that renderer."""
     dataset: SupervisedDataset = field(init=False)
+
+    @property
+    def expected_tokens(self) -> ExpectedTokens:
+        return trained_exactly(self.dataset, self.total_steps, self.steps_per_epoch)

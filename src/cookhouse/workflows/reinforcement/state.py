@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from cookhouse.envs import OpenSampler
 from cookhouse.rl import (
@@ -16,6 +17,7 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.second_model import SecondModel
+from cookhouse.workflows.base.spending import ExpectedTokens
 from cookhouse.workflows.reinforcement.assembler import RolloutPayload
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
@@ -42,6 +44,20 @@ class RolloutState(TrainingState):
     def dataset(self) -> "EpochBatches":
         """The groups of `train` in batches."""
         return EpochBatches(self.train)
+
+    @property
+    def expected_tokens(self) -> ExpectedTokens:
+        config = self.config
+        sizes = [self.total_steps, len(self.train.get_batch(0)), config.group_size, config.max_tokens]
+        turns, of_turns = ("; in each turn", "") if config.max_turns is None else ("", f" × {config.max_turns} turns")
+        return ExpectedTokens(
+            tokens={"sampled_tokens": prod([*sizes, config.max_turns or 1, config.rollout_attempts])},
+            degree="at most",
+            remark="{:,} steps × {:,} groups × {:,} rollouts × {:,} tokens".format(*sizes)
+            + of_turns
+            + (f" × {config.rollout_attempts} attempts" if config.rollout_attempts > 1 else "")
+            + f"{turns}; trained on are these and their prompts",
+        )
 
     @property
     def scores_sequences(self) -> bool:

@@ -11,8 +11,9 @@ from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
 from cookhouse.settings import SupervisedSettings
 from cookhouse.training import Objective
-from cookhouse.workflows.base.counts import Counts
+from cookhouse.workflows.base.counts import Counts, trained_about, trained_exactly
 from cookhouse.workflows.base.run import TrainingState
+from cookhouse.workflows.base.spending import ExpectedTokens
 from cookhouse.workflows.supervised.rows import RunData
 
 Part: TypeAlias = SupervisedDataset | StreamedDataset
@@ -41,3 +42,9 @@ class SupervisedState(TrainingState):
     nll: NLLEvaluator | None = field(init=False)
     exact_match: ExactMatchEvaluator | None = field(init=False)
     objective: Objective[None] = field(init=False)
+
+    @property
+    def expected_tokens(self) -> ExpectedTokens:
+        if isinstance(self.dataset, SupervisedDataset):
+            return trained_exactly(self.dataset, self.total_steps, self.steps_per_epoch)
+        return trained_about(self.counts, self.config.batch_size * self.total_steps)
