@@ -19,19 +19,21 @@ _WORDS = {"trained_tokens": "trained", "scored_tokens": "scored", "prompt_tokens
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedTokens:
-    """What is known before a run of what its steps send and sample; evaluations come on top."""
+    """What is known before a run of what its steps send and sample."""
 
     tokens: Mapping[str, int] = field(default_factory=dict)
     """By the names that they are counted by."""
     degree: str = ""
     """`about` or `at most`; nothing: exactly."""
     remark: str = ""
-    """Where the figures come from, or what is not known."""
+    """Where the figures come from."""
+    on_top: str = "evaluations"
+    """What is not among them."""
 
     def __str__(self) -> str:
         told = ", ".join(f"{count:,} tokens {_WORDS[kind]}" for kind, count in self.tokens.items())
         remark = f" ({self.remark})" if self.remark else ""
-        return f"{self.degree} {told}{remark}; evaluations on top".strip()
+        return f"{self.degree} {told}{remark}; on top: {self.on_top}".strip()
 
 
 def expected_facts(expected: ExpectedTokens | None, prices: Mapping[str, float]) -> dict[str, str]:
@@ -41,7 +43,7 @@ def expected_facts(expected: ExpectedTokens | None, prices: Mapping[str, float])
     cost = cost_text(expected.tokens, prices)
     return {
         "to be sent": str(expected),
-        **({} if cost is None else {"cost": f"{expected.degree} {cost}; evaluations on top".strip()}),
+        **({} if cost is None else {"cost": f"{expected.degree} {cost}; on top: {expected.on_top}".strip()}),
     }
 
 

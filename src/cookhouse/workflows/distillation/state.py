@@ -49,7 +49,8 @@ class OffPolicyState(TrainingState):
         return ExpectedTokens(
             tokens={"sampled_tokens": prod(sizes)},
             degree="at most",
-            remark=f"{said}, by the teacher; trained on are these and their prompts",
+            remark=f"{said}, by the teacher",
+            on_top="prompts, and training on these with what was sampled; evaluations",
         )
 
     @property

@@ -40,4 +40,8 @@ class PreferenceState(TrainingState):
     @property
     def expected_tokens(self) -> ExpectedTokens:
         expected = trained_about(self.counts, 2 * self.config.batch_size * self.total_steps)
-        return replace(expected, remark="a reference scores as many") if self.loss.needs_reference else expected
+        return (
+            replace(expected, on_top="as many that a reference scores; evaluations")
+            if self.loss.needs_reference
+            else expected
+        )

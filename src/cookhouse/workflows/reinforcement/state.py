@@ -49,14 +49,15 @@ class RolloutState(TrainingState):
     def expected_tokens(self) -> ExpectedTokens:
         config = self.config
         sizes = [self.total_steps, len(self.train.get_batch(0)), config.group_size, config.max_tokens]
-        turns, of_turns = ("; in each turn", "") if config.max_turns is None else ("", f" × {config.max_turns} turns")
+        turns, of_turns = (", in each turn", "") if config.max_turns is None else ("", f" × {config.max_turns} turns")
         return ExpectedTokens(
             tokens={"sampled_tokens": prod([*sizes, config.max_turns or 1, config.rollout_attempts])},
             degree="at most",
             remark="{:,} steps × {:,} groups × {:,} rollouts × {:,} tokens".format(*sizes)
             + of_turns
             + (f" × {config.rollout_attempts} attempts" if config.rollout_attempts > 1 else "")
-            + f"{turns}; trained on are these and their prompts",
+            + turns,
+            on_top="prompts, and training on these with what was sampled; evaluations",
         )
 
     @property
