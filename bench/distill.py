@@ -33,7 +33,8 @@ def run_cookhouse(case: Case, precision: str) -> Measurement:
 async def _train(case: Case, precision: str) -> Measurement:
     from cookhouse.adapters import Adapters
     from cookhouse.recipes import Recipe, run_async
-    from cookhouse.service.local import SERVER_COMMAND, local_server
+    from cookhouse.service.local import local_server
+    from cookhouse.service.process import SERVER_COMMAND
     from cookhouse.settings import OnPolicyDistillationSettings
     from cookhouse.training import connect_to
     from cookhouse.workflows import on_policy_workflow

@@ -79,7 +79,8 @@ async def seconds_per_step(
 
 async def measure_embedded(folder: Path, device: str, num_steps: int, num_rounds: int) -> dict[str, float]:
     """Seconds per step by mode on one embedded server, medians over rounds in which the modes take turns."""
-    from cookhouse.service.local import SERVER_COMMAND, local_server
+    from cookhouse.service.local import local_server
+    from cookhouse.service.process import SERVER_COMMAND
     from cookhouse.training import connect_to
 
     rounds = []

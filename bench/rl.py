@@ -204,7 +204,8 @@ async def _train(case: Case, precision: str) -> Measurement:
     from cookhouse.adapters import Adapters
     from cookhouse.recipes import run_async
     from cookhouse.recipes.reinforcement import reinforcement_recipe
-    from cookhouse.service.local import SERVER_COMMAND, local_server
+    from cookhouse.service.local import local_server
+    from cookhouse.service.process import SERVER_COMMAND
     from cookhouse.settings import ReinforcementSettings
     from cookhouse.training import connect_to
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a GPU: pytest --device cuda"))
+
+
+@pytest.fixture(autouse=True)
+def no_early_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests have the SDK loaded: an engine that starts before it would only take the cores from the other tests.
+
+    Runs in processes of their own have one; `tests/cli/test_early_engine.py` is about it.
+    """
+    monkeypatch.setattr("cookhouse.service.connection.early_server", lambda _: nullcontext())
 
 
 @pytest.fixture(scope="session")

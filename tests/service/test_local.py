@@ -1,6 +1,7 @@
 """The embedded server's life, with a stand-in for the server process."""
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -14,23 +15,31 @@ import pytest
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.models.hub import NoopHub, hub_in_use
 from cookhouse.service.local import EmbeddedService, local_server
+from cookhouse.service.process import started_server
 
 pytestmark = pytest.mark.anyio
 
+# Waits until it is told what to serve, as a server does.
+TOLD = """
+import os, sys
+from cookhouse.server.waiting import wait_for_arguments
+argv = wait_for_arguments(os.environ)
+if argv is None: sys.exit(0)
+"""
 # Says it is ready, writes what it was given beside the state, and stops at the end of its stdin.
 SERVER = """
 import json, os, pathlib, sys
-state = pathlib.Path(sys.argv[sys.argv.index("--state-dir") + 1])
-(state / "seen.json").write_text(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ)}))
+state = pathlib.Path(argv[argv.index("--state-dir") + 1])
+(state / "seen.json").write_text(json.dumps({"argv": argv, "env": dict(os.environ)}))
 print("a library says hello", flush=True)
 print(json.dumps({"url": "http://127.0.0.1:1"}), flush=True)
-sys.stdin.buffer.read()
+os.read(0, 1)
 (state / "stopped").touch()
 """
 
 
 def command(code: str) -> tuple[str, ...]:
-    return (sys.executable, "-c", code)
+    return (sys.executable, "-c", TOLD + code)
 
 
 def seen(state: Path) -> dict[str, dict[str, str]]:
@@ -125,6 +134,55 @@ async def test_a_service_runs_from_its_first_use_to_the_end(tmp_path: Path) -> N
     assert (tmp_path / "stopped").exists()
 
 
+async def test_a_process_that_is_told_nothing_is_gone_at_once() -> None:
+    """Would catch a run that is refused and leaves its engine behind."""
+    async with started_server(command("")) as server:
+        assert server.returncode is None
+    assert server.returncode == -signal.SIGKILL
+    assert not is_alive(server.pid)
+
+
+async def test_a_server_that_was_started_before_serves(tmp_path: Path) -> None:
+    """Would catch a second process beside the one that has loaded, and one that keeps its folder locked."""
+    async with started_server(command(SERVER)) as early:
+        nothing = ("/nowhere/python",)
+        async with local_server(
+            tmp_path, base_models=["cookhouse/tiny"], command=nothing, process=early, say=print
+        ) as server:
+            assert server.process is early
+            assert is_locked(tmp_path / "lock")
+        assert early.returncode == 0
+        assert (tmp_path / "stopped").exists()
+    assert not is_locked(tmp_path / "lock")
+
+
+async def test_what_a_process_says_before_it_is_told_stands_in_its_log(tmp_path: Path) -> None:
+    """Would catch a broken installation that says nothing: it dies while it imports, before there is a log."""
+    broken = (sys.executable, "-c", "raise ImportError('no torch')")
+    with pytest.raises(ServiceError, match=r"did not start \(exit code 1\)(.|\n)*ImportError: no torch"):
+        async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=broken):
+            pass
+    assert "no torch" in (tmp_path / "server.log").read_text()
+
+
+async def test_what_a_server_says_is_said_while_it_starts_and_later(tmp_path: Path) -> None:
+    """Would catch a first start that builds kernels in silence."""
+    later = SERVER.replace("os.read(0, 1)", "print(json.dumps({'note': 'later'}), flush=True)\n" + "os.read(0, 1)")
+    code = f"import json\nprint(json.dumps({{'note': 'building'}}), flush=True)\n{later}"
+    said: list[str] = []
+    heard = asyncio.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        if text == "later":
+            heard.set()
+
+    async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(code), say=say):
+        assert said[0] == "building"
+        await asyncio.wait_for(heard.wait(), 60)
+    assert said == ["building", "later"]
+
+
 async def test_guarded_work_keeps_its_own_error(tmp_path: Path) -> None:
     async def fail() -> None:
         raise LookupError("mine")
@@ -159,8 +217,8 @@ async def test_leaving_while_it_starts_stops_it_and_whoever_waits_for_it(tmp_pat
 
 
 async def test_a_deaf_server_is_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cookhouse.service.local._EOF_PATIENCE_SECONDS", 0.2)
-    code = SERVER.replace("sys.stdin.buffer.read()", "import time; time.sleep(60)")
+    monkeypatch.setattr("cookhouse.service.process._EOF_PATIENCE_SECONDS", 0.2)
+    code = SERVER.replace("os.read(0, 1)", "import time; time.sleep(60)")
     async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(code)) as server:
         pass
     assert server.process.returncode == -signal.SIGTERM
@@ -200,6 +258,15 @@ def test_a_killed_client_takes_its_server_along(tmp_path: Path) -> None:
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_alive(pid)
+
+
+def is_locked(file: Path) -> bool:
+    with file.open("rb") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def is_alive(pid: int) -> bool:

@@ -82,7 +82,7 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
     given = None if adapters is None else make_adapters(adapters)
     config = settle(find_recipe(name), layers, None if given is None else given.service).config
     if dry_run:
-        from cookhouse.cli import summary  # loads the SDK: two seconds, not for a misspelled setting
+        from cookhouse.cli import summary
         from cookhouse.telemetry import Telemetry, make_console
 
         with Telemetry(() if given is None else given.sinks or ()):  # which closes them: nothing is told to them
@@ -108,7 +108,6 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
     from cookhouse.cli import summary
     from cookhouse.cli.summary import print_sweep
     from cookhouse.telemetry import make_console, tell
-    from cookhouse.workflows import SweepState
 
     console = make_console()
     try:
@@ -116,6 +115,8 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
     except KeyboardInterrupt as interrupt:
         tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise
+    from cookhouse.workflows import SweepState  # the SDK, which the run loads after it has started an engine
+
     summary.print_summary(console, result.summary, ports.program or program())
     if isinstance(result.state, SweepState):
         print_sweep(console, result.state.record)

@@ -166,12 +166,19 @@ async def _serve(
     keys: tuple[str, ...],
     options: Sequence[str],
 ) -> None:
-    from cookhouse.service.local import SERVER_COMMAND, EmbeddedService, local_server
+    from cookhouse.service.local import EmbeddedService, local_server
+    from cookhouse.service.process import SERVER_COMMAND
 
     typer.echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
     async with EmbeddedService(
         lambda: local_server(
-            state_dir, base_models=models, host=host, port=port, api_keys=keys, command=(*SERVER_COMMAND, *options)
+            state_dir,
+            base_models=models,
+            host=host,
+            port=port,
+            api_keys=keys,
+            command=(*SERVER_COMMAND, *options),
+            say=typer.echo,
         )
     ) as service:
         serving = asyncio.ensure_future(service.guard(_announce(service, names, bool(keys))))

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.text import Text
 
 from cookhouse.cli.tables import side_by_side
-from cookhouse.evals import preview_plain, preview_rich
 from cookhouse.printable import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
@@ -45,6 +44,8 @@ def print_plan(console: Console, plan: RunPlan, *, every_setting: bool = False) 
 
 def print_previews(console: Console, previews: Iterable[Sequence[tuple[str, bool]]]) -> None:
     """The first examples: what is trained on is green and, where there is no color, stands in ⟦⟧."""
+    from cookhouse.evals import preview_plain, preview_rich  # loads the SDK
+
     has_color = console.color_system is not None
     for pieces in previews:
         say(console, "\nan example, trained on what is " + ("green" if has_color else "in ⟦⟧"))

@@ -34,6 +34,7 @@ from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 if TYPE_CHECKING:
     from cookhouse.runs import RunPlan, RunResult
     from cookhouse.service.connection import Connection
+    from cookhouse.service.process import ServerProcess
     from cookhouse.telemetry import Telemetry
     from cookhouse.training import Interrupt
     from cookhouse.workflows import RunContext, Workflow
@@ -91,10 +92,7 @@ async def run_async(
 
     What ends a run that can be continued carries the command that does so, in a note.
     """
-    from cookhouse.runs import record_failure
     from cookhouse.telemetry import Telemetry, TerminalSink, events, make_console
-    from cookhouse.training import Interrupt
-    from cookhouse.workflows import run_workflow
 
     given = adapters or Adapters()
     check_adapters("Adapters", given)
@@ -102,31 +100,52 @@ async def run_async(
         Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry,
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
-        stopping = interrupt or Interrupt()
-        is_part = stopping.is_taken  # of another run, whose limits hold for all of it
-        if not is_part:
-            stopping.on_request = partial(_tell_request, telemetry)
-        found = resolved(recipe, config, given, telemetry, stopping)
-        workflow, context = found.workflow, found.context
-        if (taken := defaults_taken(found.config)) is not None:
-            telemetry.event(events.RUN_DEFAULTS, text=taken)
-        for note in unread_defaults(found.config):
-            telemetry.event(events.DATA_NOTE, text=note)
-        try:
-            with stopping.on_signals(), stopping.after(None if is_part else found.config.max_minutes):
-                if not found.is_connecting:
-                    return await run_workflow(workflow, context)
-                async with _connection(found, stopping, telemetry) as connection:
-                    connected = replace(context, adapters=replace(context.adapters, service=connection.connect))
-                    return await connection.guard(run_workflow(workflow, connected))
-        except (Exception, KeyboardInterrupt) as error:
-            if isinstance(error, InputError) and not isinstance(error, BadRowsError):
-                raise
-            if isinstance(error, Exception):
-                record_failure(context.folder.path, error)
-            for note in _how_to_resume(context, given.program or "cookhouse"):
-                error.add_note(note)
+        settled = make_config(_recipe(recipe), config, given.service)
+        async with _early_server(given, settled) as process:
+            return await _run(recipe, settled, given, telemetry, interrupt, process)
+
+
+async def _run(
+    recipe: Recipe[C] | str,
+    config: C,
+    given: Adapters,
+    telemetry: "Telemetry",
+    interrupt: "Interrupt | None",
+    process: "ServerProcess | None",
+) -> "RunResult[Any]":
+    """As `run_async`; `process` is to be its embedded engine, if it needs one. This is where the SDK is loaded."""
+    from cookhouse.runs import record_failure
+    from cookhouse.telemetry import events
+    from cookhouse.training import Interrupt
+    from cookhouse.workflows import run_workflow
+
+    stopping = interrupt or Interrupt()
+    is_part = stopping.is_taken  # of another run, whose limits hold for all of it
+    if not is_part:
+        stopping.on_request = partial(_tell_request, telemetry)
+    found = resolved(recipe, config, given, telemetry, stopping)
+    workflow, context = found.workflow, found.context
+    if (taken := defaults_taken(found.config)) is not None:
+        telemetry.event(events.RUN_DEFAULTS, text=taken)
+    for note in unread_defaults(found.config):
+        telemetry.event(events.DATA_NOTE, text=note)
+    try:
+        with stopping.on_signals(), stopping.after(None if is_part else found.config.max_minutes):
+            if not found.is_connecting:
+                if process is not None:
+                    await process.stop()
+                return await run_workflow(workflow, context)
+            async with _connection(found, stopping, telemetry, process) as connection:
+                connected = replace(context, adapters=replace(context.adapters, service=connection.connect))
+                return await connection.guard(run_workflow(workflow, connected))
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, InputError) and not isinstance(error, BadRowsError):
             raise
+        if isinstance(error, Exception):
+            record_failure(context.folder.path, error)
+        for note in _how_to_resume(context, given.program or "cookhouse"):
+            error.add_note(note)
+        raise
 
 
 def _tell_request(telemetry: "Telemetry", reason: str | None) -> None:
@@ -193,7 +212,7 @@ def resolved(
     """
     from cookhouse.service.connection import chosen_service
 
-    chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
+    chosen = _recipe(recipe)
     settled = make_config(chosen, config, given.service)
     if settled.log_path is None:
         settled = chz.replace(settled, log_path=_new_log_path(chosen.name))
@@ -212,6 +231,19 @@ def resolved(
         is_connecting=is_connecting,
         address=address,
     )
+
+
+def _recipe(recipe: Recipe[C] | str) -> Recipe[C]:
+    return find_recipe(recipe) if isinstance(recipe, str) else recipe
+
+
+def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContextManager[ServerProcess | None]":
+    """The process of the embedded engine, if a run with these is to have one; whether it needs it is not known yet."""
+    from cookhouse.service.connection import chosen_service, early_server
+
+    if callable(given.service):
+        return nullcontext()
+    return early_server(chosen_service(given.service, os.environ, config.base_url))
 
 
 def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
@@ -313,7 +345,7 @@ def _folder(config: RunSettings) -> Path:
 
 
 def _connection(
-    run: Resolved, interrupt: "Interrupt", telemetry: "Telemetry"
+    run: Resolved, interrupt: "Interrupt", telemetry: "Telemetry", process: "ServerProcess | None"
 ) -> "AbstractAsyncContextManager[Connection]":
     from cookhouse.service.connection import open_connection
 
@@ -329,6 +361,7 @@ def _connection(
         interrupt=interrupt,
         telemetry=telemetry,
         is_chosen=adapters.service is not None,
+        process=process,
     )
 
 

@@ -14,8 +14,10 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.engine.instructions import narrow_torch
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.registry import open_registry
+from cookhouse.server.libraries import loading
 from cookhouse.server.main import run_server
 from cookhouse.server.settings import Settings
+from cookhouse.server.waiting import wait_for_arguments
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
 DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
@@ -24,17 +26,35 @@ CACHE_VARIABLE = "COOKHOUSE_MAX_CACHE_BYTES"
 SNAPSHOT_VARIABLE = "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES"
 
 
+WAIT = "--wait"
+_KERNELS = "cookhouse.engine.kernels.cpu.build"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve as the command line says; returns the exit code: 0, 1 for a failure, 2 for unusable input."""
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     # OpenMP's threads spin for milliseconds while they wait, by default, and take the cores from the client beside us:
     # then a step can take ten times as long. Some microseconds keep nearly all speed. Read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    try:
+        narrow_torch(os.environ)
+    except InputError as error:
+        return _refused(error)
+    if WAIT in words:
+        loading()
+        told = wait_for_arguments(os.environ)
+        if told is None:
+            return 0
+        words = [*(word for word in words if word != WAIT), *told]
+    return _serve(_parser().parse_args(words))
+
+
+def _serve(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _tell_of_kernels(as_json=options.json)
     keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
     try:
-        narrow_torch(os.environ)
         run_server(
             host=options.host,
             port=options.port,
@@ -57,9 +77,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except CookhouseError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2 if isinstance(error, InputError) else 1
+        return _refused(error)
     return 0
+
+
+def _refused(error: CookhouseError) -> int:
+    sys.stderr.write(f"error: {error}\n")
+    return 2 if isinstance(error, InputError) else 1
+
+
+def _tell_of_kernels(*, as_json: bool) -> None:
+    """Say on stdout what the builder of kernels says: a first start takes many seconds longer."""
+
+    class Teller(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            text = record.getMessage()
+            sys.stdout.write(json.dumps({"note": text}) + "\n" if as_json else f"{text}\n")
+            sys.stdout.flush()
+
+    teller = Teller()
+    teller.addFilter(lambda record: record.levelno == logging.INFO)  # warnings stand in the log
+    logger = logging.getLogger(_KERNELS)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(teller)
 
 
 def _announce(url: str, new_key: str | None, options: argparse.Namespace) -> None:
@@ -143,6 +183,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"disk for weights of sampling clients that wait in files; default: {SNAPSHOT_VARIABLE}, or 8 GiB",
     )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
+    # Taken out before words are parsed: it is here to be told of.
+    parser.add_argument(WAIT, action="store_true", help="load, and wait on stdin, a socket, for the other arguments")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
     return parser
 

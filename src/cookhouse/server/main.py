@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served
 from cookhouse.server.access.auth import KeyRing
+from cookhouse.server.libraries import loading
 from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
@@ -63,10 +64,16 @@ def run_server(
     stopped: ConcurrentFuture[None] = ConcurrentFuture()
     if watch_stdin:
         threading.Thread(target=_wait_for_eof, args=(stopped,), name="stdin", daemon=True).start()
+    # Begun at once; what cannot be used is told while it goes on.
+    libraries = loading() if make_engine is None else None
     KeyRing(api_keys)
     sources = parse_served(base_models)
     with bind(host, port) as listener, lock_state_dir(state_dir):
-        # Imported here: what cannot be used is told at once, before torch is loaded.
+        if libraries is not None:
+            _wait_for_either(libraries, stopped)
+            if stopped.done():
+                return
+            libraries.result()
         from cookhouse.server.service import Service
         from cookhouse.server.settings import Settings
 
@@ -93,8 +100,6 @@ def run_server(
                 max_cache_bytes=max_cache_bytes,
             )
             service.sequencer.start(make_engine or make_torch_engine)
-            import cookhouse.server.app  # noqa: F401  loads FastAPI while the engine loads its model
-
             _wait_for_either(service.sequencer.ready, stopped)
             if not stopped.done():
                 service.base_models.fill(service.sequencer.ready.result(), sources or None)

@@ -19,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 from cookhouse.adapters import EmbeddedEngine, ServiceAddress
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.service.local import EmbeddedService, guarded, local_server
+from cookhouse.service.process import ServerProcess, started_server
 
 if TYPE_CHECKING:
     from cookhouse.telemetry import Telemetry
@@ -47,6 +48,19 @@ class Connection(Protocol):
 
 
 @asynccontextmanager
+async def early_server(address: ServiceAddress | None) -> AsyncIterator[ServerProcess | None]:
+    """The process of the embedded service, to be told later what to serve; None where the service is at `address`.
+
+    It imports its libraries while the caller does. Leaving stops it; if it was told nothing, it leaves no trace.
+    """
+    if address is not None:
+        yield None
+        return
+    async with started_server() as process:
+        yield process
+
+
+@asynccontextmanager
 async def open_connection(
     address: ServiceAddress | None,
     *,
@@ -58,9 +72,11 @@ async def open_connection(
     interrupt: "Interrupt",
     telemetry: "Telemetry",
     is_chosen: bool = False,
+    process: ServerProcess | None = None,
 ) -> AsyncIterator[Connection]:
     """The connection of a run to `address`, or to an embedded service with its state in `state_dir` if that is None.
 
+    The latter is served by `process`, else by one that is started when it is needed.
     The embedded one offers `base_models`, and may load the checkpoints of other embedded services, in
     `read_state_dirs`, and adapters, in `peft_folders`. `is_chosen`: it was asked for, and is not only what is left
     where nothing is configured.
@@ -68,9 +84,20 @@ async def open_connection(
     if address is not None:
         yield _Configured(address, patience_seconds=patience_seconds, interrupt=interrupt, telemetry=telemetry)
         return
+
+    def say(text: str) -> None:
+        from cookhouse.telemetry import events
+
+        telemetry.event(events.RUN_SERVICE, service=text)
+
     service = EmbeddedService(
         lambda: local_server(
-            state_dir, base_models=base_models, read_state_dirs=read_state_dirs, peft_folders=peft_folders
+            state_dir,
+            base_models=base_models,
+            read_state_dirs=read_state_dirs,
+            peft_folders=peft_folders,
+            process=process,
+            say=say,
         )
     )
     async with service:

@@ -1,11 +1,8 @@
 """The embedded server: a process of its own on loopback, started for one run and stopped with it.
 
-    client                                    server, in a session of its own: Ctrl-C in the terminal does not reach it
-    stdin pipe, held open    ─────────────►   reads to EOF, then stops: a client that dies leaves no process behind
-    stdout pipe              ◄─────────────   one JSON line {"url": ..., "engine": ...} when it answers requests
-    <state_dir>/server.log   ◄─────────────   stderr
-    <state_dir>/lock         ══ locked ══►    inherited, so it stays locked until the server is gone
+    <state_dir>/lock         ══ locked ══►    handed to the server, so it stays locked until that is gone
     <state_dir>/api-key      ─────────────►   one key per folder: a later server knows the same owner of its checkpoints
+    <state_dir>/server.log   ◄─────────────   what it writes to stderr
 
 It starts the other half and imports none of it.
 """
@@ -13,59 +10,27 @@ It starts the other half and imports none of it.
 import asyncio
 import contextlib
 import fcntl
-import json
 import logging
 import os
-import re
 import secrets
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from cookhouse.assets import resolve_model
-from cookhouse.errors import InputError, ServiceError
+from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.models.hub import HubPart, current_hub
 from cookhouse.runs.names import CONFIG_FILE
-
-__all__ = ["EmbeddedService", "LocalServer", "folder_key", "guarded", "local_server", "service_folder"]
+from cookhouse.service.process import SERVER_COMMAND, ServerProcess, started_server
 
 LOOPBACK = "127.0.0.1"
-SERVER_COMMAND = (sys.executable, "-m", "cookhouse.server")
 _LOCK_PATIENCE_SECONDS = 20.0
-_EOF_PATIENCE_SECONDS = 10.0
-_TERMINATE_PATIENCE_SECONDS = 5.0
-_INPUT_ERROR_EXIT = 2
-
-_WARNING = re.compile(r"\S+ \S+ WARNING [\w.]+: (.*)")
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Log:
-    """What one server wrote to a log file: all from byte `start` on."""
-
-    file: Path
-    start: int
-
-    def last_lines(self, count: int = 8) -> list[str]:
-        return [line for line in self._lines() if line.strip()][-count:]
-
-    def warnings(self) -> list[str]:
-        """What it warned of, without time and place."""
-        found = (_WARNING.match(line) for line in self._lines())
-        return [match[1] for match in found if match]
-
-    def _lines(self) -> list[str]:
-        with self.file.open("rb") as text:
-            text.seek(self.start)
-            return text.read().decode("utf-8", errors="replace").splitlines()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +41,7 @@ class LocalServer:
     api_key: str
     engine: str | None
     """What it computes on, in words; None if it does not say."""
-    process: Process
-    log: _Log
-
-    async def wait_for_death(self) -> InputError | ServiceError:
-        """Wait until the process ends by itself, and say how; the last lines of its log are in the message."""
-        await self.process.wait()
-        return _death(self.process, self.log, "died")
+    process: ServerProcess
 
 
 class EmbeddedService:
@@ -133,7 +92,7 @@ class EmbeddedService:
             await self._wanted.wait()
             async with self._open_server() as server:
                 self._server.set_result(server)
-                raise await server.wait_for_death()
+                raise await server.process.wait_for_death()
         except Exception as error:
             if not self._server.done():
                 self._server.set_exception(error)
@@ -204,6 +163,8 @@ async def local_server(
     read_state_dirs: Sequence[Path] = (),
     peft_folders: Sequence[Path] = (),
     command: Sequence[str] = SERVER_COMMAND,
+    process: ServerProcess | None = None,
+    say: Callable[[str], None] = _log.info,
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
 
@@ -211,6 +172,8 @@ async def local_server(
     is looked up in `cookhouse.models.hub.current_hub()`, which says what it downloads.
     It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`, and
     the adapters in `peft_folders`.
+    `process` is one that waits to be told what to serve; without, `command` starts one. `say` is given what a person
+    may want to know while it starts, and later.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
     from any HTTP proxy.
 
@@ -222,41 +185,34 @@ async def local_server(
         lock = stack.enter_context(_open_lock(state_dir))
         await _acquire(lock, state_dir)
         keys = tuple(api_keys) or (folder_key(state_dir),)
-        log_file = state_dir / "server.log"
-        stderr = stack.enter_context(log_file.open("ab"))
-        log = _Log(file=log_file, start=stderr.tell())
+        log = stack.enter_context((state_dir / "server.log").open("ab"))
         stack.enter_context(_loopback_without_proxy(os.environ))
         models = [await asyncio.to_thread(_with_folder, base_model) for base_model in base_models]
         arguments = ["--host", host, "--port", str(port), "--state-dir", str(state_dir)]
         for base_model in models:
             arguments += ["--base-model", base_model]
-        others = [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
-        others += [word for folder in peft_folders for word in ("--peft-folder", str(folder))]
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            *arguments,
-            *others,
-            "--watch-stdin",
-            "--json",
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=stderr,
-            env=_server_environment(os.environ, keys),
-            start_new_session=True,
-            pass_fds=(lock.fileno(),),
-        )
-        lock.close()  # from here on the server alone holds it
-        try:
+        arguments += [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
+        arguments += [word for folder in peft_folders for word in ("--peft-folder", str(folder))]
+        async with nullcontext(process) if process is not None else started_server(command) as server:
             try:
-                url, engine = await _wait_until_ready(process, log)
+                url, engine = await server.serve(
+                    [*arguments, "--watch-stdin", "--json"],
+                    environ={"COOKHOUSE_API_KEYS": ",".join(keys)},
+                    lock=lock,
+                    log=log,
+                    say=say,
+                )
             except asyncio.CancelledError:
-                process.terminate()  # it is loading a model, and does not look at its stdin
+                server.terminate()
                 raise
-            for warning in log.warnings():  # why it will be slow, for one: nobody reads its log before it fails
+            finally:
+                lock.close()  # the server alone holds it
+            for warning in server.log.warnings():  # why it will be slow, for one: nobody reads its log before it fails
                 _log.warning("%s", warning)
-            yield LocalServer(url=url, api_key=keys[0], engine=engine, process=process, log=log)
-        finally:
-            await asyncio.shield(_stop(process))
+            try:
+                yield LocalServer(url=url, api_key=keys[0], engine=engine, process=server)
+            finally:
+                await asyncio.shield(server.stop())
 
 
 def _with_folder(base_model: str) -> str:
@@ -266,44 +222,6 @@ def _with_folder(base_model: str) -> str:
     if "=" in base_model or is_here:
         return base_model
     return f"{plain_name(base_model)}={current_hub().download(source, HubPart.MODEL)}"
-
-
-async def _wait_until_ready(process: Process, log: _Log) -> tuple[str, str | None]:
-    """The URL in the server's ready line, and its engine; other lines on its stdout are skipped."""
-    assert process.stdout is not None
-    while line := await process.stdout.readline():
-        with contextlib.suppress(ValueError):
-            ready = json.loads(line)
-            if isinstance(ready, dict) and isinstance(ready.get("url"), str):
-                engine = ready.get("engine")
-                return ready["url"], engine if isinstance(engine, str) else None
-    await process.wait()
-    raise _death(process, log, "did not start")
-
-
-def _death(process: Process, log: _Log, what: str) -> InputError | ServiceError:
-    """What a server's exit means: its own refusal is the caller's error, anything else is the service's."""
-    lines = log.last_lines()
-    code = process.returncode
-    if code == _INPUT_ERROR_EXIT:
-        return InputError(lines[-1].removeprefix("error: ") if lines else "the server refused its arguments")
-    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return ServiceError("\n  ".join([f"the embedded server {what} ({how})", *lines, f"its log: {log.file}"]))
-
-
-async def _stop(process: Process) -> None:
-    """Ask by EOF, then by SIGTERM, then kill; returns when the process is gone."""
-    assert process.stdin is not None
-    process.stdin.close()
-    for patience_seconds, harder in ((_EOF_PATIENCE_SECONDS, "terminate"), (_TERMINATE_PATIENCE_SECONDS, "kill")):
-        try:
-            # communicate, not wait: it goes on reading stdout, so that a last message cannot block the server
-            await asyncio.wait_for(process.communicate(), patience_seconds)
-            return
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                getattr(process, harder)()
-    await process.wait()
 
 
 def _open_lock(state_dir: Path) -> IO[bytes]:
@@ -334,12 +252,6 @@ def folder_key(state_dir: Path) -> str:
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
         out.write(key + "\n")
     return key
-
-
-def _server_environment(environ: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
-    """The keys travel in the environment: a command line can be read by every user of the machine."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("TINKER_")}
-    return {**kept, "COOKHOUSE_API_KEYS": ",".join(keys)}
 
 
 @contextlib.contextmanager

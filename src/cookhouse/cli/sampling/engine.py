@@ -16,10 +16,12 @@ from cookhouse.cli.sampling.chat_model import ChatModel, Draw
 from cookhouse.cli.sampling.target import Target
 from cookhouse.errors import InputError
 from cookhouse.runs.names import RUNS_FOLDER
+from cookhouse.service import connection
 from cookhouse.service.connection import check_reachable, configured_service
 from cookhouse.service.local import local_server, service_folder
 
 if TYPE_CHECKING:
+    from cookhouse.service.process import ServerProcess
     from cookhouse.training import ServiceClient
 
 
@@ -44,8 +46,11 @@ class Engine:
         self._say = say
         self._stack = AsyncExitStack()
         self._running: _Running | None = None
+        self._early: ServerProcess | None = None
 
     async def __aenter__(self) -> "Engine":
+        """Start the process of the embedded engine, if no service is configured: it loads while we do."""
+        self._early = await self._stack.enter_async_context(connection.early_server(configured_service(os.environ)))
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -91,10 +96,20 @@ class Engine:
         others = await asyncio.to_thread(lambda: list(_state_dirs(target)))
         adapters = [] if target.adapter is None else [target.adapter]
         self._say(f"starting the embedded engine with {model}")
+        process, self._early = self._early, None
         async with AsyncExitStack() as stack:
+            if process is not None:
+                await stack.enter_async_context(self._stack.pop_all())  # what ends it goes where its engine does
             own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cookhouse-")))
             server = await stack.enter_async_context(
-                local_server(own, base_models=[model], read_state_dirs=others, peft_folders=adapters)
+                local_server(
+                    own,
+                    base_models=[model],
+                    read_state_dirs=others,
+                    peft_folders=adapters,
+                    process=process,
+                    say=self._say,
+                )
             )
             before, self._stack = self._stack, stack.pop_all()  # only now: the one before goes on if this one cannot
         await before.aclose()

@@ -75,6 +75,7 @@ def _library(
             return _loaded(target, functions)
         except OSError as error:
             _log.warning("the kernels kept in %s cannot be used and are built again: %s", target, error)
+    _log.info("building the kernels (%s) for this processor, once: some seconds", name)
     return _compiled((*compiler, *flags, *map(str, units)), target, functions)
 
 
