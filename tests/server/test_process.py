@@ -1,5 +1,6 @@
 """The server as a process: how it starts, and that it always ends."""
 
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ import pytest
 from tests.server.hosting import KEY
 from tinker.proto import tinker_public_pb2 as pb
 
+from cookhouse.engine.kernels.cpu import build
 from cookhouse.server.__main__ import CACHE_VARIABLE, DEVICE_VARIABLE, PRECISION_VARIABLE, SNAPSHOT_VARIABLE, main
 from cookhouse.server.settings import Settings
 
@@ -164,6 +166,23 @@ def test_the_command_line_says_when_a_client_is_taken_for_dead(tmp_path: Path, m
     assert main(["--state-dir", str(tmp_path)]) == 0
     assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
     assert seen == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
+
+
+@pytest.mark.parametrize(("more", "said"), [(["--json"], '{"note": "building"}\n'), ([], "building\n")])
+def test_what_the_builder_of_kernels_says_reaches_the_client(
+    more: Sequence[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Would catch a first start that is silent in the terminal of the run that waits for it."""
+    builder = logging.getLogger("cookhouse.engine.kernels.cpu.build")
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **_: builder.info("building"))
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
+    assert main(["--state-dir", str(tmp_path), *more]) == 0
+    assert capsys.readouterr().out == said
+    assert builder.name == build.__module__  # where it speaks
 
 
 def test_budgets_of_memory_and_disk_come_from_either(

@@ -1,12 +1,13 @@
 """`python -m cookhouse.server`: a server in a process of its own."""
 
 import argparse
+import contextlib
 import json
 import logging
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -51,29 +52,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _tell_of_kernels(as_json=options.json)
     keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
     try:
-        run_server(
-            host=options.host,
-            port=options.port,
-            api_keys=keys or [str(new_key)],
-            state_dir=options.state_dir,
-            base_models=options.base_model or [TINY_MODEL],
-            device=options.device,
-            precision=options.precision,
-            max_base_bytes=options.max_base_bytes,
-            settings=Settings(silent_seconds=60 * options.silent_minutes, session_seconds=60 * options.session_minutes),
-            max_cache_bytes=options.max_cache_bytes,
-            max_snapshot_file_bytes=options.max_snapshot_file_bytes,
-            read_state_dirs=options.read_state_dir,
-            peft_folders=options.peft_folder,
-            registry=None if options.registry is None else open_registry(options.registry, os.environ),
-            runs=dict(options.run),
-            watch_stdin=options.watch_stdin,
-            on_ready=lambda url: _announce(url, new_key, options),
-        )
+        with _kernels_told(as_json=options.json):
+            run_server(
+                host=options.host,
+                port=options.port,
+                api_keys=keys or [str(new_key)],
+                state_dir=options.state_dir,
+                base_models=options.base_model or [TINY_MODEL],
+                device=options.device,
+                precision=options.precision,
+                max_base_bytes=options.max_base_bytes,
+                settings=Settings(
+                    silent_seconds=60 * options.silent_minutes, session_seconds=60 * options.session_minutes
+                ),
+                max_cache_bytes=options.max_cache_bytes,
+                max_snapshot_file_bytes=options.max_snapshot_file_bytes,
+                read_state_dirs=options.read_state_dir,
+                peft_folders=options.peft_folder,
+                registry=None if options.registry is None else open_registry(options.registry, os.environ),
+                runs=dict(options.run),
+                watch_stdin=options.watch_stdin,
+                on_ready=lambda url: _announce(url, new_key, options),
+            )
     except KeyboardInterrupt:
         return 130
     except CookhouseError as error:
@@ -86,7 +89,8 @@ def _refused(error: CookhouseError) -> int:
     return 2 if isinstance(error, InputError) else 1
 
 
-def _tell_of_kernels(*, as_json: bool) -> None:
+@contextlib.contextmanager
+def _kernels_told(*, as_json: bool) -> Iterator[None]:
     """Say on stdout what the builder of kernels says: a first start takes many seconds longer."""
 
     class Teller(logging.Handler):
@@ -100,6 +104,10 @@ def _tell_of_kernels(*, as_json: bool) -> None:
     logger = logging.getLogger(_KERNELS)
     logger.setLevel(logging.INFO)
     logger.addHandler(teller)
+    try:
+        yield
+    finally:
+        logger.removeHandler(teller)
 
 
 def _announce(url: str, new_key: str | None, options: argparse.Namespace) -> None:

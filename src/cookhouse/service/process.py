@@ -171,7 +171,12 @@ async def started_server(command: Sequence[str] = SERVER_COMMAND) -> AsyncIterat
     early = tempfile.TemporaryFile()  # noqa: SIM115  closed when it is stopped
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=theirs, stdout=PIPE, stderr=early, env=_environment(os.environ), start_new_session=True
+            *command,
+            stdin=theirs.fileno(),
+            stdout=PIPE,
+            stderr=early,
+            env=_environment(os.environ),
+            start_new_session=True,
         )
     except BaseException:
         ours.close()

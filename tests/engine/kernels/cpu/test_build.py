@@ -65,6 +65,14 @@ def test_kernels_are_kept_for_the_next_process(sources: Path) -> None:
 
 
 @needs_compiler
+def test_a_build_is_told_and_what_is_kept_is_not(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a first start that takes many seconds in silence, and one that says so each time."""
+    with caplog.at_level(logging.INFO):
+        assert [_answer(sources), _answer(sources)] == [42, 42]
+    assert caplog.messages == ["building the kernels (answer) for this processor, once: some seconds"]
+
+
+@needs_compiler
 def test_another_compiler_or_other_arguments_build_anew(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
