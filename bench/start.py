@@ -2,8 +2,8 @@
 
 python -m bench.start --against ../before --rounds 5
 
-Both trees take turns. Each has its own `.venv/bin/cookhouse`, and kernels that are built already: the first round is not
-counted. Processor seconds are of the command and its engine together, to the end of the command.
+Both trees take turns. Each has its own `.venv/bin/cookhouse`. The first round is not counted: it may build kernels.
+Processor seconds are of the command and its engine together, to the end of the command.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN = ("run", "supervised", "max_steps=1", "log_path=mine")
-SAMPLE = ("sample", "What is 2+2?", "--max-tokens", "1")
+SAMPLE = ("sample", "cookhouse/tiny", "What is 2+2?", "--max-tokens", "1")
 
 
 @dataclass(frozen=True, kw_only=True)

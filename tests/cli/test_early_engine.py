@@ -54,8 +54,7 @@ def called(
         ["run", "supervised", "max_steps=1", "log_path=mine"],
         ["run", "rlhf", "log_path=mine"],
         ["eval", "log_path=mine"],
-        ["sweep", "supervised", "learning_rate=1e-4,1e-3", "log_path=mine"],
-        ["sample", "hello"],
+        ["sample", "cookhouse/tiny", "hello"],
         ["chat"],
     ],
     ids=lambda words: " ".join(words[:2]),
@@ -76,8 +75,11 @@ def test_the_engine_starts_before_anything_heavy_is_loaded(arguments: list[str],
         (["run", "supervised", "--dry-run", "log_path=mine"], {}),
         (["run", "supervised", "batch_size=none"], {}),
         (["run", "supervised", "base_url=http://127.0.0.1:1", "log_path=mine"], {"TINKER_API_KEY": "tml-test"}),
-        (["sample", "hello"], {"TINKER_API_KEY": "tml-test", "TINKER_BASE_URL": "http://127.0.0.1:1"}),
-        (["sample", "--run", "nobody", "hello"], {}),
+        (
+            ["sample", "cookhouse/tiny", "hello"],
+            {"TINKER_API_KEY": "tml-test", "TINKER_BASE_URL": "http://127.0.0.1:1"},
+        ),
+        (["sample", "nobody", "hello"], {}),
     ],
     ids=["dry run", "bad config", "served", "sample served", "bad weights"],
 )
@@ -111,7 +113,7 @@ def test_ctrl_c_before_there_is_a_service_leaves_no_process_and_no_folder(tmp_pa
 def test_a_client_that_is_killed_while_it_loads_leaves_no_process(tmp_path: Path) -> None:
     """Would catch an engine that waits for ever to be told what to serve."""
     then = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    _, started = called(tmp_path, ["sample", "hello"], then=then)
+    _, started = called(tmp_path, ["sample", "cookhouse/tiny", "hello"], then=then)
     assert started is not None
     deadline = time.monotonic() + 60
     while is_alive(started["pid"]) and time.monotonic() < deadline:
