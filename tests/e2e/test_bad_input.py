@@ -40,7 +40,7 @@ def message(role: str, content: str = "x") -> dict[str, str]:
     ("rows", "said"),
     [
         ([json.dumps(GOOD), '{"messages": ['], ("rows.jsonl", "2")),
-        ([json.dumps(GOOD), json.dumps({"text": "hi"})], ("rows.jsonl", "2", "messages")),
+        ([json.dumps(GOOD), json.dumps({"note": "hi"})], ("rows.jsonl", "2", "messages")),
         (
             [json.dumps({"messages": [message("robot"), message("assistant")]})],
             ("rows.jsonl", "1", "robot", "assistant"),
