@@ -116,7 +116,7 @@ async def test_a_cap_ends_the_run_at_a_step_and_holds_over_a_resume(make_config:
     more = {**resumed, "max_tokens_total": used + 1}
     one = await run_async("supervised", make_config(**more), adapters=adapters(FakeService(states=service.states)))
     assert one.summary.is_interrupted, "what earlier launches used counts"
-    assert one.summary.num_steps > summary.num_steps
+    assert summary.num_steps < one.summary.num_steps <= summary.num_steps + 2, "a step, and one that was in flight"
 
 
 async def test_a_run_that_breaks_has_left_its_counts(make_config: MakeConfig, tmp_path: Path) -> None:
