@@ -1,7 +1,10 @@
 """The examples run as they stand, over the fake service."""
 
+import html
 import json
 import math
+import re
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +34,22 @@ def digit(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
     return answer
 
 
-async def run(recipe: str, folder: Path, **settings: Any) -> list[dict[str, float]]:
-    service = FakeService(answer=digit)
+def shopper(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+    """Calls a tool, not always for a thing that the shop has, and repeats what the tool said."""
+    del theta
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    prompt = str(tokenizer.decode(prompt_T))
+    *_, question = re.findall(r"What does the (\w+) cost", prompt)
+    _, _, result = prompt.rpartition("<tool_response>\n")
+    item = question if chance.integers(2) else "spoon"
+    call = f'<tool_call>\n{{"name": "price", "arguments": {{"item": "{item}"}}}}\n</tool_call>'
+    said = result.partition("\n")[0] if "<tool_response>" in prompt else call
+    answer: list[int] = tokenizer.encode(f"{said}<|im_end|>", add_special_tokens=False)
+    return answer
+
+
+async def run(recipe: str, folder: Path, *, answer: Any = digit, **settings: Any) -> list[dict[str, float]]:
+    service = FakeService(answer=answer)
     config = {"log_path": str(folder / "run"), "num_samples": 0, **settings}
     await run_async(recipe, config, adapters=Adapters(service=service.connect, sinks=[]))
     return read_metrics(folder / "run" / "metrics.jsonl")
@@ -61,6 +78,46 @@ async def test_an_environment_and_an_advantage(tmp_path: Path) -> None:
     lines = (tmp_path / "run" / "rollouts" / "advantages-000000.jsonl").read_text().splitlines()
     kept = [json.loads(line)["advantages"] for line in lines]
     assert all(abs(turn) <= 1.0 for group in kept for member in group for turn in member)
+
+
+async def test_tools(tmp_path: Path) -> None:
+    """Catches calls that are not answered, answers that no page shows, and errors that no metric counts."""
+    rows = await run(
+        "rl",
+        tmp_path,
+        answer=shopper,
+        env=f"{EXAMPLES}/own_tools.py:build",
+        renderer_name="qwen3_instruct",
+        max_tokens=60,
+        max_steps=1,
+        batch_size=4,
+        group_size=8,
+        num_eval=4,
+    )
+    assert rows[0]["env/all/turns_per_episode"] == 2
+    assert rows[0]["env/all/tool_calls"] == 0.5, "one call in every two turns"
+    # A call for a thing that the shop has is answered with the price, and any other with an error.
+    assert 0 < rows[0]["env/all/reward/total"] < 1
+    assert rows[0]["env/all/tool_errors"] == pytest.approx((1 - rows[0]["env/all/reward/total"]) / 2)
+    page = html.unescape((tmp_path / "run" / "rollouts" / "000000.html").read_text())
+    assert '{"name": "price", "arguments": {"item": "spoon"}}' in page
+    assert "error: no spoon; there are apple, bread, candle, goat" in page
+
+
+async def test_calls_of_tools_are_trained_on(tmp_path: Path) -> None:
+    """Catches conversations that are no rows, and tools that are declared there otherwise than in episodes."""
+    rows = await run(
+        "supervised",
+        tmp_path,
+        dataset_path=f"{EXAMPLES}/own_tools.py:calls",
+        renderer_name="qwen3_instruct",
+        batch_size=4,
+        max_steps=1,
+    )
+    assert len([row for row in rows if "train/loss" in row]) == 1
+    example = runpy.run_path(str(EXAMPLES / "own_tools.py"))
+    declaration, _ = await example["shop"](("goat", {"goat": 1})).initial_observation()
+    assert all(row["tools"] == declaration["tools"] for row in example["calls"]())
 
 
 async def test_a_loss(tmp_path: Path) -> None:

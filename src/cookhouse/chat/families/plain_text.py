@@ -44,7 +44,10 @@ class PlainTextRenderer(Renderer):
     def check_plain(self, message: Message) -> None:
         """Raise InputError for a message that is of tools or has to do with them."""
         if message["role"] == "tool" or any(message.get(key) for key in ("tool_calls", "tools", "unparsed_tool_calls")):
-            raise InputError(f"renderer {self.name} has no form for tools; use a renderer of a chat model's family")
+            raise InputError(
+                f"renderer {self.name} has no form for tools; choose that of a chat model, such as "
+                "renderer_name=qwen3_instruct for models of Qwen's tokenizer"
+            )
 
     def get_stop_sequences(self) -> list[str]:
         return [self.stop]
