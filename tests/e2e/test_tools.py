@@ -1,4 +1,4 @@
-"""A tool of one's own, as the page about environments has it: a warm start, and then learning by reward."""
+"""A tool of one's own, as the page about environments has it: a warm start, then steps by reward."""
 
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 600.0
 ENOUGH = 0.7
-"""Of the reward at the end: 0.96 here; the base model, which calls no tool, earns none."""
+"""Of the reward at the end. The base model, which calls no tool, earns none; the warm start does most of it."""
 
 
 def test_calls_are_learned_by_the_settings_of_the_page(cookhouse: Cookhouse) -> None:
