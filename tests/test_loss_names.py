@@ -9,8 +9,10 @@ from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
 from cookhouse.policy_losses import POLICY_LOSSES
 
 SOURCE = Path(cookhouse.__file__).parent
-TABLES = {"pair_losses.py", "policy_losses.py", "engine/train/losses.py", "training/clients/fake_losses.py"}
+FACTS = {"pair_losses.py", "policy_losses.py", "engine/train/losses.py", "training/clients/fake_losses.py"}
 """Facts of each kind, and the two that compute the second kind."""
+TABLES = {*FACTS, "recipes/aliases.py"}
+"""Also what people call algorithms, some as their loss."""
 NAMES = {*BUILT_IN_PAIR_LOSSES, *POLICY_LOSSES}
 ALSO_DEFAULTS = {"dpo", "ppo", "importance_sampling"}
 """Names of recipes, or what some recipe asks for where nobody says: these may stand, and not be compared with."""

@@ -81,7 +81,7 @@ def test_a_tag_that_may_be_coming_is_held_back(renderer: Renderer) -> None:
 def test_an_answer_that_spells_a_tag_is_not_trained(renderer: Renderer) -> None:
     """Catches text that would come back as a call."""
     messages: list[Message] = [*_DECLARED, {"role": "assistant", "content": "Use <tool_call>."}]
-    with pytest.raises(InputError, match="spells <tool_call>"):
+    with pytest.raises(InputError, match="the answer contains <tool_call>"):
         renderer.build_supervised_examples(messages, TrainOnWhat.ALL_ASSISTANT_MESSAGES)
 
 

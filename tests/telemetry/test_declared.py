@@ -19,7 +19,7 @@ NEITHER = {
     *("kl_sample_train_v1", "kl_sample_train_v2", "kl_sample_train_v1_post", "kl_sample_train_v2_post"),
     *("kl_reference", "ob_tokens_per_turn", "turns_per_episode", "frac_mixed", "lag_mean", "lag_max"),
     *("chosen_reward", "rejected_reward", "chosen_logprob", "rejected_logprob", "chosen_tokens", "rejected_tokens"),
-    *("groups_resampled", "frac_replaced", "averaging"),
+    *("groups_resampled", "frac_replaced", "averaging", "tool_calls"),
     # times, by which no run is chosen
     *("step_seconds", "tokens_per_second", "rollout_wait_seconds", "group_seconds_mean", "group_seconds_max"),
     # names that stand for others

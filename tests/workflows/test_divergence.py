@@ -36,7 +36,7 @@ def test_a_ratio_that_runs_away_is_told_once_with_its_figures() -> None:
     assert (event.name, event.step) == ("run.warning", 3)
     assert event.metrics == {"optim/kl_sample_train_v1": 1.3, "rollouts/lag_mean": 1.5}
     for told in (
-        "in step 2",
+        "in step 3",
         "1.3 nats a token",
         "a lower max_steps_off_policy (now 2)",
         "loss_fn=ppo",

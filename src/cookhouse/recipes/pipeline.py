@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.config import make_config
+from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.recipes.run_recipe import resolved, run_async
 from cookhouse.settings import RunSettings
 
@@ -72,7 +73,8 @@ async def prepare_child(context: "RunContext", recipe: str, folder: Path, settin
     if read_result(folder) is not None:
         return
     adapters = replace(context.adapters, sinks=None, blobs=None)
-    run = resolved(recipe, _placed(settings, folder), adapters, Telemetry(), Interrupt())
+    config = make_config(find_recipe(recipe), _placed(settings, folder), adapters.service)
+    run = resolved(recipe, config, adapters, Telemetry(), Interrupt())
     await dry_run_workflow(run.workflow, run.context)
 
 

@@ -176,7 +176,8 @@ def dry_run(
     given = replace(adapters or Adapters(), ask=lambda _: "delete")
     check_adapters("Adapters", given)
     with nullcontext() if given.hub is None else hub_in_use(given.hub):
-        found = resolved(recipe, config, given, Telemetry(), Interrupt())
+        settled = make_config(_recipe(recipe), config, given.service)
+        found = resolved(recipe, settled, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
     changed.pop("log_path", None)  # the plan's folder
@@ -200,12 +201,12 @@ class Resolved:
 
 def resolved(
     recipe: Recipe[C] | str,
-    config: C | Mapping[str, Any] | None,
+    config: C,
     given: Adapters,
     telemetry: "Telemetry",
     interrupt: "Interrupt",
 ) -> Resolved:
-    """The run that is meant: its settings, stages, adapters, folder and service. Does nothing.
+    """The run that a config of `make_config` means: its stages, adapters, folder and service. Does nothing.
 
     Raises:
         InputError: one of them cannot be had.
@@ -213,19 +214,18 @@ def resolved(
     from cookhouse.service.connection import chosen_service
 
     chosen = _recipe(recipe)
-    settled = make_config(chosen, config, given.service)
-    if settled.log_path is None:
-        settled = chz.replace(settled, log_path=_new_log_path(chosen.name))
-    adapters = _with_registry(_with_blobs(given, settled), settled)
-    settled = pinned(settled, adapters)
-    workflow = chosen.workflow(settled)
-    context = _context(chosen, _typed_name(recipe), settled, workflow, adapters, telemetry, interrupt)
+    if config.log_path is None:
+        config = chz.replace(config, log_path=_new_log_path(chosen.name))
+    adapters = _with_registry(_with_blobs(given, config), config)
+    config = pinned(config, adapters)
+    workflow = chosen.workflow(config)
+    context = _context(chosen, _typed_name(recipe), config, workflow, adapters, telemetry, interrupt)
     # What is misspelled in the environment is told of a run of runs, too, although only those connect.
-    address = None if callable(given.service) else chosen_service(given.service, os.environ, settled.base_url)
+    address = None if callable(given.service) else chosen_service(given.service, os.environ, config.base_url)
     is_connecting = not callable(given.service) and "service" in workflow.needs
     return Resolved(
         recipe=chosen,
-        config=settled,
+        config=config,
         workflow=workflow,
         context=context,
         is_connecting=is_connecting,

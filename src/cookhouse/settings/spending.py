@@ -56,6 +56,8 @@ def _is_price(config: object, field: str) -> None:
 class SpendingSettings:
     """What a run may spend."""
 
+    help_title = "Run"
+
     max_tokens_total: int | None = chz.field(
         default=None,
         doc="End the run at its next step once so many tokens were trained, scored, prompted and sampled, those before "

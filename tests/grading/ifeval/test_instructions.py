@@ -218,7 +218,7 @@ def test_bad_rows(row: dict[str, Any], said: str) -> None:
 def test_languages_that_cannot_be_told(name: str) -> None:
     """Catches an instruction that counts as not followed because a library is missing."""
     settings = {"language": "de"} if name.startswith("language") else {}
-    with pytest.raises(InputError, match=r"needs langdetect, to tell languages: pip install 'cookhouse\[ifeval\]'"):
+    with pytest.raises(InputError, match=r"needs langdetect, to tell languages: .* install .*\[ifeval\]"):
         parse_instructions({"instruction_id_list": [name], "kwargs": [settings]})
 
 
