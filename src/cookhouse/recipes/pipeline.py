@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe, find_recipe
-from cookhouse.recipes.run_recipe import resolved, run_async
+from cookhouse.recipes.resolved import resolved
+from cookhouse.recipes.run_recipe import run_async
 from cookhouse.settings import RunSettings
 
 if TYPE_CHECKING:

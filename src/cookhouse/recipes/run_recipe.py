@@ -6,28 +6,23 @@ import shlex
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import chz
-
-from cookhouse.adapters import Adapters, ServiceAddress, check_adapters
-from cookhouse.blobs import open_blobs
+from cookhouse.adapters import Adapters, check_adapters
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
-from cookhouse.recipes.recipe import Recipe, find_recipe
-from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
+from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.resolved import Resolved, recipe_named, resolved, run_folder
+from cookhouse.registry import ModelRegistry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
 from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
 from cookhouse.settings.defaults import has_default
-from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
-from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
+from cookhouse.settings.facts import named_weights
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
     from cookhouse.service.process import ServerProcess
     from cookhouse.telemetry import Telemetry
     from cookhouse.training import Interrupt
-    from cookhouse.workflows import RunContext, Workflow
+    from cookhouse.workflows import RunContext
 
 C = TypeVar("C", bound=RunSettings)
 
@@ -100,7 +95,7 @@ async def run_async(
         Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry,
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
-        settled = make_config(_recipe(recipe), config, given.service)
+        settled = make_config(recipe_named(recipe), config, given.service)
         async with _early_server(given, settled) as process:
             return await _run(recipe, settled, given, telemetry, interrupt, process)
 
@@ -176,7 +171,7 @@ def dry_run(
     given = replace(adapters or Adapters(), ask=lambda _: "delete")
     check_adapters("Adapters", given)
     with nullcontext() if given.hub is None else hub_in_use(given.hub):
-        settled = make_config(_recipe(recipe), config, given.service)
+        settled = make_config(recipe_named(recipe), config, given.service)
         found = resolved(recipe, settled, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
@@ -184,57 +179,6 @@ def dry_run(
     plan = replace(plan, changed=changed, notes=[*plan.notes, *unread_defaults(found.config)])
     taken = defaults_taken(found.config)
     return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resolved:
-    """A run, before anything of it is done."""
-
-    recipe: Recipe[Any]
-    config: RunSettings
-    workflow: "Workflow[Any]"
-    context: "RunContext"
-    is_connecting: bool
-    """Whether it connects to a service by itself: to `address`, else to an embedded engine."""
-    address: ServiceAddress | None
-
-
-def resolved(
-    recipe: Recipe[C] | str,
-    config: C,
-    given: Adapters,
-    telemetry: "Telemetry",
-    interrupt: "Interrupt",
-) -> Resolved:
-    """The run that a config of `make_config` means: its stages, adapters, folder and service. Does nothing.
-
-    Raises:
-        InputError: one of them cannot be had.
-    """
-    from cookhouse.service.connection import chosen_service
-
-    chosen = _recipe(recipe)
-    if config.log_path is None:
-        config = chz.replace(config, log_path=_new_log_path(chosen.name))
-    adapters = _with_registry(_with_blobs(given, config), config)
-    config = pinned(config, adapters)
-    workflow = chosen.workflow(config)
-    context = _context(chosen, _typed_name(recipe), config, workflow, adapters, telemetry, interrupt)
-    # What is misspelled in the environment is told of a run of runs, too, although only those connect.
-    address = None if callable(given.service) else chosen_service(given.service, os.environ, config.base_url)
-    is_connecting = not callable(given.service) and "service" in workflow.needs
-    return Resolved(
-        recipe=chosen,
-        config=config,
-        workflow=workflow,
-        context=context,
-        is_connecting=is_connecting,
-        address=address,
-    )
-
-
-def _recipe(recipe: Recipe[C] | str) -> Recipe[C]:
-    return find_recipe(recipe) if isinstance(recipe, str) else recipe
 
 
 def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContextManager[ServerProcess | None]":
@@ -246,111 +190,13 @@ def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContext
     return early_server(chosen_service(given.service, os.environ, config.base_url))
 
 
-def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
-    """With the blob store that the settings name, if they name one."""
-    if config.artifact_store is None:
-        return adapters
-    return replace(adapters, blobs=open_blobs(config.artifact_store))
-
-
-def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
-    """With the registry that the settings name, if the run registers a model, or names one."""
-    wants_one = getattr(config, "registered_model_name", None) is not None or any(
-        map(_is_registered, named_weights(config))
-    )
-    if adapters.registry is not None or not wants_one:
-        return adapters
-    return replace(adapters, registry=open_registry(config.registry, os.environ))
-
-
-def pinned(config: C, adapters: Adapters) -> C:
-    """With registered models by their versions: what is in production may be another when the run is resumed."""
-    registered = [named for named in named_weights(config) if _is_registered(named)]
-    if not registered:
-        return config
-    registry = adapters.registry or open_registry(config.registry, os.environ)
-    ids = {named.name: registry.get(named.name).id for named in registered}
-    changes = {
-        named.setting: named.known.renamed(getattr(config, named.setting), lambda name: ids.get(name, name))
-        for named in registered
-    }
-    made: C = chz.replace(config, **changes)
-    return made
-
-
-def _is_registered(named: NamedWeights) -> bool:
-    """Whether it is the name of a registered model, and of no file."""
-    return names_registered_model(named.name) and not Path(named.name).exists()
-
-
-def _typed_name(recipe: Recipe[Any] | str) -> str:
-    """How a person names the recipe to run it again: by its own name if it has one of the open set."""
-    if isinstance(recipe, Recipe) or ":" not in recipe.removeprefix(":"):
-        return recipe.name if isinstance(recipe, Recipe) else find_recipe(recipe).name
-    return recipe
-
-
-def _new_log_path(recipe: str) -> str:
-    """A folder among the runs that does not exist yet."""
-    first = f"{RUNS_FOLDER}/{recipe}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
-    candidates = chain([first], (f"{first}-{number}" for number in count(2)))
-    return next(path for path in candidates if not Path(path).exists())
-
-
-def _context(
-    recipe: Recipe[C],
-    name: str,
-    config: C,
-    workflow: "Workflow[Any]",
-    adapters: Adapters,
-    telemetry: "Telemetry",
-    interrupt: "Interrupt",
-) -> "RunContext":
-    from cookhouse.data import data_source, from_store
-    from cookhouse.runs import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
-    from cookhouse.workflows import RunContext
-
-    asked = {f"evaluator {name}": data_source(Path(name)) for name in benchmark_files(config, EVALUATOR_SETTINGS)}
-    folder = FolderSpec(
-        path=_folder(config),
-        recipe=recipe.name,
-        config=chz.asdict(config),
-        typed=name,
-        adapters=adapters.name,
-        seed=config.seed,
-        behavior=config.behavior_if_log_dir_exists,
-        weights=tuple(named_weights(config)),
-        free_fields=free_on_resume(type(config)),
-        data={name: from_store(each, adapters.datasets) for name, each in {**workflow.data_files, **asked}.items()},
-        ask=adapters.ask,
-        synthetic=adapters.synthetic,
-    )
-    choice = choose_folder(folder)
-    if choice is FolderChoice.RESUME:
-        folder = replace(folder, synthetic=tuple(sorted({*folder.synthetic, *recorded_synthetic(folder.path)})))
-    return RunContext(
-        recipe=name,
-        folder=folder,
-        choice=choice,
-        adapters=adapters,
-        telemetry=telemetry,
-        interrupt=interrupt,
-        files_of=partial(stored_files, service_folder(folder.path)),
-    )
-
-
-def _folder(config: RunSettings) -> Path:
-    assert config.log_path is not None
-    return Path(config.log_path)
-
-
 def _connection(
     run: Resolved, interrupt: "Interrupt", telemetry: "Telemetry", process: "ServerProcess | None"
 ) -> "AbstractAsyncContextManager[Connection]":
     from cookhouse.service.connection import open_connection
 
     config, adapters, address = run.config, run.context.adapters, run.address
-    configs, folder = (config, *run.recipe.parts(config)), _folder(config)
+    configs, folder = (config, *run.recipe.parts(config)), run_folder(config)
     return open_connection(
         address,
         base_models=_base_models(configs, adapters.ports),

@@ -15,7 +15,8 @@ from cookhouse.recipes.config import settle
 from cookhouse.recipes.experiment import Experiment, experiment_of_runs, experiment_text
 from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.recipe import Recipe, find_recipe
-from cookhouse.recipes.run_recipe import dry_run, pinned, run
+from cookhouse.recipes.resolved import pinned
+from cookhouse.recipes.run_recipe import dry_run, run
 from cookhouse.settings import ROWS_FIELDS, RunSettings, SweepSettings
 from cookhouse.settings.facts import named_weights
 

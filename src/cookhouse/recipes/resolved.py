@@ -1,0 +1,179 @@
+"""A run before anything of it is done: its config, workflow, adapters, folder and service."""
+
+import os
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import chz
+
+from cookhouse.adapters import Adapters, ServiceAddress
+from cookhouse.blobs import open_blobs
+from cookhouse.recipes.recipe import Recipe, find_recipe
+from cookhouse.registry import names_registered_model, open_registry
+from cookhouse.runs.names import RUNS_FOLDER
+from cookhouse.service.local import service_folder, stored_files
+from cookhouse.settings import RunSettings
+from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
+from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
+
+if TYPE_CHECKING:
+    from cookhouse.telemetry import Telemetry
+    from cookhouse.training import Interrupt
+    from cookhouse.workflows import RunContext, Workflow
+
+C = TypeVar("C", bound=RunSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A run, before anything of it is done."""
+
+    recipe: Recipe[Any]
+    config: RunSettings
+    workflow: "Workflow[Any]"
+    context: "RunContext"
+    is_connecting: bool
+    """Whether it connects to a service by itself: to `address`, else to an embedded engine."""
+    address: ServiceAddress | None
+
+
+def resolved(
+    recipe: Recipe[C] | str,
+    config: C,
+    given: Adapters,
+    telemetry: "Telemetry",
+    interrupt: "Interrupt",
+) -> Resolved:
+    """The run that a config of `make_config` means: its stages, adapters, folder and service. Does nothing.
+
+    Raises:
+        InputError: one of them cannot be had.
+    """
+    from cookhouse.service.connection import chosen_service
+
+    chosen = recipe_named(recipe)
+    if config.log_path is None:
+        config = chz.replace(config, log_path=_new_log_path(chosen.name))
+    adapters = _with_registry(_with_blobs(given, config), config)
+    config = pinned(config, adapters)
+    workflow = chosen.workflow(config)
+    context = _context(chosen, _typed_name(recipe), config, workflow, adapters, telemetry, interrupt)
+    # What is misspelled in the environment is told of a run of runs, too, although only those connect.
+    address = None if callable(given.service) else chosen_service(given.service, os.environ, config.base_url)
+    is_connecting = not callable(given.service) and "service" in workflow.needs
+    return Resolved(
+        recipe=chosen,
+        config=config,
+        workflow=workflow,
+        context=context,
+        is_connecting=is_connecting,
+        address=address,
+    )
+
+
+def recipe_named(recipe: Recipe[C] | str) -> Recipe[C]:
+    """The recipe, or the one of that name. Raises as `find_recipe`."""
+    return find_recipe(recipe) if isinstance(recipe, str) else recipe
+
+
+def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
+    """With the blob store that the settings name, if they name one."""
+    if config.artifact_store is None:
+        return adapters
+    return replace(adapters, blobs=open_blobs(config.artifact_store))
+
+
+def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
+    """With the registry that the settings name, if the run registers a model, or names one."""
+    wants_one = getattr(config, "registered_model_name", None) is not None or any(
+        map(_is_registered, named_weights(config))
+    )
+    if adapters.registry is not None or not wants_one:
+        return adapters
+    return replace(adapters, registry=open_registry(config.registry, os.environ))
+
+
+def pinned(config: C, adapters: Adapters) -> C:
+    """With registered models by their versions: what is in production may be another when the run is resumed."""
+    registered = [named for named in named_weights(config) if _is_registered(named)]
+    if not registered:
+        return config
+    registry = adapters.registry or open_registry(config.registry, os.environ)
+    ids = {named.name: registry.get(named.name).id for named in registered}
+    changes = {
+        named.setting: named.known.renamed(getattr(config, named.setting), lambda name: ids.get(name, name))
+        for named in registered
+    }
+    made: C = chz.replace(config, **changes)
+    return made
+
+
+def _is_registered(named: NamedWeights) -> bool:
+    """Whether it is the name of a registered model, and of no file."""
+    return names_registered_model(named.name) and not Path(named.name).exists()
+
+
+def _typed_name(recipe: Recipe[Any] | str) -> str:
+    """How a person names the recipe to run it again: by its own name if it has one of the open set."""
+    if isinstance(recipe, Recipe) or ":" not in recipe.removeprefix(":"):
+        return recipe.name if isinstance(recipe, Recipe) else find_recipe(recipe).name
+    return recipe
+
+
+def _new_log_path(recipe: str) -> str:
+    """A folder among the runs that does not exist yet."""
+    first = f"{RUNS_FOLDER}/{recipe}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    candidates = chain([first], (f"{first}-{number}" for number in count(2)))
+    return next(path for path in candidates if not Path(path).exists())
+
+
+def _context(
+    recipe: Recipe[C],
+    name: str,
+    config: C,
+    workflow: "Workflow[Any]",
+    adapters: Adapters,
+    telemetry: "Telemetry",
+    interrupt: "Interrupt",
+) -> "RunContext":
+    from cookhouse.data import data_source, from_store
+    from cookhouse.runs import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
+    from cookhouse.workflows import RunContext
+
+    asked = {f"evaluator {name}": data_source(Path(name)) for name in benchmark_files(config, EVALUATOR_SETTINGS)}
+    folder = FolderSpec(
+        path=run_folder(config),
+        recipe=recipe.name,
+        config=chz.asdict(config),
+        typed=name,
+        adapters=adapters.name,
+        seed=config.seed,
+        behavior=config.behavior_if_log_dir_exists,
+        weights=tuple(named_weights(config)),
+        free_fields=free_on_resume(type(config)),
+        data={name: from_store(each, adapters.datasets) for name, each in {**workflow.data_files, **asked}.items()},
+        ask=adapters.ask,
+        synthetic=adapters.synthetic,
+    )
+    choice = choose_folder(folder)
+    if choice is FolderChoice.RESUME:
+        folder = replace(folder, synthetic=tuple(sorted({*folder.synthetic, *recorded_synthetic(folder.path)})))
+    return RunContext(
+        recipe=name,
+        folder=folder,
+        choice=choice,
+        adapters=adapters,
+        telemetry=telemetry,
+        interrupt=interrupt,
+        files_of=partial(stored_files, service_folder(folder.path)),
+    )
+
+
+def run_folder(config: RunSettings) -> Path:
+    """Of a config that `resolved` has given one."""
+    assert config.log_path is not None
+    return Path(config.log_path)
