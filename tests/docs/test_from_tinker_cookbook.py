@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.docs.test_reference import explained
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from cookhouse.cli.main import app
@@ -81,7 +82,9 @@ def test_a_command_of_theirs_has_ours(module: str, command: str) -> None:
     assert their_file(module) is not None
     program, verb, *words = shlex.split(command)
     assert program == "cookhouse"
-    assert verb in get_command(app).commands  # type: ignore[attr-defined]
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert verb in group.commands
     if verb == "run":
         assert find_recipe(recipe_of_module(module) or "").name == find_recipe(words[0]).name
 

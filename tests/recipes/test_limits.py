@@ -144,7 +144,9 @@ async def test_what_cancels_a_run_later_is_not_taken_for_its_end() -> None:
     async def body() -> None:
         with interrupt.left_at_end(), interrupt.deferred():
             interrupt.end("the time is over")
-            asyncio.current_task().cancel()  # type: ignore[union-attr]
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
             await asyncio.sleep(0)
 
     with pytest.raises(asyncio.CancelledError):

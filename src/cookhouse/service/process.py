@@ -136,7 +136,6 @@ class ServerProcess:
         if self._is_told:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-        self._early.close()
 
     def terminate(self) -> None:
         """For one that is loading a model, and does not look at its stdin."""
@@ -168,27 +167,26 @@ class ServerProcess:
 async def started_server(command: Sequence[str] = SERVER_COMMAND) -> AsyncIterator[ServerProcess]:
     """Start a server that serves nothing yet, and stop it on leaving, whatever it does then."""
     ours, theirs = socket.socketpair()
-    early = tempfile.TemporaryFile()  # noqa: SIM115  closed when it is stopped
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=theirs.fileno(),
-            stdout=PIPE,
-            stderr=early,
-            env=_environment(os.environ),
-            start_new_session=True,
-        )
-    except BaseException:
-        ours.close()
-        early.close()
-        raise
-    finally:
-        theirs.close()
-    server = ServerProcess(process, ours, early)
-    try:
-        yield server
-    finally:
-        await asyncio.shield(server.stop())
+    with tempfile.TemporaryFile() as early:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=theirs.fileno(),
+                stdout=PIPE,
+                stderr=early,
+                env=_environment(os.environ),
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        server = ServerProcess(process, ours, early)
+        try:
+            yield server
+        finally:
+            await asyncio.shield(server.stop())
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import chz
@@ -50,12 +51,12 @@ def _reads(names: set[str]) -> Iterator[set[str]]:
 
 
 def _is_read_by_a_run() -> bool:
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         path, callers = frame.f_code.co_filename, (frame, frame.f_back)
         if path.endswith("settings/defaults.py"):  # `part_of` hands settings on to who reads them
             return any(each is not None and each.f_code.co_name == "part_of" for each in callers)
         if any(part in path for part in _ASKS):
             return False
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return True

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -14,13 +14,15 @@ from cookhouse.errors import InputError
 from cookhouse.runs.listing.find import find_run, find_runs
 from cookhouse.runs.names import RUNS_FOLDER
 
+Force: TypeAlias = Annotated[
+    bool, typer.Option("--force", help="Delete weights that are registered or that other runs were started from, too.")
+]
+
 
 def delete(
     runs: Runs,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    force: Annotated[
-        bool, typer.Option(help="Delete weights that are registered or that other runs were started from, too.")
-    ] = False,
+    force: Force = False,
     under: Under = RUNS_FOLDER,
     registry: Registry = None,
 ) -> None:
@@ -38,7 +40,7 @@ def delete(
     needs = [need for some in needs_of(paths, under, registry).values() for need in some]
     if needs and not force:
         raise InputError("; ".join(needs) + "; delete these first, or pass --force")
-    sizes = {path: f"{num_bytes(path) / 1e6:,.1f} MB{_parts(path)}" for path in paths}
+    sizes = {path: f"{size_text(num_bytes(path))}{_parts(path)}" for path in paths}
     if not yes:
         if not has_user():
             raise InputError("there is no terminal to ask on; pass --yes to delete without being asked")
@@ -103,3 +105,8 @@ def _parts(path: Path) -> str:
 def num_bytes(folder: Path) -> int:
     """Of all files in a folder; links are not followed."""
     return sum(Path(where, name).lstat().st_size for where, _, files in os.walk(folder) for name in files)
+
+
+def size_text(num_bytes: int) -> str:
+    """A size on disk, for people."""
+    return f"{num_bytes / 1e9:,.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.1f} MB"

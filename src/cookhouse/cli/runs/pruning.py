@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cookhouse.cli.models.commands import Registry
-from cookhouse.cli.runs.deletion import confirm, has_user, needs_of, num_bytes
+from cookhouse.cli.runs.deletion import Force, confirm, has_user, needs_of, num_bytes, size_text
 from cookhouse.cli.runs.names import Under
 from cookhouse.cli.tables import fitted, when
 from cookhouse.errors import InputError
@@ -28,14 +28,14 @@ _HEADER = ("#", "name", "state", "ended", "size")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Going:
+class _SizedRun:
     run: FoundRun
     num_bytes: int
 
     @property
     def row(self) -> tuple[str, ...]:
         ended = when(self.run.history.last_at.timestamp())
-        return self.run.number, self.run.name, self.run.history.status, ended, _size(self.num_bytes)
+        return self.run.number, self.run.name, self.run.history.status, ended, size_text(self.num_bytes)
 
 
 def prune(
@@ -51,9 +51,7 @@ def prune(
         list[RunStatus] | None, typer.Option(help="Only runs that stand so; may be repeated.", show_default=False)
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
-    force: Annotated[
-        bool, typer.Option(help="Delete weights that are registered or that other runs were started from, too.")
-    ] = False,
+    force: Force = False,
     under: Under = RUNS_FOLDER,
     registry: Registry = None,
 ) -> None:
@@ -73,7 +71,7 @@ def prune(
     if RunStatus.RUNNING in (state or ()):
         raise InputError("a running run is never deleted; stop it first (Ctrl-C saves), and name another --state")
     chosen = [run for run in find_runs(under) if run.parent is None and _is_meant(run, seconds, state)]
-    sized = [_Going(run=run, num_bytes=num_bytes(run.path)) for run in chosen]
+    sized = [_SizedRun(run=run, num_bytes=num_bytes(run.path)) for run in chosen]
     left: dict[Path, str] = {}
     going = list(_deletable([each for each in sized if least is None or each.num_bytes > least], left))
     if not force:
@@ -87,7 +85,7 @@ def prune(
         return
     needs = needs_of([each.run.path for each in going], under, registry).values()
     lines = [*(printable(need) for some in needs for need in some), *_table(going, columns)]
-    runs, free = f"{len(going):,} run{'s' * (len(going) != 1)}", _size(sum(each.num_bytes for each in going))
+    runs, free = f"{len(going):,} run{'s' * (len(going) != 1)}", size_text(sum(each.num_bytes for each in going))
     if not yes and has_user():
         confirm([*lines, f"{runs}, {free}"])
     else:
@@ -100,7 +98,7 @@ def prune(
     say(console, f"deleted {runs}, freed {free}")
 
 
-def _table(going: Sequence[_Going], columns: int | None) -> list[str]:
+def _table(going: Sequence[_SizedRun], columns: int | None) -> list[str]:
     return fitted(_HEADER, [each.row for each in going], columns, cut="name", spare=("ended", "state"))[0]
 
 
@@ -109,7 +107,7 @@ def _is_meant(run: FoundRun, seconds: float | None, states: Sequence[RunStatus] 
     return is_old and (not states or run.history.status in states)
 
 
-def _deletable(sized: Sequence[_Going], left: dict[Path, str]) -> Iterator[_Going]:
+def _deletable(sized: Sequence[_SizedRun], left: dict[Path, str]) -> Iterator[_SizedRun]:
     """Those that may go; why others may not is added to `left`."""
     from cookhouse.runs import check_deletable
 
@@ -122,7 +120,7 @@ def _deletable(sized: Sequence[_Going], left: dict[Path, str]) -> Iterator[_Goin
             yield each
 
 
-def _unneeded(going: Sequence[_Going], under: Path, registry: str | None, left: dict[Path, str]) -> list[_Going]:
+def _unneeded(going: Sequence[_SizedRun], under: Path, registry: str | None, left: dict[Path, str]) -> list[_SizedRun]:
     """Those that nobody needs who stays. One that stays may need others that were to go."""
     needs = needs_of([each.run.path for each in going], under, registry)
     needed = {path: "; ".join(some) for path, some in needs.items() if some}
@@ -138,7 +136,3 @@ def _amount(text: str, units: dict[str, int], option: str, allowed: str) -> floa
     if found is None or unit is None:
         raise InputError(f"{option} {text!r} is no amount; give one such as {allowed}")
     return float(found[1]) * unit
-
-
-def _size(num: int) -> str:
-    return f"{num / 1e9:,.1f} GB" if num >= 1e9 else f"{num / 1e6:,.1f} MB"
