@@ -37,6 +37,7 @@ narrow_torch(os.environ)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=["cpu", "cuda"], help="where engines compute; default: cpu")
+    parser.addoption("--write-transcripts", action="store_true", help="write the pages of docs/journeys anew")
     # Here, before conftests of packages load Triton, which reads it once: its kernels then run on CPU tensors.
     if parser.parse_known_args([*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *sys.argv[1:]]).device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
