@@ -20,13 +20,14 @@ demo-real: $(VENV)/installed
 		$(BIN)/cookhouse run supervised model_name="$$model" $(DEMO) $(ARGS)
 
 # Two processes share the tests; `make test ARGS="-n 0"` takes one, as `pytest` alone does.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 test: $(VENV)/installed-dev
-	$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # Whole runs on the real engine, a pretrained model, what the pages of docs/ say, and chat formats over hundreds of
 # conversations.
 test-slow: $(VENV)/installed-dev
-	$(BIN)/pytest -m slow $(ARGS)
+	$(PYTEST) -m slow $(ARGS)
 
 # The tests that keep files and databases, under the newest Python that torch has wheels for, in an environment of their
 # own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that Python is missing.

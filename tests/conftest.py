@@ -15,6 +15,8 @@ from scripts.get_smollm2 import default_folder
 
 from cookhouse.engine.instructions import narrow_torch
 
+pytest_plugins = ["tests.limits"]
+
 # Before anything loads transformers: a missing file must fail, not download.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TINKER_TELEMETRY", "0")

@@ -1,0 +1,61 @@
+"""No test holds the suite for ever, and no thread or fixture that a test leaves behind.
+
+pytest-timeout fails a test that takes too long and prints the stacks of all threads; the rest goes on. It raises in the
+main thread, and its clock stops at the first failure. So the process ends, with the stacks, where that does not help:
+what is raised is caught, or waits for a thread; a fixture of a failed test does not end; a thread keeps the process
+alive after the last test. xdist starts another process for the rest.
+"""
+
+import faulthandler
+import os
+from collections.abc import Generator
+
+import pytest
+
+_SLOW_FACTOR = 3
+_GRACE_FACTOR = 1.2
+_STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_STDERR] = os.dup(2)  # while a test runs, 2 is where its output is kept
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give slow tests a longer limit."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(_SLOW_FACTOR * _limit_seconds(item.config)))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _end_process_later(item.config, _grace_factor(item))
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    _end_process_later(item.config, _grace_factor(item))  # pytest stops this clock, too, at a failure
+    return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    _end_process_later(config, 1)
+
+
+def _end_process_later(config: pytest.Config, factor: float) -> None:
+    if seconds := factor * _limit_seconds(config):
+        faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[_STDERR])
+
+
+def _grace_factor(item: pytest.Item) -> float:
+    return _GRACE_FACTOR * (_SLOW_FACTOR if item.get_closest_marker("slow") else 1)
+
+
+def _limit_seconds(config: pytest.Config) -> float:
+    return float(config.getini("timeout"))
