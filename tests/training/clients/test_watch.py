@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,15 +26,15 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def service(status: int | None) -> AsyncIterator[tuple[str, asyncio.Semaphore]]:
-    """Its address, and what is released with every request; a status of None takes connections and says nothing."""
+async def service(statuses: Iterator[int | None]) -> AsyncIterator[tuple[str, asyncio.Semaphore]]:
+    """Its address, and what is released with every request; a status of None says nothing."""
     asked = asyncio.Semaphore(0)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
                 asked.release()
-                if status is not None:
+                if (status := next(statuses)) is not None:
                     writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n".encode())
                     await writer.drain()
         writer.close()
@@ -51,7 +53,7 @@ def watching(url: str, interrupt: Interrupt, patience_seconds: float) -> asyncio
 
 @pytest.mark.parametrize("status", [None, 503])
 async def test_silence_beyond_patience_ends_it(status: int | None) -> None:
-    async with service(status) as (url, asked):
+    async with service(itertools.repeat(status)) as (url, asked):
         task = watching(url, Interrupt(), patience_seconds=0.05)
         with pytest.raises(ServiceError, match=f"the training service at {url} has not answered for"):
             await asyncio.wait_for(task, 60)
@@ -59,7 +61,7 @@ async def test_silence_beyond_patience_ends_it(status: int | None) -> None:
 
 
 async def test_nobody_there_is_silence() -> None:
-    async with service(200) as (url, _):
+    async with service(itertools.repeat(200)) as (url, _):
         pass
     with pytest.raises(ServiceError, match=r"connection attempts failed"):
         await asyncio.wait_for(watching(url, Interrupt(), patience_seconds=0.05), 60)
@@ -68,10 +70,26 @@ async def test_nobody_there_is_silence() -> None:
 @pytest.mark.parametrize("status", [200, 401, 404])
 async def test_an_answer_is_an_answer(status: int) -> None:
     """Would catch a service without that route, or behind a key, taken for one that is gone."""
-    async with service(status) as (url, asked):
+    async with service(itertools.repeat(status)) as (url, asked):
         task = watching(url, Interrupt(), patience_seconds=0.2)
-        for _ in range(40):  # looks at least a hundredth of a second apart: twice the patience
-            await asked.acquire()
+        async with asyncio.timeout(60):  # instead of for ever, where it looks no more
+            for _ in range(40):  # looks at least a hundredth of a second apart: twice the patience
+                await asked.acquire()
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_one_look_is_no_silence_however_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a run that ends since its own process was suspended, by Ctrl-Z or with its machine, in a look."""
+    now = itertools.count(0, 3600)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    statuses = itertools.chain([503], itertools.repeat(200))
+    async with service(statuses) as (url, asked):
+        task = watching(url, Interrupt(), patience_seconds=0.2)
+        async with asyncio.timeout(60):
+            for _ in range(3):
+                await asked.acquire()
         assert not task.done()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -79,9 +97,10 @@ async def test_an_answer_is_an_answer(status: int) -> None:
 
 async def test_a_run_that_is_to_stop_has_less_patience() -> None:
     interrupt = Interrupt()
-    async with service(None) as (url, asked):
+    async with service(itertools.repeat(None)) as (url, asked):
         task = watching(url, interrupt, patience_seconds=3600)
-        await asked.acquire()
+        async with asyncio.timeout(60):
+            await asked.acquire()
         with interrupt.deferred():
             interrupt.request()
         with pytest.raises(ServiceError, match="has not answered"):

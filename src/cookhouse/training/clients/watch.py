@@ -35,22 +35,25 @@ class Watch:
         Raises:
             ServiceError: that is so now.
         """
-        answered_at = time.monotonic()
+        # From the end of the first look without an answer: the process, not the service, may have stood still in it.
+        silent_since: float | None = None
         async with httpx.AsyncClient(timeout=_PROBE_SECONDS) as client:
             while True:
                 problem = await self._problem(client)
                 now = time.monotonic()
-                silent_seconds = 0.0 if problem is None else now - answered_at
-                if problem is None:
-                    answered_at = now
-                elif silent_seconds >= self._allowed_seconds:
-                    raise ServiceError(
-                        f"the training service at {self._url} has not answered for {silent_seconds:.0f} s ({problem}); "
-                        "see that it runs and can be reached (service_patience_seconds is how long a run waits for it)"
-                    )
-                else:
-                    self._report(silent_seconds)
+                silent_since = None if problem is None else silent_since or now
+                if silent_since is not None:
+                    self._judge(now - silent_since, problem)
                 await self._pause()
+
+    def _judge(self, silent_seconds: float, problem: str | None) -> None:
+        if silent_seconds < self._allowed_seconds:
+            self._report(silent_seconds)
+            return
+        raise ServiceError(
+            f"the training service at {self._url} has not answered for {silent_seconds:.0f} s ({problem}); "
+            "see that it runs and can be reached (service_patience_seconds is how long a run waits for it)"
+        )
 
     @property
     def _allowed_seconds(self) -> float:
