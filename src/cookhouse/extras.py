@@ -30,7 +30,7 @@ def install_command(extra: str) -> str:
     """The command that adds an extra to the environment of this process, as it was installed: from a folder, a file or
     an index (https://packaging.python.org/en/latest/specifications/direct-url/).
     """
-    return shlex.join([*_installer(), *_requirement(extra)])
+    return shlex.join([*installer(), *_requirement(extra)])
 
 
 def extras() -> list[Extra]:
@@ -68,7 +68,7 @@ def _is_met(name: str, specifier: str) -> bool:
         return False
 
 
-def _installer() -> list[str]:
+def installer() -> list[str]:
     if find_spec("pip") is None:  # an environment that uv made
         return ["uv", "pip", "install", "--python", _python()]
     return [_python(), "-m", "pip", "install"]

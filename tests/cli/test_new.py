@@ -39,3 +39,22 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="cannot name a Python file"):
         write(tmp_path, "recipe", name)
     assert not list(tmp_path.iterdir())
+
+
+def test_who_lacks_pytest_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a command that fails in an installation without the extras of developers."""
+    monkeypatch.setattr("cookhouse.cli.new.find_spec", lambda name: None)
+    said = write(tmp_path, "environment", "mine")
+    first = next(line for line in said.splitlines() if line.startswith("first"))
+    assert first.endswith("install pytest")
+    assert said.index(first) < said.index("python -m pytest")
+
+
+def test_the_one_with_tools_says_how_to_warm_up(tmp_path: Path) -> None:
+    """Catches commands that do not fit the file, and a run by reward that begins from weights that nobody trained."""
+    said = write(tmp_path, "tools", "shop")
+    warm_up, run = (line.split() for line in said.splitlines() if "cookhouse run" in line)
+    source = (tmp_path / "shop.py").read_text().replace("\\\n", "")
+    for words in (warm_up[2:], run[2:]):
+        assert " ".join(words).replace(f"{tmp_path}/", "") in " ".join(source.split())
+    assert f"load_checkpoint_path={dict(word.split('=') for word in warm_up[5:])['log_path']}" in run

@@ -19,13 +19,14 @@ ENOUGH = 0.7
 
 def test_calls_are_learned_by_the_settings_of_the_page(cookhouse: Cookhouse) -> None:
     """Catches a warm start from which nothing is learned, and settings by which calls become worse."""
-    (cookhouse.folder / "examples").symlink_to(ROOT / "examples")
     shell = [block.text for block in blocks_of(ROOT / "docs/how-to/own-environment.md") if block.language == "sh"]
     warm_start, learning = [
         command.words[1:]
         for command in chain.from_iterable(map(commands_of, shell))
-        if "own_tools.py" in " ".join(command.words)
+        if "shop.py:" in " ".join(command.words)
     ]
+    written = cookhouse.run("new", "tools", "shop")
+    assert written.returncode == 0, written.stdout + written.stderr
     for words in (warm_start, (*learning, "log_path=learned")):
         done = cookhouse.run(*words, patience=PATIENCE_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr

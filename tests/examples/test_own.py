@@ -14,6 +14,7 @@ import pytest
 from tests.recipes.test_every_setting import READ_ELSEWHERE, SMALL
 
 from cookhouse.adapters import Adapters
+from cookhouse.assets import new_file
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import find_recipe, run_async
 from cookhouse.report import compare
@@ -80,13 +81,21 @@ async def test_an_environment_and_an_advantage(tmp_path: Path) -> None:
     assert all(abs(turn) <= 1.0 for group in kept for member in group for turn in member)
 
 
-async def test_tools(tmp_path: Path) -> None:
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """What `cookhouse new tools` writes."""
+    path = tmp_path / "shop.py"
+    path.write_text(new_file("tools.py.txt").read_text().replace("NAME", "shop"))
+    return path
+
+
+async def test_tools(tmp_path: Path, tools: Path) -> None:
     """Catches calls that are not answered, answers that no page shows, and errors that no metric counts."""
     rows = await run(
         "rl",
         tmp_path,
         answer=shopper,
-        env=f"{EXAMPLES}/own_tools.py:build",
+        env=f"{tools}:build",
         renderer_name="qwen3_instruct",
         max_tokens=60,
         max_steps=1,
@@ -104,18 +113,18 @@ async def test_tools(tmp_path: Path) -> None:
     assert "error: no spoon; there are apple, bread, candle, goat" in page
 
 
-async def test_calls_of_tools_are_trained_on(tmp_path: Path) -> None:
+async def test_calls_of_tools_are_trained_on(tmp_path: Path, tools: Path) -> None:
     """Catches conversations that are no rows, and tools that are declared there otherwise than in episodes."""
     rows = await run(
         "supervised",
         tmp_path,
-        dataset_path=f"{EXAMPLES}/own_tools.py:calls",
+        dataset_path=f"{tools}:calls",
         renderer_name="qwen3_instruct",
         batch_size=4,
         max_steps=1,
     )
     assert len([row for row in rows if "train/loss" in row]) == 1
-    example = runpy.run_path(str(EXAMPLES / "own_tools.py"))
+    example = runpy.run_path(str(tools))
     declaration, _ = await example["shop"](("goat", {"goat": 1})).initial_observation()
     assert all(row["tools"] == declaration["tools"] for row in example["calls"]())
 
