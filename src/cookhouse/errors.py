@@ -11,7 +11,11 @@ The command line ends with exit code 2 on an `InputError` and 1 on any other; th
 """
 
 import difflib
+import os
+import sysconfig
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 _MAX_SHOWN = 12
 
@@ -82,3 +86,13 @@ class BadRowsError(InputError):
 
 class ServiceError(CookhouseError):
     """The training service failed or could not be reached; the cause is chained."""
+
+
+def where_raised(error: BaseException) -> str:
+    """File and line of an exception: the last that are no library's, if there are any."""
+    frames = traceback.extract_tb(error.__traceback__)
+    libraries = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
+    own = [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
+    last = (own or frames)[-1]
+    path = Path(last.filename)
+    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}, line {last.lineno}"

@@ -69,7 +69,7 @@ def test_a_quick_command_loads_no_heavy_package(arguments: list[str]) -> None:
         (["serve", "--port", "22x"], "invalid value for '--port': '22x' is no whole number\n"),
         (["serve", "--silent-minutes", "0"], "invalid value for '--silent-minutes': '0' is less than 0.5, the least"),
         (["sample", "--temperature", "hot"], "invalid value for '--temperature': 'hot' is no number\n"),
-        (["new", "env", "foo"], "invalid value for 'kind': 'env' is not one of 'environment', 'recipe', "),
+        (["new", "env", "foo"], "invalid value for 'kind': 'env' is not one of 'environment', 'tools', "),
         (["run", "supervised", "--config", "nope.yaml"], "there is no file nope.yaml; name one that ends in .json"),
         (
             ["run", "supervised", "force_renderer=maybe"],

@@ -1,8 +1,13 @@
 """What `cookhouse serve` refuses before it starts anything."""
 
+import asyncio
+import os
 import socket
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +15,7 @@ import typer
 
 from cookhouse.cli import main
 from cookhouse.cli.main import app
-from cookhouse.cli.serve import serve
+from cookhouse.cli.serve import _run_beside, serve
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, open_registry
 from cookhouse.service.local import default_state_dir
@@ -108,3 +113,71 @@ def test_runs_and_a_registry_are_served_by_name(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "runs/second/checkpoints.jsonl").write_text("")
     with pytest.raises(InputError, match="saved no weights to sample from"):
         serve(port=0, state_dir=tmp_path, run=["runs/second"])
+
+
+class Beside:
+    """A service that is there already, for a command to find."""
+
+    def __init__(self, api_key: str = "tml-own") -> None:
+        self._server = SimpleNamespace(url="http://127.0.0.1:7", api_key=api_key)
+
+    async def start(self) -> Any:
+        return self._server
+
+
+FOUND = ("TINKER_BASE_URL", "TINKER_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+
+
+@pytest.mark.parametrize(("keys", "key"), [((), "tml-own"), (("tml-a", "tml-b"), "tml-a")])
+def test_a_command_finds_the_service_and_its_exit_code_is_ours(
+    keys: tuple[str, ...], key: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a command that goes to the hosted service, and a failure that looks like success."""
+    program = f"import os, sys; print([os.environ[name] for name in {FOUND}]); sys.exit(3)"
+    service: Any = Beside()
+    assert asyncio.run(_run_beside(service, [sys.executable, "-c", program], keys)) == 3
+    assert capfd.readouterr().out == f"{['http://127.0.0.1:7', key, 'http://127.0.0.1:7/v1', key]}\n"
+
+
+def test_a_command_that_is_not_there_is_told_in_words() -> None:
+    service: Any = Beside()
+    with pytest.raises(InputError, match="'no-such-program' cannot be started: No such file"):
+        asyncio.run(_run_beside(service, ["no-such-program"], ()))
+
+
+def number_in(path: Path) -> int:
+    """Of a process that writes it once it has started."""
+    while not (path.exists() and path.read_text().endswith("\n")):
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+def test_a_command_ends_with_the_service(tmp_path: Path) -> None:
+    """Catches a program that goes on, without the service that it needs, after Ctrl-C."""
+
+    async def stopped(started: Path) -> None:
+        service: Any = Beside()
+        task = asyncio.ensure_future(_run_beside(service, ["sh", "-c", f"echo $$ > {started}; exec sleep 600"], ()))
+        process = await asyncio.to_thread(number_in, started)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+    asyncio.run(stopped(tmp_path / "started"))
+
+
+def test_beside_a_command_any_port_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches two scripts at a time that fight for port 8000."""
+    seen: list[tuple[int, list[str]]] = []
+
+    async def take(_host: str, port: int, *rest: Any) -> int:
+        seen.append((port, rest[-2]))
+        return 0
+
+    monkeypatch.setattr("cookhouse.cli.serve._serve", take)
+    typer.main.get_command(app)(
+        ["serve", "--state-dir", str(tmp_path), "--", "python", "train.py", "--port", "5"], standalone_mode=False
+    )
+    assert seen == [(0, ["python", "train.py", "--port", "5"])]

@@ -60,6 +60,17 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "next         .venv/bin/cookhouse sample runs/x 'hi'" in lines
 
 
+def test_a_long_prompt_has_its_question() -> None:
+    """Catches a prompt that is cut where the question stands: behind a system message and the tools."""
+    out = console()
+    prompt = "# Tools\n" + "You may call. " * 30 + "What does the bread cost?"
+    sample = AnswerSample(prompt=prompt, expected="", before="", after="55")
+    print_summary(out, summary(samples=[sample]), "cookhouse")
+    (asked,) = [line for line in text_of(out).splitlines() if line.startswith("asked")]
+    assert asked.startswith("asked     # Tools")
+    assert asked.endswith("What does the bread cost?")
+
+
 def test_what_the_figures_come_to_stands_below_them() -> None:
     out = console()
     print_summary(out, summary(remark="They part after step 5."), "cookhouse")

@@ -106,6 +106,9 @@ async def test_a_cap_ends_the_run_at_a_step_and_holds_over_a_resume(make_config:
     assert summary.stopped.startswith("max_tokens_total=100 is reached: ")
     assert summary.usage == {"trained_tokens": used}
     assert summary.state_path in service.states
+    assert summary.next_command.endswith("behavior_if_log_dir_exists=resume max_tokens_total=200"), (
+        "as many are refused"
+    )
 
     resumed = {**settings, "behavior_if_log_dir_exists": "resume"}
     again = FakeService(states=service.states)

@@ -103,7 +103,9 @@ def test_the_table_has_what_it_sorts_and_filters_by() -> None:
     many = replace(
         one, trajectories_G=[*one.trajectories_G] * 2, group_rewards_G=[0.123456, 0.0], group_metrics_G=[{}] * 2
     )
-    page = Page(rollouts_page([one, many], Words(), title="t"))
+    text = rollouts_page([one, many], Words(), title="t")
+    page = Page(text)
+    assert "<td>What is 2+2?</td><td>YesYes</td>" in text, "the question stands beside the answer"
     assert page.values("data-reward") == ["1.5", "0.623456", "0.5"]
     links = [value.removeprefix("#") for value in page.values("href")]
     assert links == ["g0s0", "g1s0", "g1s1"]

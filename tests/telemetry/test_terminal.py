@@ -5,7 +5,18 @@ from collections.abc import Callable, Sequence
 import pytest
 from rich.console import Console
 
-from cookhouse.telemetry import Event, Metric, Record, Span, TerminalSink, declare_metric, say, say_command, terminal
+from cookhouse.telemetry import (
+    Event,
+    Metric,
+    Record,
+    Span,
+    TerminalSink,
+    declare_metric,
+    say,
+    say_command,
+    say_fact,
+    terminal,
+)
 
 
 def step(number: int, *, seconds: float, total: int = 10) -> Event:
@@ -160,6 +171,27 @@ def test_a_command_can_be_copied_from_a_narrow_terminal(width: int) -> None:
     assert isinstance(console.file, io.StringIO)
     printed = console.file.getvalue().removeprefix("to continue").strip()
     assert shlex.split(printed.replace("\\\n", "")) == shlex.split(command), "a shell would run it in pieces"
+
+
+@pytest.mark.parametrize("width", [44, 60, 200])
+def test_a_fact_stands_below_itself_behind_its_label(width: int) -> None:
+    """Catches lines that go on at the edge of the terminal, below the labels."""
+    fact = "at most 6,144 tokens sampled, and evaluations on top of that"
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    say_fact(console, "  to be sent    ", fact)
+    assert isinstance(console.file, io.StringIO)
+    first, *others = console.file.getvalue().splitlines()
+    assert bool(others) is (width < 77)
+    assert first.startswith("  to be sent     at most")
+    assert all(line.startswith(" " * 17) and len(line) <= width and line[17] != " " for line in others)
+    assert " ".join(" ".join([first, *others]).split()) == f"to be sent {fact}"
+
+
+def test_a_fact_that_goes_to_a_file_is_one_line() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    say_fact(console, "usage", "one two three " * 9)
+    assert isinstance(console.file, io.StringIO)
+    assert len(console.file.getvalue().splitlines()) == 1
 
 
 def test_the_line_of_a_step_leaves_out_what_has_no_room() -> None:

@@ -12,7 +12,6 @@ import typer
 from cookhouse.assets import new_file
 from cookhouse.errors import InputError
 from cookhouse.extras import installer
-from cookhouse.telemetry import make_console, say, say_command
 
 _PLACEHOLDER = "NAME"
 _NEXT = {
@@ -41,11 +40,13 @@ class Kind(StrEnum):
 
 
 def new(
-    kind: Annotated[Kind, typer.Argument(help="environment, tools (an environment with a tool), recipe, evaluator or renderer.")],
+    kind: Annotated[
+        Kind, typer.Argument(help="environment, tools (an environment with a tool), recipe, evaluator or renderer.")
+    ],
     name: Annotated[str, typer.Argument(help="What to call it; NAME.py and test_NAME.py are written.")] = "",
     folder: Annotated[Path, typer.Option("--folder", help="Where to write the two files.")] = Path(),
 ) -> None:
-    """Write a small working example of an environment, one with tools, a recipe, an evaluator or a renderer, with its test."""
+    """Write a small working example of an environment, a recipe, an evaluator or a renderer, with its test."""
     chosen = name or f"my_{kind}"
     if not chosen.isidentifier() or keyword.iskeyword(chosen):
         raise InputError(f"{chosen!r} cannot name a Python file; use letters, digits and underscores, as in my_{kind}")
@@ -65,6 +66,8 @@ def new(
         "warm up": _BEFORE.get(kind, ""),
         "run it": _NEXT[kind],
     }
+    from cookhouse.telemetry import make_console, say, say_command
+
     console = make_console()
     say(console, "")
     for label, command in steps.items():

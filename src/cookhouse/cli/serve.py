@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,10 +22,30 @@ from cookhouse.service.local import default_state_dir, service_folder
 if TYPE_CHECKING:
     from cookhouse.service.local import EmbeddedService
 
+_PORT = 8000
+_EXIT_INTERRUPTED = 130
+
 
 def serve(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND]",
+            help="Serve while this command runs, which finds the address and a key in its environment, and exit as it "
+            "does.",
+            show_default=False,
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 takes a free one.",
+            show_default="8000; beside a command a free one",
+        ),
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,7 +131,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve models for training and sampling until Ctrl-C.
+    """Serve models for training and sampling until Ctrl-C, or while a command runs: cookhouse serve -- python train.py
 
     NAME is asked for with a context suffix as well (NAME:peft:262144): the context is always the model's whole one.
     A sample ends at the model's own end tokens beside what a request names in `stop`; with an empty list it goes on to
@@ -121,7 +142,8 @@ def serve(
     keys = _parse_keys(api_key)
     if not keys and not _is_loopback(host):
         raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
-    _check_port_is_free(host, port)
+    listening = port if port is not None else 0 if command else _PORT
+    _check_port_is_free(host, listening)
     settings = {
         "--device": device,
         "--precision": precision,
@@ -132,7 +154,10 @@ def serve(
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
     options += named_weights(run or [], registry)
-    asyncio.run(_serve(host, port, models, names, state_dir or default_state_dir(os.environ), keys, options))
+    state = state_dir or default_state_dir(os.environ)
+    code = asyncio.run(_serve(host, listening, models, names, state, keys, command or [], options))
+    if command:
+        raise typer.Exit(code)
 
 
 def named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
@@ -164,12 +189,15 @@ async def _serve(
     names: str,
     state_dir: Path,
     keys: tuple[str, ...],
+    command: Sequence[str],
     options: Sequence[str],
-) -> None:
+) -> int:
+    """The exit code of the command, if there is one."""
     from cookhouse.service.local import EmbeddedService, local_server
     from cookhouse.service.process import SERVER_COMMAND
 
-    typer.echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
+    echo = partial(typer.echo, err=bool(command))  # what stands on stdout is then the command's alone
+    echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
     async with EmbeddedService(
         lambda: local_server(
             state_dir,
@@ -178,18 +206,38 @@ async def _serve(
             port=port,
             api_keys=keys,
             command=(*SERVER_COMMAND, *options),
-            say=typer.echo,
+            say=echo,
         )
     ) as service:
-        serving = asyncio.ensure_future(service.guard(_announce(service, names, bool(keys))))
+        work = _run_beside(service, command, keys) if command else _announce(service, names, bool(keys))
+        serving = asyncio.ensure_future(service.guard(work))
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         with contextlib.suppress(asyncio.CancelledError):
-            await serving
-        typer.echo("stopping")
+            return await serving
+        echo("stopping")
+    return _EXIT_INTERRUPTED
 
 
-async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool) -> None:
+async def _run_beside(service: "EmbeddedService", command: Sequence[str], keys: Sequence[str]) -> int:
+    """Run a command that finds the server in its environment; its exit code."""
+    server = await service.start()
+    key = keys[0] if keys else server.api_key
+    found = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": key}
+    found |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": key}
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **found})
+    except OSError as error:
+        raise InputError(f"{command[0]!r} cannot be started: {error.strerror}; see that it is installed") from error
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool) -> int:
     """Say where the server is once it answers, and wait for ever."""
     server = await service.start()
     key = "<a key that you gave>" if has_own_keys else server.api_key
@@ -200,6 +248,7 @@ async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool) 
     typer.echo(f"  export OPENAI_BASE_URL={server.url}/v1")
     typer.echo(f"  export OPENAI_API_KEY={key}\n")
     await asyncio.Event().wait()
+    return 0
 
 
 def _parse_keys(text: str | None) -> tuple[str, ...]:

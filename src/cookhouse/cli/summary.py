@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from cookhouse.cli.tables import side_by_side
+from cookhouse.cli.tables import shortened, side_by_side
 from cookhouse.printable import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
-from cookhouse.telemetry import Event, Record, events, say, say_command, wrapped
+from cookhouse.telemetry import Event, Record, events, say, say_command, say_fact, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,9 +32,9 @@ def print_plan(console: Console, plan: RunPlan, *, every_setting: bool = False) 
     say(console, f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
     say(console, "plan")
     for name, fact in {**plan.facts, "run folder": str(plan.folder)}.items():
-        say(console, f"  {name:<16} {fact}")
+        say_fact(console, f"  {name:<16}", fact)
     for note in plan.notes:
-        say(console, f"  {'note':<16} {printable(note)}")
+        say_fact(console, f"  {'note':<16}", printable(note))
     title = "settings that are not the defaults" if plan.changed else "all settings are the defaults"
     say(console, "\nsettings" if every_setting else f"\n{title}; --verbose shows all {len(plan.config)}")
     for name, value in (plan.config if every_setting else plan.changed).items():
@@ -112,19 +112,19 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         _print_sample(console, sample)
     if summary.synthetic:
         say(console, f"\nsynthetic    no-op adapters made it up: {', '.join(summary.synthetic)}", style="bold")
-    say(console, f"\nrun folder   {summary.folder}")
-    if summary.report is not None:
-        say(console, f"report       {summary.report}")
-    if summary.best is not None:
-        say(console, f"best         {summary.best}")
-    if summary.sampler_path is not None:
-        say(console, f"weights      {summary.sampler_path}")
-    if summary.usage is not None:
-        say(console, f"usage        {usage_text(summary.usage)}")
-    if summary.cost is not None:
-        say(console, f"cost         {summary.cost}")
-    if summary.registered_model is not None:
-        say(console, f"registered   {summary.registered_model}")
+    say(console, "")
+    told = {
+        "run folder": summary.folder,
+        "report": summary.report,
+        "best": summary.best,
+        "weights": summary.sampler_path,
+        "usage": None if summary.usage is None else usage_text(summary.usage),
+        "cost": summary.cost,
+        "registered": summary.registered_model,
+    }
+    for label, fact in told.items():
+        if fact is not None:
+            say_fact(console, f"{label:<12}", str(fact))
     command = f"{program} {summary.next_command.removeprefix('cookhouse ')}"
     say_command(console, f"{'to continue' if summary.is_interrupted else 'next':<12}", command)
 
@@ -133,7 +133,7 @@ def _print_sample(console: Console, sample: AnswerSample) -> None:
     say(console, "")
     for label, line in zip(("earlier", *[""] * len(sample.earlier)), _earlier(sample.earlier), strict=False):
         say(console, f"{label:<9} {line}")
-    say(console, f"asked     {_one_line(sample.prompt)}")
+    say_fact(console, f"{'asked':<9}", shortened(_whole_line(sample.prompt), _ANSWER_CHARACTERS))
     if sample.expected:
         say(console, f"expected  {_one_line(sample.expected)}")
     for label, answer in (("before", sample.before), ("after", sample.after), ("teacher", sample.teacher)):
@@ -154,8 +154,12 @@ def _earlier(messages: Sequence[tuple[str, str]]) -> list[str]:
 
 def _one_line(text: str) -> str:
     """Text on one line, cut to a readable length."""
-    line = printable(" ⏎ ".join(text.strip().splitlines()))
+    line = _whole_line(text)
     return line[: _ANSWER_CHARACTERS - 1] + "…" if len(line) > _ANSWER_CHARACTERS else line or "(nothing)"
+
+
+def _whole_line(text: str) -> str:
+    return printable(" ⏎ ".join(text.strip().splitlines()))
 
 
 def _amount(value: float | None, *, is_share: bool) -> str:

@@ -1,7 +1,6 @@
 """Environments by name, and several of them in one run."""
 
 import json
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,7 +12,7 @@ from cookhouse.data import parse_weights, shares
 from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig
 from cookhouse.envs.second_model import OpenSampler
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.errors import CookhouseError, InputError, where_raised
 from cookhouse.naming import OpenSet, names_in
 from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
 from cookhouse.settings import EnvironmentSettings
@@ -109,10 +108,8 @@ class Environments:
         except (CookhouseError, tinker.TinkerError):
             raise
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
             raise InputError(
-                f"environment {name} cannot be built: {type(error).__name__}: {error} ({where.filename}, line "
-                f"{where.lineno})"
+                f"environment {name} cannot be built: {type(error).__name__}: {error} ({where_raised(error)})"
             ) from error
 
 

@@ -9,8 +9,8 @@ from cookhouse.report.page import render
 from cookhouse.rl import GroupAdvantages, RolloutFailure, Trajectory, TrajectoryGroup
 from cookhouse.telemetry import Entry, after_step
 
-_ANSWER_CHARACTERS = 60
-"""Of an answer in the table."""
+_CELL_CHARACTERS = 60
+"""Of a question and of an answer in the table."""
 
 
 class Decoder(Protocol):
@@ -39,6 +39,8 @@ class _Sample:
     advantage: str
     num_turns: int
     stop_reason: str
+    asked: str
+    """The end of what it saw first."""
     answer: str
     """The end of what it said."""
     turns: Sequence[_Turn]
@@ -114,7 +116,7 @@ def _without_prompt(sample: _Sample) -> _Sample:
 
 def _end(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _ANSWER_CHARACTERS else f"…{line[1 - _ANSWER_CHARACTERS :]}"
+    return line if len(line) <= _CELL_CHARACTERS else f"…{line[1 - _CELL_CHARACTERS :]}"
 
 
 def _sample(
@@ -138,6 +140,7 @@ def _sample(
         advantage=advantage,
         num_turns=len(turns),
         stop_reason=trajectory.stop_reason,
+        asked=_end(turns[0].observation or "") if turns else "",
         answer=_end(turns[-1].action) if turns else "",
         turns=turns,
         notes=_notes(group.group_metrics_G[member]),

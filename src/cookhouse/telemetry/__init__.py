@@ -1,6 +1,6 @@
 """Telemetry: what a run reports about itself, and where that goes."""
 
-from cookhouse.telemetry.console import make_console, say, say_command, tell, wrapped
+from cookhouse.telemetry.console import make_console, say, say_command, say_fact, tell, wrapped
 from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
 from cookhouse.telemetry.headline import Headline, choose_headline
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, metrics_at, read_metrics
@@ -85,6 +85,7 @@ __all__ = [
     "read_metrics",
     "say",
     "say_command",
+    "say_fact",
     "scope",
     "sink_names",
     "split_values",

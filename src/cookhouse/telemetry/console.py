@@ -10,6 +10,8 @@ from rich.text import Text
 _CONTINUED = " \\"
 _INDENT = "    "
 _COMMAND = "cookhouse run "
+_LEAST_CELLS = 24
+"""Of a text that stands behind a label; with less room it begins its lines at the edge."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -23,6 +25,17 @@ def say(console: Console, text: str | Text, style: str | None = None) -> None:
     if console.is_terminal:
         lines = Text("\n").join(wrapped(lines, console.width))
     console.print(lines, style=style, soft_wrap=True)
+
+
+def say_fact(console: Console, label: str, fact: str, style: str | None = None) -> None:
+    """Print a text behind a label, which is padded by the caller; the lines of the text stand below each other."""
+    start = cell_len(label) + 1
+    if console.is_terminal and console.width - start >= _LEAST_CELLS:
+        lines = [line.plain for line in wrapped(Text(fact), console.width - start)]
+        fact = f"\n{' ' * start}".join(lines)
+        console.print(Text(f"{label} {fact}"), style=style, soft_wrap=True)
+    else:
+        say(console, f"{label} {fact}", style)
 
 
 def say_command(console: Console, label: str, command: str) -> None:

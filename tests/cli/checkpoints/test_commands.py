@@ -59,7 +59,9 @@ def test_list_shows_checkpoints_on_another_service(tmp_path: Path, capsys: pytes
     assert call("list", tmp_path) == 0
     assert cells(capsys.readouterr().out)[1] == ["tinker://far/weights/n", "7", "-", "-", "-", "-"]
     assert call("export", tmp_path, tmp_path / "out") == 2
-    assert "is on the service that the run was trained on" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "is on the service that the run was trained on" in said
+    assert "tinker checkpoint download tinker://far/weights/n" in said
     assert not (tmp_path / "out").exists()
 
 

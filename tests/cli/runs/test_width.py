@@ -1,6 +1,7 @@
 """No line of `cookhouse runs` is wider than its terminal, whatever runs are called."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -58,6 +59,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(4, 12):
         make_run(runs / f"{number}", number=number)
     return made
+
+
+def test_checkpoints_with_long_paths_are_one_below_the_other(tmp_path: Path) -> None:
+    """Catches a table that the terminal breaks in the middle of words."""
+    make_run(tmp_path / "runs" / "far")
+    path = f"tinker://{'0123456789' * 4}:train:0/weights/final"
+    line = {"name": "final", "epoch": 0, "batch": 2, "step": 7, "final": True, "sampler_path": None, "state_path": path}
+    (tmp_path / "runs" / "far" / "checkpoints.jsonl").write_text(json.dumps(line) + "\n")
+    lines = told(80, tmp_path, ["checkpoints", "list", "far"])
+    assert lines[:3] == ["checkpoint:", path, "  step   7"]
 
 
 PRUNE = ("prune", "--older-than", "1d")

@@ -2,12 +2,14 @@
 
 import asyncio
 import gc
+import json
 import pickle
 import random
 import tracemalloc
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +49,25 @@ def failing(where: str, member: int, *, attempts: int = 1) -> Fail:
             raise ValueError(f"broken {where}")
 
     return fail
+
+
+def broken_at(where: str) -> str:
+    """What is said of a failure of `failing`: the error, and the line of it that is nobody else's."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    (line,) = [number for number, text in enumerate(lines, 1) if text.endswith('raise ValueError(f"broken {where}")')]
+    path = Path(__file__)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"ValueError: broken {where} ({shown}, line {line})"
+
+
+async def test_a_failure_says_where_in_ones_own_file() -> None:
+    """Catches the line of a library in place of the line that called it, and none at all."""
+
+    async def fail(*_: object) -> None:
+        json.loads("{")
+
+    with pytest.raises(GroupFailedError, match=r"JSONDecodeError: .* \(.*test_group\.py, line \d+\)$"):
+        await do_group_rollout(ScriptedBuilder(fail=fail), FakeSampler(), seed=0)
 
 
 async def test_members_with_one_prompt_are_one_request() -> None:
@@ -184,7 +205,9 @@ async def test_the_first_failure_ends_the_group_and_the_others(where: str) -> No
 
     builder = ScriptedBuilder(fail=fail)
     before = asyncio.all_tasks()
-    with pytest.raises(GroupFailedError, match=r"env, member 2, attempt 1: ValueError: broken$") as caught:
+    with pytest.raises(
+        GroupFailedError, match=r"env, member 2, attempt 1: ValueError: broken \(.*test_group.py, line \d+\)$"
+    ) as caught:
         await do_group_rollout(builder, FakeSampler(), seed=0)
     assert isinstance(caught.value.__cause__, ValueError)
     assert waiting == 3
@@ -198,7 +221,7 @@ async def test_retry_gives_the_member_a_fresh_environment_and_other_tokens(where
     group = await do_group_rollout(builder, sampler, seed=0, strategy=retry(2))
     assert [m["member"] for m in group.group_metrics_G] == [0, 1, 2, 3]
     assert group.failures == (
-        RolloutFailure(member=2, attempt=0, origin="env", reason=f"ValueError: broken {where}", outcome="retried"),
+        RolloutFailure(member=2, attempt=0, origin="env", reason=broken_at(where), outcome="retried"),
     )
     assert [(r.num_samples, r.seed) for r in sampler.requests][1:] == [(1, derive_seed(0, 0, 2, 1))]
     assert sorted(builder.closed) == sorted((member, attempt) for member in range(4) for attempt in range(2))
@@ -421,7 +444,9 @@ async def test_players_of_one_game_are_dropped_together_at_once(where: str) -> N
         group = await do_group_rollout(builder(), FakeSampler(), seed=0, strategy=minimum_viable(3))
     assert [m["member"] for m in group.group_metrics_G] == [0, 1, 4]
     assert failure_metrics([group])["rollouts/dropped"] == 2
-    with pytest.raises(GroupFailedError, match=r"env, member 2, attempt 1: ValueError: broken$"):
+    with pytest.raises(
+        GroupFailedError, match=r"env, member 2, attempt 1: ValueError: broken \(.*test_group.py, line \d+\)$"
+    ):
         await do_group_rollout(builder(), FakeSampler(), seed=0, strategy=minimum_viable(4))
 
 

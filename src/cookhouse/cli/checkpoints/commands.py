@@ -17,7 +17,7 @@ from cookhouse.blobs import open_blobs, put_folder
 from cookhouse.cli.checkpoints.deletion import delete
 from cookhouse.cli.checkpoints.saved import Saved, find_saved, folder_of, list_saved
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
-from cookhouse.cli.tables import aligned, when
+from cookhouse.cli.tables import side_by_side, when
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.runs.names import CONFIG_FILE
@@ -74,9 +74,12 @@ def list_(
 ) -> None:
     """List checkpoints, oldest first."""
     found = list_saved(run_folder(where))
-    rows = [("checkpoint", "step", "kind", "rank", "size", "saved"), *(_row(saved) for saved in found)]
-    for line in aligned(rows):
-        typer.echo(line)
+    from cookhouse.telemetry import make_console, say
+
+    header = ("checkpoint", "step", "kind", "rank", "size", "saved")
+    console = make_console()
+    for line in side_by_side(header, [_row(saved) for saved in found], console.width if console.is_terminal else None):
+        say(console, line)
     for best in dict.fromkeys(saved.best for saved in found if saved.best is not None):
         typer.echo(f"the best: {best}")
 

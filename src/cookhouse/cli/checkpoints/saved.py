@@ -116,7 +116,8 @@ def folder_of(saved: Saved) -> Path:
 
     if saved.folder is None:
         raise InputError(
-            f"{saved.path} is on the service that the run was trained on; fetch it with `tinker checkpoint download`"
+            f"{saved.path} is on the service that the run was trained on; this makes a folder of it that peft loads:\n"
+            f"  tinker checkpoint download {saved.path}"
         )
     if saved.row is not None and saved.row.kind == "external_weights":
         raise InputError(f"{saved.path} is a PEFT folder already: {saved.folder}")

@@ -101,12 +101,20 @@ def show(which: Which, registry: Registry = None) -> None:
     from rich.console import Console
 
     from cookhouse.cli.models.lineage import lineage_tree
+    from cookhouse.telemetry import make_console, say, say_fact
 
     opened = _open(registry)
     version = opened.get(which)
-    for line in aligned(list(_facts(version))):
-        typer.echo(line)
-    typer.echo()
+    console = make_console()
+    facts = list(_facts(version))
+    width = 1 + max(len(name) for name, _ in facts)
+    for name, fact in facts:
+        say_fact(console, f"{name:<{width}}", fact)
+    if version.metrics:
+        say(console, "measured")
+        for line in aligned([(f"  {printable(metric)}", _number(version, metric)) for metric in version.metrics]):
+            say(console, line)
+    say(console, "")
     Console(highlight=False, width=_WIDEST).print(lineage_tree(opened, version), crop=False, no_wrap=True)
 
 
@@ -269,8 +277,6 @@ def _facts(version: "ModelVersion") -> Iterator[tuple[str, str]]:
     yield "weights", _weights(version.artifact)
     if version.sampler is not None:
         yield "to sample", _weights(version.sampler)
-    for metric in version.metrics:
-        yield printable(metric), _number(version, metric)
 
 
 def _weights(artifact: "Artifact") -> str:

@@ -14,7 +14,7 @@ from cookhouse.recipes import find_recipe, recorded_settings
 from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
-from cookhouse.telemetry import find_metric, last_step_of, make_console, say, say_command
+from cookhouse.telemetry import find_metric, last_step_of, make_console, say, say_command, say_fact
 
 _LABEL_CELLS = 12
 _SHOWN = 4
@@ -29,11 +29,11 @@ def print_run(path: Path, name: str, resume: str) -> None:
         say(console, printable(f"{record.headline.text} {record.place}"))
     facts = {**record.facts, **_best(record), **_code(record), "folder": str(path)}
     for label, fact in facts.items():
-        say(console, printable(f"{label:<{_LABEL_CELLS}} {fact}"))
+        say_fact(console, f"{label:<{_LABEL_CELLS}}", printable(str(fact)))
     for warning in record.warnings:
-        say(console, printable(f"{'warning':<{_LABEL_CELLS}} {warning}"))
+        say_fact(console, f"{'warning':<{_LABEL_CELLS}}", printable(warning))
     for gap in record.gaps:
-        say(console, printable(f"{'note':<{_LABEL_CELLS}} {gap}"))
+        say_fact(console, f"{'note':<{_LABEL_CELLS}}", printable(gap))
     if is_sweep(path):
         print_sweep(console, read_sweep(path))
     else:
@@ -69,8 +69,9 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
         ]
         say(console, "")
         _print_lines(console, side_by_side(["last value (* best)", *comparison.names], rows, width))
-        for note in dict.fromkeys(each.note for each in shown if each.note):
-            names = ", ".join(each.name for each in shown if each.note == note)
+        doubtful = [each for each in shown if each.note and len(set(each.texts)) > 1]  # equal values need no words
+        for note in dict.fromkeys(each.note for each in doubtful):
+            names = ", ".join(each.name for each in doubtful if each.note == note)
             say(console, printable(f"no * for {names}: {note}"), style="dim")
     for name, record in zip(comparison.names, comparison.records, strict=True):
         for gap in record.gaps:

@@ -34,7 +34,8 @@
     for (const row of rows) {
       const details = document.getElementById(row.querySelector("a").hash.slice(1));
       const reward = Number(row.dataset.reward);
-      const is_shown = reward >= low && reward <= high && details.textContent.toLowerCase().includes(wanted);
+      const said = `${row.textContent} ${details.textContent}`.toLowerCase();
+      const is_shown = reward >= low && reward <= high && said.includes(wanted);
       row.hidden = details.hidden = !is_shown;
       shown += is_shown;
     }

@@ -9,7 +9,7 @@ from typing import Literal
 
 import tinker
 
-from cookhouse.errors import InputError, ServiceError
+from cookhouse.errors import CookhouseError, InputError, ServiceError, where_raised
 from cookhouse.rl.env.env import Env, StepResult
 from cookhouse.rl.sampling.sampler import GroupSampler, StopCondition, TokensWithLogprobs
 from cookhouse.rl.trajectory import Trajectory, Transition, observed_tokens
@@ -23,7 +23,8 @@ class AttemptFailedError(Exception):
     """An exception of the environment or the sampler (the cause), attributed."""
 
     def __init__(self, origin: Origin, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}")
+        where = "" if isinstance(cause, CookhouseError) else f" ({where_raised(cause)})"
+        super().__init__(f"{type(cause).__name__}: {cause}{where if origin == 'env' else ''}")
         self.origin = origin
 
 

@@ -95,7 +95,10 @@ def with_plain_names(results: Mapping[str, Any]) -> dict[str, Any]:
 def _next_command(state: TrainingState, is_interrupted: bool) -> str:
     folder = shlex.quote(str(state.folder.path))
     if is_interrupted:
-        return f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
+        limit = state.config.max_tokens_total
+        is_spent = limit is not None and (state.interrupt.reason or "").startswith("max_tokens_total")
+        more = f" max_tokens_total={2 * limit}" if limit is not None and is_spent else ""  # with as many it is refused
+        return f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume{more}"
     return f"cookhouse sample {folder}"
 
 
