@@ -4,6 +4,7 @@ import atexit
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,9 @@ for name in (
 ):
     os.environ.pop(name, None)
 narrow_torch(os.environ)
+# A shell makes what it starts in the background ignore Ctrl-C, and its children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -124,15 +124,17 @@ def test_one_that_fails_leaves_the_others_alone(settings: dict[str, Any], tmp_pa
     assert len(steps) == 3, "the one that had finished was not run again"
 
 
-def test_an_interrupt_stops_all_and_is_gone_on_with(settings: dict[str, Any]) -> None:
-    # Catches a first Ctrl-C that throws runs away, and runs that begin after it.
+@pytest.mark.parametrize("at", [("optim_step", 4), ("save_sampler", 0)], ids=["training", "final save"])
+def test_an_interrupt_stops_all_and_is_gone_on_with(settings: dict[str, Any], at: tuple[str, int]) -> None:
+    # Catches a first Ctrl-C that throws runs away, also where one of them saves its last weights, and runs that begin
+    # after it.
     undisturbed = {**settings, "log_path": settings["log_path"] + "-whole"}
     cookhouse.sweep("supervised", undisturbed, grid=GRID, jobs=2, adapters=fake())
 
     async def gate(kind: str, number: int) -> None:
-        if (kind, number) == ("optim_step", 4):
+        if (kind, number) == at:
             os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.sleep(0.01)  # heard before the step ends
+            await asyncio.sleep(0.01)  # heard before it is answered
 
     broken = FakeService(gate=gate)
     result = cookhouse.sweep("supervised", settings, grid=GRID, jobs=2, adapters=fake(broken))

@@ -55,6 +55,14 @@ class Interrupt:
         if self._num_deferring and is_first:
             self.on_request(None)
             return
+        self._force()
+
+    def stop_if_asked(self) -> None:
+        """Stop at once where somebody asked to stop, and nothing waits to be finished any more."""
+        if self.is_asked and not self._num_deferring:
+            self._force()
+
+    def _force(self) -> None:
         self.is_forced = True
         if self._task is not None:
             self._task.cancel()

@@ -149,8 +149,7 @@ async def save_final(state: TrainingState) -> None:
         saving = Waiting(state.telemetry).wait(pending.finish(), "the final checkpoint", step=cursor.step)
         state.final_checkpoint = state.kept_checkpoint = await saving
     state.checkpoints.append(state.final_checkpoint)
-    if state.interrupt.is_asked:
-        state.interrupt.request()  # what comes after it waits for nothing
+    state.interrupt.stop_if_asked()  # what comes after it need not be waited for
     if (last := state.outcome.checkpoint) is not None and last.rolling:
         await drop_checkpoint(last, state.session.service, state.checkpoints)
     state.telemetry.event(events.TRAINING_CHECKPOINT, step=cursor.step, checkpoint=state.final_checkpoint.name)
