@@ -12,6 +12,7 @@ The command line ends with exit code 2 on an `InputError` and 1 on any other; th
 
 import difflib
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Sequence
@@ -67,7 +68,7 @@ class UnknownNameError(InputError):
 class BadRowsError(InputError):
     """Rows of a data set cannot be used; `reasons`, each of one row that it names, are the first of `num_bad`.
 
-    The message has a line for each, and for each way out, or is the reason itself where there is one.
+    The message has a line for all rows with one reason, and for each way out, or is the reason itself where there is one.
     """
 
     def __init__(self, refused: Sequence[InputError], num_bad: int) -> None:
@@ -77,11 +78,36 @@ class BadRowsError(InputError):
         ways_out = dict.fromkeys(" ".join(error.way_out.split()) for error in refused if error.way_out)
         lines = [
             f"{num_bad:,} rows cannot be used",
-            *self.reasons,
+            *by_reason(self.reasons),
             *([f"and {more:,} more"] if more else []),
             *ways_out,
         ]
         super().__init__("\n  ".join(lines) if num_bad > 1 else " ".join(str(refused[0]).split()))
+
+
+def by_reason(reasons: Sequence[str]) -> list[str]:
+    """Reasons that begin with a place, as in `rows.jsonl:3: not JSON`; those of one file that say the same as one."""
+    numbers: dict[tuple[str, str], list[int]] = {}
+    lines: dict[tuple[str, str], str] = {}
+    for reason in reasons:
+        place, _, what = reason.partition(": ")
+        numbered = re.fullmatch(r"(.*?)(\d+)", place, re.DOTALL)
+        file, number = (numbered[1], int(numbered[2])) if numbered is not None else (place, None)
+        some = numbers.setdefault((file, what), [])
+        some += [] if number is None else [number]
+        lines[file, what] = f"{file}{_ranges(some)}: {what}" if some else reason
+    return [*lines.values()]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in their order, as in `1-3, 7`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ", ".join("-".join(map(str, ends)) for ends in ranges)
 
 
 class ServiceError(CookhouseError):

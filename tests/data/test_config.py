@@ -93,7 +93,7 @@ def test_the_bundled_conversations_are_the_default() -> None:
         ({"model_name": "someone/model"}, "HF_HUB_OFFLINE is set"),
         ({"max_length": 1}, "max_length is 1"),
         ({"n_train_samples": 0}, "n_train_samples is 0"),
-        ({"train_on_what": "customized"}, r"train\.jsonl:1: message 1 lacks trainable"),
+        ({"train_on_what": "customized"}, r"train\.jsonl:1-\d+: message 1 lacks trainable"),
         ({"dataset_path": "no-such.jsonl"}, r"no-such\.jsonl does not exist"),
     ],
 )

@@ -67,15 +67,16 @@ def test_a_bad_file(rows: list[str], said: tuple[str, ...], folder: Path, capsys
     assert [path.name for path in folder.iterdir()] == ["rows.jsonl"]
 
 
-def test_bad_rows_have_a_line_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "rows.jsonl").write_text("".join([json.dumps(GOOD) + "\n", "{\n" * 25]))
+def test_bad_rows_are_named_a_line_for_each_reason(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "rows.jsonl").write_text("".join([json.dumps(GOOD) + "\n", "{\n" * 4, "[]\n", "{\n" * 20]))
     with pytest.raises(SystemExit) as caught:
         main(["run", "supervised", "dataset_path=rows.jsonl"])
     assert caught.value.code == 2
     first, *lines = capsys.readouterr().err.splitlines()
     assert first == "error: 25 rows cannot be used"
     assert [line.split(": ")[0] for line in lines] == [
-        *(f"  rows.jsonl:{number}" for number in range(2, 22)),
+        "  rows.jsonl:2-5, 7-21",
+        "  rows.jsonl:6",
         "  and 5 more",
     ]
 

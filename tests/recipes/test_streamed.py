@@ -123,8 +123,8 @@ async def test_rows_that_are_skipped_are_counted_and_named(make_config: MakeConf
     config = make_config(on_bad_row="skip")
     result = await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
     assert result.state.notes[0] == "22 rows cannot be used and are left out"
-    assert result.state.notes[1].startswith(f"left out: {train}:13: not JSON")
-    assert (result.state.notes[21], result.summary.total_steps) == ("left out: 2 more", 6)
+    assert result.state.notes[1].startswith(f"left out: {train}:13-32: not JSON")
+    assert (result.state.notes[2], result.summary.total_steps) == ("left out: 2 more", 6)
 
 
 async def test_a_fraction_is_held_out_and_never_trained_on(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
-from cookhouse.errors import BadRowsError, InputError
+from cookhouse.errors import BadRowsError, InputError, by_reason
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class BadRows:
 
     @property
     def notes(self) -> list[str]:
-        """What is left out, a sentence each with the reasons; empty if nothing is."""
+        """What is left out, a sentence for each reason; empty if nothing is."""
         if not self._refused:
             return []
         more = self.count - len(self._refused)
@@ -42,7 +42,7 @@ class BadRows:
             "1 row cannot be used and is left out"
             if self.count == 1
             else f"{self.count:,} rows cannot be used and are left out",
-            *(f"left out: {' '.join(str(error).split())}" for error in self._refused),
+            *(f"left out: {reason}" for reason in by_reason([" ".join(str(error).split()) for error in self._refused])),
             *([f"left out: {more:,} more"] if more else []),
         ]
 

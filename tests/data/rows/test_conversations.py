@@ -81,7 +81,8 @@ def test_the_first_twenty_bad_rows_are_named_at_once_with_the_count_of_the_rest(
     title, *lines, rest, way_out = str(caught.value).split("\n")
     assert "columns=prompt:COLUMN,completion:COLUMN" in way_out
     assert title == "24 rows cannot be used"
-    assert [line.split(": ")[0].strip() for line in lines] == [f"{path}:{n}" for n in (2, *range(3, 40, 2))]
+    odd = ", ".join(map(str, range(3, 40, 2)))
+    assert [line.split(": ")[0].strip() for line in lines] == [f"{path}:2", f"{path}:{odd}"]
     assert ": not JSON" in lines[0]
     assert ": no messages" in lines[1]
     assert rest == "  and 4 more"

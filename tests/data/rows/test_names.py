@@ -18,6 +18,7 @@ from cookhouse.errors import BadRowsError, InputError
     [
         (["Question", "Answer"], CONVERSATIONS, "prompt:Question,completion:Answer"),
         (["id", "customer question", "Agent-Reply"], CONVERSATIONS, "prompt:customer question,completion:Agent-Reply"),
+        (["Guest", "Reply"], CONVERSATIONS, "prompt:Guest,completion:Reply"),  # what is left is the other field
         (["prompt", "response"], CONVERSATIONS, "completion:response"),
         (["instruction", "Output"], CONVERSATIONS, "prompt:instruction,completion:Output"),
         (["Title", "Body"], CONVERSATIONS, "text:Body"),
@@ -55,6 +56,20 @@ def test_the_offer_is_made_once_for_all_rows() -> None:
         conversations_from_rows([{"Question": "q", "Answer": "a"}] * 3)
     assert str(caught.value).endswith("this one has Question, Answer\n  set columns=prompt:Question,completion:Answer")
     assert str(caught.value).count("set columns=") == 1
+
+
+def test_rows_with_the_same_reason_share_a_line() -> None:
+    # Catches a screen full of one sentence, twenty times over, with the way out below it.
+    rows = [{"Question": "q", "Answer": "a"}] * 12 + [{"a1": "b"}] + [{"Question": "q", "Answer": "a"}] * 12
+    with pytest.raises(BadRowsError) as caught:
+        conversations_from_rows(rows)
+    title, *reasons, more, offered, _ = str(caught.value).splitlines()
+    assert title == "25 rows cannot be used"
+    assert [reason.strip().partition(": ")[0] for reason in reasons] == [
+        "row 1-12, 14-20",
+        "row 13",
+    ]
+    assert (more, offered) == ("  and 5 more", "  set columns=prompt:Question,completion:Answer")
 
 
 def test_the_case_of_fields_is_no_matter() -> None:

@@ -93,7 +93,8 @@ def test_rows_are_checked_as_lines_are(named: Named) -> None:
     assert lines[1].startswith("  mine row 3: no messages: a row needs")
     assert lines[2] == "  mine row 4: a row must be an object, not NoneType"
     assert lines[4].startswith("  mine row 6: message 1: text holds half a surrogate pair")
-    assert (len(lines), rest) == (20, "  and 5 more")
+    assert lines[5].startswith("  mine row 7-21: no messages: a row needs")
+    assert (len(lines), rest) == (6, "  and 5 more")
 
 
 def test_rows_that_are_no_json_are_named_together(named: Named) -> None:

@@ -12,7 +12,7 @@ PROMPTS = (("prompt",),)
 """Fields that make a row of a kind, the likeliest first."""
 _WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "prompt": ("prompt", "question", "query", "instruction", "problem", "request", "user", "input", "ask", "q"),
+        "prompt": ("prompt", "question", "query", "instruction", "problem", "request", "user", "customer", "input", "ask", "q"),
         "completion": ("completion", "answer", "response", "reply", "output", "assistant", "solution", "target", "a"),
         "chosen": ("chosen", "preferred", "better", "accepted", "good"),
         "rejected": ("rejected", "dispreferred", "worse", "bad"),
@@ -42,14 +42,19 @@ def offer(names: Sequence[str], kinds: Sequence[Sequence[str]]) -> str:
 
 
 def _guessed(names: Sequence[str], fields: Sequence[str]) -> Mapping[str, str] | None:
-    """A column for each of the fields, by what people call them; None if one has none."""
+    """A column for each of the fields, by what people call them, or what is left for one field; None if one has none."""
     found: dict[str, str] = {}
     for field in fields:
         open_names = [name for name in names if name not in found.values()]
         name = next((each for word in _WORDS[field] for each in open_names if _is_called(each, word)), None)
-        if name is None:
-            return None
-        found[field] = name
+        if name is not None:
+            found[field] = name
+    missing, left = [*{*fields} - found.keys()], [*{*names} - {*found.values()}]
+    if found and len(missing) == len(left) == 1:
+        found |= dict(zip(missing, left, strict=True))
+    elif missing:
+        return None
+    found = {field: found[field] for field in fields}
     is_new = any(field != name for field, name in found.items())
     # What is read from a command line has its columns apart by commas.
     return found if is_new and not any("," in name for name in found.values()) else None
