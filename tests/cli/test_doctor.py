@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 from cookhouse.cli import doctor
@@ -48,6 +49,18 @@ def test_this_machine_is_described_and_can_train() -> None:
     assert f"torch {torch.__version__}" in found["packages"]
     assert "float" in found["engines use"]
     assert "on this machine" in found["runs train"]
+
+
+def test_a_long_line_goes_on_below_its_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches lines that a terminal breaks within a word, at its left edge.
+    found = "a processor with many instructions " * 3
+    monkeypatch.setattr(doctor, "_findings", lambda: [doctor.Finding(about="processor", found=found.strip())])
+    monkeypatch.setattr(
+        "cookhouse.telemetry.make_console", lambda: Console(force_terminal=True, width=60, color_system=None)
+    )
+    lines = CliRunner().invoke(app, ["doctor"], catch_exceptions=False).output.splitlines()
+    assert lines[0] == "processor     a processor with many instructions a processor"
+    assert lines[1:] and all(line.startswith(" " * 14) and line[14] != " " for line in lines[1:])
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,20 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed[0] == "run"
 
 
+@pytest.mark.parametrize("words", [(), ("checkpoints",), ("runs",)])
+def test_help_says_of_each_command_a_whole_sentence(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*words, "--help") == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
+def test_runs_are_listed_without_the_libraries_that_train() -> None:
+    # Catches a list that takes three seconds, two of them for torch and the SDK.
+    code = (
+        "import sys, cookhouse.cli.runs.list, cookhouse.cli.runs.summary; print({'torch', 'tinker'} & {*sys.modules})"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
 def test_a_recipe_is_a_module_to_run() -> None:
     words = [sys.executable, "-W", "error", "-m", "cookhouse.recipes.supervised", "batchsize=3"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

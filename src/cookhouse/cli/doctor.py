@@ -22,6 +22,7 @@ _PACKAGES = ("torch", "transformers", "tinker")
 _INSTRUCTIONS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX-512 BF16", "amx_bf16": "AMX"}
 """Flags of /proc/cpuinfo that engines make use of, the slowest first."""
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+_ABOUT_CELLS = 13
 _FEW_BYTES = 2 * 2**30
 
 
@@ -38,15 +39,19 @@ class Finding:
 
 
 def doctor() -> None:
-    """Show what this machine has for training: processor, kernels, precision, memory, GPU, service and extras; what is
-    missing, and how to get it. Asks nothing over the network. Exits with 1 where nothing can be trained.
+    """Show what this machine has for training, what is missing, and how to get it.
+
+    Processor, kernels, precision, memory, GPU, service and extras. Asks nothing over the network. Exits with 1 where
+    nothing can be trained.
     """
-    findings = []
+    from cookhouse.telemetry import make_console, say_fact  # loads rich
+
+    console, findings = make_console(), []
     for finding in _findings():
         findings.append(finding)
-        typer.echo(f"{finding.about:<14}{finding.found}")
+        say_fact(console, f"{finding.about:<{_ABOUT_CELLS}}", finding.found)
         if finding.way_out:
-            typer.echo(f"{'':<14}-> {finding.way_out}")
+            say_fact(console, " " * _ABOUT_CELLS, f"-> {finding.way_out}")
     if any(finding.is_broken for finding in findings):
         raise typer.Exit(1)
 

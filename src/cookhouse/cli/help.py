@@ -12,6 +12,8 @@ COMMAND = "Options of the command"
 _FIRST = (MOST_USED, OWN)
 _LAST = ("Run", OTHER_NAMES, COMMAND)
 
+_WHOLE = 1000
+"""Letters of a first sentence: all of it."""
 COMMANDS = (
     *("run", "recipes", "describe", "chat", "sample", "eval", "runs", "report", "checkpoints", "sweep"),
     *("models", "serve", "render", "new", "doctor"),
@@ -37,6 +39,12 @@ class GroupedCommand(TyperCommand):
 
 class OrderedCommands(TyperGroup):
     """A group whose help lists the commands in the order of `COMMANDS`, and others after them."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Each with the whole first sentence of its help, in as many lines as that takes."""
+        shown = [(name, command) for name in self.list_commands(ctx) if not (command := self.commands[name]).hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in shown])
 
     def list_commands(self, ctx: Any) -> list[str]:
         names: Sequence[str] = super().list_commands(ctx)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cookhouse.errors import InputError
 from cookhouse.report.page import render
-from cookhouse.rl import GroupAdvantages, RolloutFailure, Trajectory, TrajectoryGroup
 from cookhouse.telemetry import Entry, after_step
+
+if TYPE_CHECKING:
+    from cookhouse.rl import GroupAdvantages, RolloutFailure, Trajectory, TrajectoryGroup  # loads the SDK
 
 _CELL_CHARACTERS = 60
 """Of a question and of an answer in the table."""
@@ -58,11 +60,11 @@ class _Group:
 
 
 def rollouts_page(
-    groups_P: Sequence[TrajectoryGroup],
+    groups_P: "Sequence[TrajectoryGroup]",
     decoder: Decoder,
     *,
     title: str,
-    advantages_P: Sequence[GroupAdvantages | None] | None = None,
+    advantages_P: "Sequence[GroupAdvantages | None] | None" = None,
 ) -> str:
     """One self-contained page: a table of the samples, which sorts and filters by reward, above what each said. Text is
     escaped, control characters are spelled out, and no script can run but the page's own.
@@ -88,7 +90,7 @@ def rollouts_page(
     return render("rollouts.html", title=title, groups=groups, samples=samples)
 
 
-def _group(index: int, group: TrajectoryGroup, decoder: Decoder, advantages_G: GroupAdvantages | None) -> _Group:
+def _group(index: int, group: "TrajectoryGroup", decoder: Decoder, advantages_G: "GroupAdvantages | None") -> _Group:
     tags = f", {', '.join(group.tags)}" if group.tags else ""
     samples = [
         _sample(index, member, group, total_reward, decoder, () if advantages_G is None else advantages_G[member])
@@ -122,7 +124,7 @@ def _end(text: str) -> str:
 def _sample(
     index: int,
     member: int,
-    group: TrajectoryGroup,
+    group: "TrajectoryGroup",
     total_reward: float,
     decoder: Decoder,
     advantages_T: Sequence[Sequence[float]],
@@ -154,7 +156,7 @@ def _advantage(tokens: Sequence[float]) -> str:
     return f"{sum(tokens) / len(tokens):.4g} ({low:.4g} to {high:.4g})"
 
 
-def _turns(trajectory: Trajectory, decoder: Decoder) -> Iterator[_Turn]:
+def _turns(trajectory: "Trajectory", decoder: Decoder) -> Iterator[_Turn]:
     previous: list[int] = []
     for transition in trajectory.transitions:
         observation = transition.observation.to_ints()
@@ -168,7 +170,7 @@ def _turns(trajectory: Trajectory, decoder: Decoder) -> Iterator[_Turn]:
         previous = [*observation, *transition.action.tokens]
 
 
-def _failure(failure: RolloutFailure) -> str:
+def _failure(failure: "RolloutFailure") -> str:
     where = f"member {failure.member}, attempt {failure.attempt + 1}, {failure.origin}, {failure.outcome}"
     return f"{where}: {failure.reason}"
 

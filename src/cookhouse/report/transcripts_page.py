@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cookhouse.chat import text_of
-from cookhouse.evals import Attempt, ItemText, Outcome
 from cookhouse.report.page import render
+
+if TYPE_CHECKING:
+    from cookhouse.evals import Attempt, ItemText, Outcome
 
 _MAX_SHOWN = 200
 """Answers of one outcome; the files of the evaluation have all."""
@@ -30,11 +32,13 @@ class _Section:
 
 
 def transcripts_page(
-    items: Mapping[int, ItemText], attempts: Sequence[Attempt], *, title: str, log: str = "answers.jsonl"
+    items: "Mapping[int, ItemText]", attempts: "Sequence[Attempt]", *, title: str, log: str = "answers.jsonl"
 ) -> str:
     """One self-contained page; all text is escaped, control characters are spelled out, and no script can run. Of many
     answers with one outcome it shows 200, evenly spaced; `log` is the file beside the report that has all.
     """
+    from cookhouse.evals import Outcome  # loads the SDK: nobody waits for it who lists runs
+
     found: dict[Outcome, list[tuple[Attempt, int]]] = {outcome: [] for outcome in Outcome}
     for attempt in attempts:
         for sample, outcome in enumerate(attempt.outcomes):
@@ -53,12 +57,14 @@ def transcripts_page(
     )
 
 
-def _spread(some: Sequence[tuple[Attempt, int]]) -> list[tuple[Attempt, int]]:
+def _spread(some: "Sequence[tuple[Attempt, int]]") -> "list[tuple[Attempt, int]]":
     kept = min(_MAX_SHOWN, len(some))
     return [some[index * len(some) // kept] for index in range(kept)]
 
 
-def _transcript(item: ItemText, attempt: Attempt, sample: int) -> _Transcript:
+def _transcript(item: "ItemText", attempt: "Attempt", sample: int) -> _Transcript:
+    from cookhouse.chat import text_of
+
     answer, grade = attempt.answers[sample], attempt.grades[sample]
     several = f", sample {sample + 1}" if len(attempt.answers) > 1 else ""
     said = [f"{name} {value:.4g}" for name, value in grade.metrics.items()]

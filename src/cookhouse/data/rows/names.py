@@ -12,7 +12,19 @@ PROMPTS = (("prompt",),)
 """Fields that make a row of a kind, the likeliest first."""
 _WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "prompt": ("prompt", "question", "query", "instruction", "problem", "request", "user", "customer", "input", "ask", "q"),
+        "prompt": (
+            "prompt",
+            "question",
+            "query",
+            "instruction",
+            "problem",
+            "request",
+            "user",
+            "customer",
+            "input",
+            "ask",
+            "q",
+        ),
         "completion": ("completion", "answer", "response", "reply", "output", "assistant", "solution", "target", "a"),
         "chosen": ("chosen", "preferred", "better", "accepted", "good"),
         "rejected": ("rejected", "dispreferred", "worse", "bad"),
