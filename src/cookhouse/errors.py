@@ -68,7 +68,7 @@ class UnknownNameError(InputError):
 class BadRowsError(InputError):
     """Rows of a data set cannot be used; `reasons`, each of one row that it names, are the first of `num_bad`.
 
-    The message has a line for all rows with one reason, and for each way out, or is the reason itself where there is one.
+    The message has a line for each reason, with its rows, and for each way out; of one row it is the reason itself.
     """
 
     def __init__(self, refused: Sequence[InputError], num_bad: int) -> None:

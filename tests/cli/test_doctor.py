@@ -60,7 +60,8 @@ def test_a_long_line_goes_on_below_its_first_word(monkeypatch: pytest.MonkeyPatc
     )
     lines = CliRunner().invoke(app, ["doctor"], catch_exceptions=False).output.splitlines()
     assert lines[0] == "processor     a processor with many instructions a processor"
-    assert lines[1:] and all(line.startswith(" " * 14) and line[14] != " " for line in lines[1:])
+    assert lines[1:]
+    assert all(line.startswith(" " * 14) and line[14] != " " for line in lines[1:])
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def printed(records: Sequence[Record], *, is_terminal: bool) -> str:
     return out.getvalue()
 
 
-START = Event(name="run.start", text={"recipe": "supervised", "model": "m", "folder": "runs/[x]"})
+START = Event(name="run.start", metrics={"total_steps": 10.0}, text={"recipe": "supervised", "model": "m", "folder": "runs/[x]"})
 
 
 def test_step_shows_loss_pace_and_time_left() -> None:
@@ -44,6 +44,19 @@ def test_step_shows_loss_pace_and_time_left() -> None:
     assert "supervised of m in runs/[x]" in out
     assert "step 1/10  loss 1.2500  300 tokens/s  0:09 left" in out
     assert "step 10/10  loss 1.2500  200 tokens/s  0:00 left" in out
+
+
+def test_a_resumed_run_says_where_it_goes_on() -> None:
+    resumed = Event(name="run.start", step=21, metrics={"total_steps": 60.0}, text=START.text)
+    assert "supervised of m in runs/[x], going on after step 21 of 60\n" in printed([resumed], is_terminal=False)
+
+
+def test_a_run_that_trains_nothing_speaks_of_no_training() -> None:
+    # Catches "evaluation before training" of somebody who only evaluates.
+    evaluated = Event(name="eval.complete", step=0, metrics={"sums/correct": 0.5})
+    assert "\nevaluation before training: sums/correct 0" in printed([START, evaluated], is_terminal=False)
+    alone = Event(name="run.start", text=START.text)
+    assert "\nevaluation: sums/correct 0" in printed([alone, evaluated], is_terminal=False)
 
 
 def test_terminal_shows_the_same_on_a_line_that_it_redraws() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cookhouse.report.page import render
 
 if TYPE_CHECKING:
-    from cookhouse.evals import Attempt, ItemText, Outcome
+    from cookhouse.evals import Attempt, ItemText
 
 _MAX_SHOWN = 200
 """Answers of one outcome; the files of the evaluation have all."""

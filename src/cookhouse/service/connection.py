@@ -115,7 +115,7 @@ class _Embedded:
         from cookhouse.telemetry import events
         from cookhouse.training import connect_to
 
-        text = "training on this machine, with the embedded engine"
+        text = "computing on this machine, with the embedded engine"
         if not self._is_chosen:
             text = f"no TINKER_API_KEY or TINKER_BASE_URL: {text}"
         is_told, self._is_told = self._is_told, True  # once for all the runs that share it

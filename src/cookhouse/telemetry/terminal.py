@@ -41,7 +41,7 @@ class TerminalSink:
         self._pace = _Pace()
         self._stage = ""
         self._unsaid: Timer | None = None
-        self._total_steps = 0
+        self._trains = True
         self._printed_at = -_QUIET_SECONDS
         self._progress = (
             Progress(SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), console=console, transient=True)
@@ -88,7 +88,7 @@ class TerminalSink:
             case events.EVAL_PROGRESS:
                 self._evaluated(record)
             case events.EVAL_COMPLETE:
-                self._say(_evaluation_line(record))
+                self._say(_evaluation_line(record, f" {after_step(record.step or 0)}" if self._trains else ""))
             case events.MODEL_REGISTERED:
                 self._say(f"registered as {record.text['model']}")
             case events.RUN_WAITING:
@@ -106,7 +106,9 @@ class TerminalSink:
             self._progress.stop()
 
     def _start(self, record: Event) -> None:
-        self._say(f"{record.text['recipe']} of {record.text['model']} in {record.text['folder']}")
+        self._trains = record.metrics.get("total_steps", 0) > 0
+        gone_on = f", going on {after_step(record.step)} of {record.metrics['total_steps']:,.0f}" if record.step else ""
+        self._say(f"{record.text['recipe']} of {record.text['model']} in {record.text['folder']}{gone_on}")
 
     def _begin(self, doing: str) -> None:
         if self._progress is not None:
@@ -200,14 +202,14 @@ def _told(metrics: Mapping[str, float]) -> dict[str, str]:
     return {name: line.format(metrics[name]) for name, line in lines.items() if line}
 
 
-def _evaluation_line(record: Event) -> str:
+def _evaluation_line(record: Event, when: str) -> str:
     metrics = record.metrics
     told = _told(metrics)
     if not told:
         some = [name for name in metrics if not name.endswith(COMPANIONS)][:_MAX_FIGURES]
         told = {name: f"{(metric := find_metric(name)).label} {metric.text(metrics[name])}" for name in some}
     figures = [f"{text}{_error(name, metrics)}{_count(name, metrics)}" for name, text in told.items()]
-    return f"evaluation {after_step(record.step or 0)}: {', '.join(figures)}"
+    return f"evaluation{when}: {', '.join(figures)}"
 
 
 def _error(name: str, metrics: Mapping[str, float]) -> str:

@@ -54,7 +54,7 @@ def offer(names: Sequence[str], kinds: Sequence[Sequence[str]]) -> str:
 
 
 def _guessed(names: Sequence[str], fields: Sequence[str]) -> Mapping[str, str] | None:
-    """A column for each of the fields, by what people call them, or what is left for one field; None if one has none."""
+    """A column for each of the fields, by what people call them, or what alone is left; None if one has none."""
     found: dict[str, str] = {}
     for field in fields:
         open_names = [name for name in names if name not in found.values()]
