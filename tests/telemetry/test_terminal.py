@@ -36,7 +36,9 @@ def printed(records: Sequence[Record], *, is_terminal: bool) -> str:
     return out.getvalue()
 
 
-START = Event(name="run.start", metrics={"total_steps": 10.0}, text={"recipe": "supervised", "model": "m", "folder": "runs/[x]"})
+START = Event(
+    name="run.start", metrics={"total_steps": 10.0}, text={"recipe": "supervised", "model": "m", "folder": "runs/[x]"}
+)
 
 
 def test_step_shows_loss_pace_and_time_left() -> None:
@@ -54,9 +56,9 @@ def test_a_resumed_run_says_where_it_goes_on() -> None:
 def test_a_run_that_trains_nothing_speaks_of_no_training() -> None:
     # Catches "evaluation before training" of somebody who only evaluates.
     evaluated = Event(name="eval.complete", step=0, metrics={"sums/correct": 0.5})
-    assert "\nevaluation before training: sums/correct 0" in printed([START, evaluated], is_terminal=False)
+    assert "\nevaluation before training: sums/correct 50%" in printed([START, evaluated], is_terminal=False)
     alone = Event(name="run.start", text=START.text)
-    assert "\nevaluation: sums/correct 0" in printed([alone, evaluated], is_terminal=False)
+    assert "\nevaluation: sums/correct 50%" in printed([alone, evaluated], is_terminal=False)
 
 
 def test_terminal_shows_the_same_on_a_line_that_it_redraws() -> None:
