@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 import pytest
 
-_SLOW_FACTOR = 3
+_FACTORS = {"hosted": 9, "slow": 3}  # by marker
 _GRACE_FACTOR = 1.2
 _STDERR = pytest.StashKey[int]()
 
@@ -22,15 +22,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests a longer limit."""
+    """Give the tests of some markers a longer limit."""
     for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.timeout(_SLOW_FACTOR * _limit_seconds(item.config)))
+        if (factor := _factor(item)) > 1:
+            item.add_marker(pytest.mark.timeout(factor * _limit_seconds(item.config)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    _end_process_later(item.config, _grace_factor(item))
+    _end_process_later(item.config, _GRACE_FACTOR * _factor(item))
     try:
         return (yield)
     finally:
@@ -39,7 +39,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    _end_process_later(item.config, _grace_factor(item))  # pytest stops this clock, too, at a failure
+    _end_process_later(item.config, _GRACE_FACTOR * _factor(item))  # pytest stops this clock, too, at a failure
     return (yield)
 
 
@@ -53,8 +53,8 @@ def _end_process_later(config: pytest.Config, factor: float) -> None:
         faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[_STDERR])
 
 
-def _grace_factor(item: pytest.Item) -> float:
-    return _GRACE_FACTOR * (_SLOW_FACTOR if item.get_closest_marker("slow") else 1)
+def _factor(item: pytest.Item) -> float:
+    return next((factor for name, factor in _FACTORS.items() if item.get_closest_marker(name)), 1)
 
 
 def _limit_seconds(config: pytest.Config) -> float:

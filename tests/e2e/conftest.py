@@ -7,13 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, next_line, wait_until
 
-PATIENCE_SECONDS = 120.0
 STEPS = 24
 # Small enough to take seconds, with checkpoints often enough to be interrupted between two of them.
 SETTINGS = (
@@ -181,23 +180,15 @@ def losses(run_folder: Path) -> dict[int, float]:
 
 def exported_by(server: subprocess.Popen[str]) -> dict[str, str]:
     """The two variables that a starting `cookhouse serve` tells one to export."""
-    assert server.stdout is not None
     found: dict[str, str] = {}
     printed = []
-    for line in server.stdout:
+    while line := next_line(server):
         printed.append(line)
         if match := re.match(r"  export (TINKER_\w+)=(\S+)$", line):
             found[match[1]] = match[2]
         if len(found) == 2:
             return found
     raise AssertionError("".join(printed))
-
-
-def wait_until(is_true: Callable[[], bool], patience: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + patience
-    while not is_true():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.02)
 
 
 @pytest.fixture

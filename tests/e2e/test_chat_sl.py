@@ -4,7 +4,8 @@ import random
 import signal
 
 import pytest
-from tests.e2e.conftest import PATIENCE_SECONDS, SETTINGS, STEPS, Cookhouse, losses, wait_until
+from tests.e2e.conftest import SETTINGS, STEPS, Cookhouse, losses
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, wait_until
+from tests.e2e.conftest import Cookhouse
 from tests.e2e.test_run import resume_command
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 
 import pytest
-from tests.e2e.conftest import PATIENCE_SECONDS, SETTINGS, Cookhouse, exported_by, losses, wait_until
+from tests.e2e.conftest import SETTINGS, Cookhouse, exported_by, losses
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from cookhouse.runs import read_history
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, exported_by, wait_until
+from tests.e2e.conftest import Cookhouse, exported_by
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from cookhouse.telemetry import read_metrics
 

@@ -5,7 +5,8 @@ import signal
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import Cookhouse, wait_until
+from tests.e2e.conftest import Cookhouse
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

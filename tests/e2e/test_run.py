@@ -7,7 +7,8 @@ import shlex
 import signal
 
 import pytest
-from tests.e2e.conftest import PATIENCE_SECONDS, SETTINGS, STEPS, Cookhouse, Reference, losses, wait_until
+from tests.e2e.conftest import SETTINGS, STEPS, Cookhouse, Reference, losses
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import tinker
-from tests.e2e.conftest import PATIENCE_SECONDS, Cookhouse, Reference, exported_by, losses
+from tests.e2e.conftest import Cookhouse, Reference, exported_by, losses
+from tests.waiting import PATIENCE_SECONDS
 
 from cookhouse.assets import resolve_model
 

@@ -12,6 +12,7 @@ import pytest
 from cookhouse.engine import cores
 from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.engine.kernels.cpu import cpu_kernels
+from tests.waiting import next_line
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux binds threads")
 _CORES = sorted(os.sched_getaffinity(0))
@@ -86,8 +87,7 @@ def test_an_engine_keeps_off_the_cores_of_another_until_it_is_gone(how: str, mon
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, held: kept.append(held))
     arguments = [sys.executable, "-c", _NEIGHBOR, _PREFIX, str(_CORES[0])]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as neighbor:
-        assert neighbor.stdout is not None
-        assert neighbor.stdout.readline() == "True\n"
+        assert next_line(neighbor) == "True\n"
         assert cores.claim_cores()
         assert kept == [_CORES[1:]]
         assert not cores.claim_cores(), "all are held: it shares them, unbound"
@@ -138,10 +138,13 @@ def test_the_threads_of_two_served_engines_are_never_bound_to_one_core(tmp_path:
     command = [sys.executable, "-c", _SERVED, _PREFIX, json.dumps(_CORES)]
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     found = []
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=tmp_path) as one:
-        assert one.stdout is not None
-        found.append(json.loads(one.stdout.readline()))
-        done = subprocess.run(command, input=b"", capture_output=True, env=environment, cwd=tmp_path, check=True)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=tmp_path, text=True
+    ) as one:
+        found.append(json.loads(next_line(one)))
+        done = subprocess.run(
+            command, input="", capture_output=True, text=True, env=environment, cwd=tmp_path, check=True
+        )
         found.append(json.loads(done.stdout))
         one.communicate()
     own, num_threads, masks = found[0]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import wait_until
 
 import cookhouse
 from cookhouse.adapters import Adapters
@@ -201,9 +202,10 @@ def test_a_killed_evaluation_goes_on(own: Path) -> None:
     asked = own / "asked.txt"
     process = subprocess.Popen(command, env={**os.environ, "PAUSE": "600"}, stdout=subprocess.DEVNULL)
     try:
-        while not asked.exists() or asked.read_text().count("\n") < _COUNT // 2:
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until(
+            lambda: (asked.exists() and asked.read_text().count("\n") >= _COUNT // 2) or process.poll() is not None
+        )
+        assert process.poll() is None
         time.sleep(2.0)  # Inspect AI writes what has ended down on a clock of its own
     finally:
         process.send_signal(signal.SIGKILL)

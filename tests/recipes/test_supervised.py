@@ -424,7 +424,7 @@ def test_a_stopped_run_tokenizes_no_further(make_config: MakeConfig) -> None:
     class Renderer:
         def build_supervised_examples(self, *_: object) -> list[object]:
             has_begun.set()
-            may_go_on.wait()
+            may_go_on.wait(60)
             num_rendered.append(1)
             return []
 
@@ -432,7 +432,7 @@ def test_a_stopped_run_tokenizes_no_further(make_config: MakeConfig) -> None:
 
     async def stop_while_rendering() -> None:
         building = asyncio.ensure_future(build_supervised_dataset.run(state))
-        await asyncio.to_thread(has_begun.wait)
+        assert await asyncio.to_thread(has_begun.wait, 60)
         building.cancel()
         await asyncio.wait([building])
         may_go_on.set()

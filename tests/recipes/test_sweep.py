@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.recipes.events import Events
+from tests.waiting import wait_until
 
 import cookhouse
 from cookhouse.adapters import Adapters
@@ -359,9 +359,8 @@ def test_on_the_engine_killed_and_resumed_it_ends_with_the_same_table(settings: 
     whole, folder = tmp_path / "runs" / "whole", tmp_path / "runs" / "killed"
     subprocess.run(command("sweep", "supervised", *words, *grid, f"log_path={whole}"), check=True, cwd=tmp_path)
     killed = subprocess.Popen(command("sweep", "supervised", *words, *grid, f"log_path={folder}"), cwd=tmp_path)
-    while not list(folder.glob("3-*/checkpoints.jsonl")):
-        assert killed.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: list(folder.glob("3-*/checkpoints.jsonl")) or killed.poll() is not None)
+    assert killed.poll() is None
     killed.kill()
     killed.wait()
     subprocess.run(command("runs", "resume", str(folder)), check=True, cwd=tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.registry.kit import new_model
+from tests.waiting import next_line
 
 from cookhouse.errors import InputError
 from cookhouse.registry import ArtifactState, ModelStage, Query, artifact_state, sqlite
@@ -41,8 +42,7 @@ def test_processes_that_register_at_once_lose_nothing(tmp_path: Path) -> None:
         for number in range(3)
     ]
     for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert next_line(process) == "ready\n"
     answers = []
     for process in processes:
         assert process.stdin is not None

@@ -17,6 +17,7 @@ import httpx
 import numpy as np
 import pytest
 from tests.server.hosting import KEY
+from tests.waiting import next_line
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.kernels.cpu import build
@@ -45,8 +46,7 @@ def process(arguments: Sequence[str], **environment: str) -> Iterator[subprocess
 
 
 def ready(running: subprocess.Popen[str]) -> httpx.Client:
-    assert running.stdout is not None
-    url = running.stdout.readline().strip()
+    url = next_line(running).strip()
     return httpx.Client(base_url=f"{url}/api/v1", headers={"X-API-Key": KEY}, timeout=30, trust_env=False)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
+from tests.waiting import wait_until
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import SampleOutput, SampleRequest
@@ -221,7 +222,7 @@ def test_a_finished_session_frees_its_models(server: Server) -> None:
     assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
     assert server.forward_backward(model_id, 2).status_code == 404
     assert server.http.get(f"/samplers/{sampler_id}").status_code == 404
-    _wait_until(lambda: {"delete_model", "delete_snapshot"} <= {name for name, _ in server.engine.calls})
+    wait_until(lambda: {"delete_model", "delete_snapshot"} <= {name for name, _ in server.engine.calls})
 
 
 def test_a_sampler_number_is_given_once(server: Server) -> None:
@@ -237,7 +238,7 @@ def test_a_sampler_number_is_given_once(server: Server) -> None:
     assert answers[0]["sampling_session_id"].endswith(":7")
     assert "sampling_session_seq_id 7" in answers[1]["error"]
     server.post(f"/sessions/{session_id}/finish", reason={"type": "success"})
-    _wait_until(lambda: "delete_snapshot" in {name for name, _ in server.engine.calls})
+    wait_until(lambda: "delete_snapshot" in {name for name, _ in server.engine.calls})
     assert not server.engine._snapshots
 
 
@@ -248,7 +249,7 @@ def test_a_silent_session_ends(server: Server) -> None:
     for _ in range(16):
         time.sleep(0.1)
         server.post("/session_heartbeat", session_id=beating)
-    _wait_until(lambda: ("delete_model", silent_model) in server.engine.calls)
+    wait_until(lambda: ("delete_model", silent_model) in server.engine.calls)
     assert ("delete_model", beating_model) not in server.engine.calls
 
 
@@ -392,13 +393,6 @@ def _sample(server: Server, sampler_id: str) -> httpx.Response:
     prompt = {"chunks": [{"type": "encoded_text", "tokens": [1]}]}
     content = {"sampling_session_id": sampler_id, "prompt": prompt, "sampling_params": {"max_tokens": 1}}
     return server.http.post("/asample", json=content)
-
-
-def _wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_training_results_that_nobody_fetches_are_dropped(tmp_path: Path) -> None:

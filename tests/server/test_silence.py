@@ -10,7 +10,8 @@ import pytest
 import tinker
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, hosted
-from tests.server.test_routes import Server, _wait_until
+from tests.server.test_routes import Server
+from tests.waiting import wait_until
 
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, SampleOutput
 from cookhouse.errors import InputError
@@ -76,12 +77,12 @@ def test_samples_and_scores_of_a_client_that_is_gone_are_dropped(
     samples = sample(server, mine, 20)
     scores = sample(server, mine, 20, prompt_logprobs=True)
     neighbors = sample(server, other, 1)
-    _wait_until(lambda: len(engine._running) == 41)
+    wait_until(lambda: len(engine._running) == 41)
     if ending == "finished":
         server.post(f"/sessions/{mine}/finish", reason={"type": "interrupted"})
     else:
         fall_silent(server, mine, 61)
-    _wait_until(lambda: len(engine._running) == 1)
+    wait_until(lambda: len(engine._running) == 1)
     answers = [server.result(request_id) for request_id in samples + scores]
     # The SDK samples again after a 410, if the client was not dead; after a goodbye nobody should.
     assert {answer.status_code for answer in answers} == {200 if ending == "finished" else 410}
@@ -99,7 +100,7 @@ def test_training_of_a_silent_client_is_kept_whole(server: Server, engine: HeldE
         step = server.post("/optim_step", model_id=model_id, seq_id=seq_id, adam_params={"learning_rate": 0.1})
         accepted.append(step["request_id"])
         accepted.append(server.forward_backward(model_id, seq_id + 1).json()["request_id"])
-    _wait_until(lambda: ("begin", [model_id]) in engine.calls)
+    wait_until(lambda: ("begin", [model_id]) in engine.calls)
     fall_silent(server, session_id, 299)
     engine.free.set()
     answers = [server.result(request_id) for request_id in accepted]
@@ -115,14 +116,14 @@ def test_training_of_a_dead_client_is_released_whole(server: Server, engine: Hel
     session_id = server.session()
     model_id = server.model(session_id)
     running = server.forward_backward(model_id, 1).json()["request_id"]
-    _wait_until(lambda: ("begin", [model_id]) in engine.calls)
+    wait_until(lambda: ("begin", [model_id]) in engine.calls)
     step = server.post("/optim_step", model_id=model_id, seq_id=2, adam_params={"learning_rate": 0.1})
     waiting = [step["request_id"], server.forward_backward(model_id, 3).json()["request_id"]]
     fall_silent(server, session_id, 301)
     assert ["has ended" in server.result(request_id).json()["error"] for request_id in waiting] == [True, True]
     engine.free.set()
     assert server.result(running).headers["content-type"] == "application/x-protobuf"
-    _wait_until(lambda: engine.calls[-1] == ("delete_model", model_id))
+    wait_until(lambda: engine.calls[-1] == ("delete_model", model_id))
     assert "optim_step" not in [name for name, _ in engine.calls]
     assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
 
@@ -165,12 +166,12 @@ def test_a_client_that_was_only_slow_samples_again(tmp_path: Path, engine: HeldE
         sampler = client.create_sampling_client(base_model="cookhouse/tiny").result()
         prompt = tinker.ModelInput.from_ints([1, 2])
         future = sampler.sample(prompt, 1, tinker.SamplingParams(max_tokens=3, stop=[]))
-        _wait_until(lambda: len(engine._running) == 1)
+        wait_until(lambda: len(engine._running) == 1)
         dropped = engine._running[0].request.request_id
         (session,) = host.service.sessions
         session.heard_at -= 61
         host.on_loop(host.service.sweep)
-        _wait_until(lambda: [one.request.request_id for one in engine._running] not in ([], [dropped]))
+        wait_until(lambda: [one.request.request_id for one in engine._running] not in ([], [dropped]))
         engine.free.set()
         assert len(future.result().sequences[0].tokens) == 3
 

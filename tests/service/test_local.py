@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import next_line, wait_until
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.models.hub import NoopHub, hub_in_use
@@ -210,8 +211,7 @@ async def test_leaving_while_it_starts_stops_it_and_whoever_waits_for_it(tmp_pat
     slow = SERVER.replace('print("a library', 'import time; time.sleep(60); print("a library')
     async with embedded(tmp_path, slow) as service:
         waiting = asyncio.ensure_future(service.start())
-        while not (tmp_path / "seen.json").exists():  # noqa: ASYNC110  a file has no event
-            await asyncio.sleep(0.02)
+        await asyncio.to_thread(wait_until, (tmp_path / "seen.json").exists)
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
@@ -250,8 +250,7 @@ def test_a_killed_client_takes_its_server_along(tmp_path: Path) -> None:
     client = subprocess.Popen(
         [sys.executable, "-c", CLIENT, str(tmp_path), *command(SERVER)], stdout=subprocess.PIPE, text=True
     )
-    assert client.stdout is not None
-    pid = int(client.stdout.readline())
+    pid = int(next_line(client))
     client.kill()
     client.communicate()
     deadline = time.monotonic() + 10

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import wait_until
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading.sandbox import Execution, IsolationMethod, Limits, LocalSandbox, Outcome, Program, local
@@ -260,7 +261,9 @@ async def test_a_dead_worker_is_replaced(caplog: pytest.LogCaptureFixture) -> No
         (worker,) = _children(os.getpid()) - _others(sandbox)
         whole = {worker, *_descendants(worker)}
         os.kill(worker, signal.SIGKILL)
-        _wait_until_gone(whole)  # what is inside dies a moment later, and may run one more program
+        wait_until(
+            lambda: not any(map(_is_alive, whole))
+        )  # what is inside dies a moment later, and may run one more program
         with caplog.at_level(logging.WARNING, logger="cookhouse"):
             assert (await _run(sandbox, "print(1)")).stdout == b"1\n"
         assert "starting another" in caplog.text
@@ -451,11 +454,6 @@ def _children(pid: int) -> set[int]:
         for task in Path(f"/proc/{pid}/task").iterdir():
             found |= {int(child) for child in (task / "children").read_text().split()}
     return found
-
-
-def _wait_until_gone(pids: set[int]) -> None:
-    while any(map(_is_alive, pids)):
-        time.sleep(0.01)
 
 
 def _descendants(pid: int) -> set[int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import next_line
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.runs import FolderSpec, RunFolder, RunStatus, choose_folder, open_folder, read_history, record_failure
@@ -98,8 +99,7 @@ def test_a_killed_run_is_interrupted_and_lasted_until_its_last_sign_of_life(tmp_
     process = subprocess.Popen(
         [sys.executable, "-c", ALIVE, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "open\n"
+    assert next_line(process) == "open\n"
     assert read_history(path).status is RunStatus.RUNNING
     process.kill()
     process.communicate()

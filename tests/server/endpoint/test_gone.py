@@ -3,8 +3,7 @@
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
@@ -12,6 +11,7 @@ import pytest
 from tests.server.endpoint.conftest import MODEL
 from tests.server.endpoint.scripted import ScriptedEngine
 from tests.server.hosting import KEY, Host, hosted
+from tests.waiting import wait_until
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import Engine, SampleOutput
@@ -43,13 +43,6 @@ def stepped(tmp_path: Any) -> Iterator[tuple[Host, _SteppedEngine]]:
         yield host, engine
 
 
-def _wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def _raw(path: str, body: str) -> bytes:
     head = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(body)}"]
     return "\r\n".join([*head, *(f"{name}: {value}" for name, value in HEADERS.items()), "", body]).encode()
@@ -64,10 +57,10 @@ def test_a_stream_that_nobody_reads_any_more(stepped: tuple[Host, _SteppedEngine
     engine.permits.release(3)
     with httpx.stream("POST", f"{host.url}/v1/completions", json=_body(stream=True), headers=HEADERS) as answer:
         assert next(answer.iter_lines()).startswith("data: ")
-    _wait_for(lambda: not engine.has_samples())
+    wait_until(lambda: not engine.has_samples())
     assert engine.num_steps <= 3, "it was dropped though no further step was taken"
     assert [name for name, _ in engine.calls] == ["cancel_sample"]
-    _wait_for(lambda: not host.service.answers._live)
+    wait_until(lambda: not host.service.answers._live)
 
 
 @pytest.mark.parametrize("route", ["completions", "chat/completions"])
@@ -81,8 +74,8 @@ def test_an_answer_that_nobody_waits_for(stepped: tuple[Host, _SteppedEngine], r
     url = httpx.URL(host.url)
     with socket.create_connection((url.host, url.port)) as connection:
         connection.sendall(_raw(f"/v1/{route}", json.dumps(body)))
-        _wait_for(lambda: bool(engine.requests))
-    _wait_for(lambda: not engine.has_samples())
+        wait_until(lambda: bool(engine.requests))
+    wait_until(lambda: not engine.has_samples())
     assert engine.num_steps == 0
 
 
@@ -102,11 +95,11 @@ def test_what_it_held_is_free(tmp_path: Any) -> None:
                 next(lines)
             (sampler,) = engines[0]._samplers.values()
             assert sampler._scheduler.running
-        _wait_for(lambda: not engines[0].has_samples())
+        wait_until(lambda: not engines[0].has_samples())
         assert not sampler._scheduler.running
         assert not sampler._scheduler.waiting
         assert sampler.num_free_blocks == sampler._scheduler.blocks.num_blocks
-        _wait_for(lambda: not host.service.sequencer._num_samples[host.service.keys.owner_of(KEY)])
+        wait_until(lambda: not host.service.sequencer._num_samples[host.service.keys.owner_of(KEY)])
 
 
 def test_a_server_that_stops_ends_its_streams(tmp_path: Any) -> None:

@@ -15,7 +15,8 @@ import tinker
 import torch
 from tests.server.fake_engine import VOCAB_SIZE, FakeEngine
 from tests.server.hosting import KEY, hosted
-from tests.server.test_routes import HeldSamples, _wait_until
+from tests.server.test_routes import HeldSamples
+from tests.waiting import wait_until
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.engine import TorchEngine
@@ -288,7 +289,7 @@ def test_weights_are_kept_as_long_as_a_sample_of_them_runs(tmp_path: Path) -> No
         prompt, params = tinker.ModelInput.from_ints([1, 2, 3]), tinker.SamplingParams(max_tokens=1)
         busy = trainer.save_weights_and_get_sampling_client().result()
         running = busy.sample(prompt, 1, params)
-        _wait_until(engine.has_samples)
+        wait_until(engine.has_samples)
         for _ in range(10):
             trainer.save_weights_and_get_sampling_client().result()
         engine.free.set()

@@ -58,7 +58,7 @@ def test_what_a_sink_raised_is_raised_by_the_next_write(kept: _Keeping) -> None:
     # Catches a tool that has failed and is told of at the end of a run of days.
     sink = Background("kept", _made(kept))
     sink.write(Event(name="break"))
-    sink._thread.join()
+    sink._thread.join(60)
     with pytest.raises(OSError, match="no space"):
         sink.write(Event(name="c"))
     with pytest.raises(OSError, match="no space"):
@@ -75,7 +75,7 @@ def test_a_failure_is_said_once_and_what_came_before_is_kept(
         for name in ["a", "b"]:
             telemetry.event(name)
         sink.write(Event(name="break"))
-        sink._thread.join()
+        sink._thread.join(60)
         for name in last:
             telemetry.event(name)
     assert kept.names == ["a", "b"]
@@ -90,7 +90,7 @@ def test_a_sink_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> N
 
     class Hanging(_Keeping):
         def close(self) -> None:
-            release.wait()
+            release.wait(60)
 
     heard = _Keeping()
     with Telemetry([heard, sink := Background("hanging", Hanging, close_seconds=0.05)]) as telemetry:
@@ -98,7 +98,7 @@ def test_a_sink_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> N
     assert heard.names == ["a", "telemetry.failed"]
     assert "has not finished after 0.05 s" in caplog.text
     release.set()
-    sink._thread.join()
+    sink._thread.join(60)
 
 
 def test_a_sink_that_starts_too_late_is_closed() -> None:
@@ -109,7 +109,7 @@ def test_a_sink_that_starts_too_late_is_closed() -> None:
             closed.set()
 
     def make() -> _Keeping:
-        release.wait()
+        release.wait(60)
         return Late()
 
     with pytest.raises(TimeoutError, match=r"has not started after 0\.05 s"):
@@ -125,7 +125,7 @@ def test_a_sink_that_is_far_behind_is_dropped(monkeypatch: pytest.MonkeyPatch) -
 
     class Slow(_Keeping):
         def write(self, record: Record) -> None:
-            release.wait()
+            release.wait(60)
             super().write(record)
 
     sink = Background("slow", Slow, close_seconds=0.05)

@@ -7,12 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import wait_until
 
 import cookhouse
 from cookhouse.adapters import Adapters
@@ -80,9 +80,8 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(own: Path) -> None:
         command("log_path=runs/killed"), env={**os.environ, "PAUSE": "0.1"}, stdout=subprocess.DEVNULL
     )
     try:
-        while not answers.exists() or answers.read_bytes().count(b"\n") < 5:
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: (answers.exists() and answers.read_bytes().count(b"\n") >= 5) or process.poll() is not None)
+        assert process.poll() is None
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
