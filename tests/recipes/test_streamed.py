@@ -148,6 +148,21 @@ async def test_a_fraction_is_held_out_and_never_trained_on(
     assert seen[0] == seen[1]
 
 
+async def test_a_fraction_asks_nothing_of_rows_without_an_answer(make_config: MakeConfig, tmp_path: Path) -> None:
+    """Catches a run over rows that may be trained on, refused when one of them happens to be held out."""
+    path = tmp_path / "some_empty.jsonl"
+    rows = [{"prompt": f"say {number}", "completion": "" if number % 2 else str(number)} for number in range(20)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = make_config(dataset_path=str(path), test_path=None, eval_fraction=0.5, max_steps=1)
+    result = await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
+    assert result.state.test
+    assert all(conversation.has_answer for conversation in result.state.test)
+    (note,) = (note for note in result.state.notes if "eval_fraction" in note)
+    assert note.startswith(
+        f"{10 - len(result.state.test)} of the conversations that eval_fraction holds out have no ans"
+    )
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_sets_are_mixed_by_weight_in_every_batch(
     make_config: MakeConfig,

@@ -161,9 +161,9 @@ class _Case:
 
 
 def _case(conversation: Conversation, renderer: Renderer, group_by: str | None) -> _Case:
-    *prompt, last = conversation.messages
-    if last["role"] != "assistant" or not prompt or not text_of(last).strip() or last.get("tool_calls"):
+    if not conversation.has_answer:
         raise _no_answer(conversation)
+    *prompt, last = conversation.messages
     group = conversation.extra.get(group_by) if group_by else None
     try:
         prompt_tokens = renderer.build_generation_prompt(prompt)

@@ -75,6 +75,14 @@ class Conversation:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the row that are no part of the conversation, such as a skill to report by; empty ones are left out."""
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether it ends in an answer of text, which a model's own can be compared with."""
+        *asked, last = self.messages or [Message(role="user", content="")]
+        return (
+            bool(asked) and last["role"] == "assistant" and bool(text_of(last).strip()) and not last.get("tool_calls")
+        )
+
 
 def conversation_from_row(row: object, source: str) -> Conversation:
     """A conversation from one row. A row with `tools` (a list, or JSON text of one) declares them to the model.

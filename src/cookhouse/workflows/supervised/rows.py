@@ -121,6 +121,8 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     opened = [split_off(source.rows, config.eval_fraction, config.seed) for source in train]
     held_out = [rows for _, rows in opened if rows is not None] + [source.rows for source in test]
     chosen = _choose(held_out, [str(source) for source in (test or train)], config, bad)
+    unasked = [] if test else [c for c in chosen if c.text is None and not c.has_answer]
+    chosen = [c for c in chosen if test or c.text is not None or c.has_answer]
     keys = frozenset(map(conversation_key, chosen)) if config.eval_fraction is not None else frozenset()
     sets = [(str(source), rows) for source, (rows, _) in zip(train, opened, strict=True)]
     if weights is None and len(sets) > 1:
@@ -131,6 +133,11 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     found = RunData(train=read, weights=weights or [1.0] * len(read), test=chosen, test_keys=keys)
     data = replace(found, train=[_without(part, found.is_held_out) for part in read])
     notes = [*bad.notes, *_synthetic(sources)]
+    if unasked:
+        notes.append(
+            f"{len(unasked):,} of the conversations that eval_fraction holds out have no answer at their end, and are "
+            f"not asked; the first is {unasked[0].source}"
+        )
     if num_same := len(found.conversations) - len(data.conversations):
         notes.append(f"{num_same:,} rows say what a held-out row says, and are not trained on")
     return replace(data, notes=notes)
