@@ -233,6 +233,17 @@ def test_an_own_service_is_asked_and_none_is_started(monkeypatch: pytest.MonkeyP
     assert run_supervised(monkeypatch, tmp_path, gate, "--adapters", "own.py:adapters") == 0
 
 
+def test_sigusr1_ends_with_the_code_of_a_job_to_be_put_into_its_queue_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches the code of Ctrl-C, after which a batch queue does not start a job again."""
+    gate = signalling({("forward_backward", 3): signal.SIGUSR1})
+    assert run_supervised(monkeypatch, tmp_path, gate) == 75
+    out = capsys.readouterr().out
+    assert "\nSIGUSR1 came" in out
+    assert out.splitlines()[-1].endswith("log_path=mine behavior_if_log_dir_exists=resume")
+
+
 def test_a_port_that_is_not_filled_stays_the_command_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,9 +1,10 @@
 """How an environment's text reaches the model, in a form that can be pickled and sent to another process."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from cookhouse.chat import Message, Renderer
+from cookhouse.chat import Message, Renderer, turn_text
 from cookhouse.data import build_renderer
 
 
@@ -26,6 +27,13 @@ class Prompting:
         """The conversation that starts with a question."""
         asked: list[Message] = [{"role": "user", "content": question}]
         return [{"role": "system", "content": self.system_prompt}, *asked] if self.system_prompt else asked
+
+
+def in_words(messages: Sequence[Message]) -> str:
+    """The message to answer, or the conversation that it ends, for people who read the transcript."""
+    if len(messages) == 1:
+        return turn_text(messages[0])
+    return "\n".join(f"{message['role']}: {turn_text(message)}" for message in messages)
 
 
 @cache

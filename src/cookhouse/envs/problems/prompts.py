@@ -24,7 +24,7 @@ from cookhouse.data import (
 from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import ProblemEnv, ProblemGroupBuilder
-from cookhouse.envs.prompting import Prompting
+from cookhouse.envs.prompting import Prompting, in_words
 from cookhouse.errors import InputError
 from cookhouse.rl import StepResult, StopCondition
 from cookhouse.settings import at_least, columns_setting
@@ -44,7 +44,7 @@ class PromptEnv(ProblemEnv):
         self._expected = None if row.answer is None else _said(row, row.answer, prompting)
 
     def get_question(self) -> str:
-        return text_of(self.row.prompt[-1])
+        return in_words(_asked(self.row, self.prompting))
 
     def get_expected(self) -> str:
         return self._expected or ""

@@ -16,8 +16,8 @@ from itertools import combinations
 
 import tinker
 
-from cookhouse.chat import Message, Termination, text_of, turn_text
-from cookhouse.envs.prompting import Prompting
+from cookhouse.chat import Message, Termination, text_of
+from cookhouse.envs.prompting import Prompting, in_words
 from cookhouse.grading import Grader, Judgment, PreferenceModel, compare_texts
 from cookhouse.rl import Env, Metrics, StepResult, StopCondition, Trajectory
 from cookhouse.telemetry import scope, table
@@ -58,7 +58,7 @@ class AnswerEnv:
             next_stop_condition=renderer.get_stop_sequences(),
             metrics={"format": is_whole, "answer_characters": float(len(self.answer))},
             logs={
-                "question": _asked(self._prompt.messages),
+                "question": in_words(self._prompt.messages),
                 "answer": self.answer,
                 **({"expected": better[0]} if better else {}),
             },
@@ -149,13 +149,6 @@ class TournamentGroupBuilder:
         judged = {pair: task.result() for pair, task in judging.items()}
         _note(judged)
         return judged | {(b, a): _turned(judged[a, b]) for a, b in judged if (b, a) in wanted}
-
-
-def _asked(messages: Sequence[Message]) -> str:
-    """The message to answer, or the conversation that it ends."""
-    if len(messages) == 1:
-        return turn_text(messages[0])
-    return "\n".join(f"{message['role']}: {turn_text(message)}" for message in messages)
 
 
 def meetings(num_answers: int, num_rounds: int | None, rng: random.Random) -> list[tuple[int, int]]:

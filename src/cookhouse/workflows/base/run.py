@@ -122,7 +122,7 @@ async def open_run(state: TrainingState) -> None:
     resume_path = None if folder.resume is None else folder.resume.state_path
     spec = SessionSpec(settings=config, resume_path=resume_path, registry=context.adapters.registry)
     opening = open_session(metered(context.connect, meter, partial(is_metered, config)), spec)
-    state.session = await Waiting(state.telemetry).wait(opening, "the session to open", step=state.cursor.step)
+    state.session = await Waiting(state.telemetry).wait(opening, "the service to be ready", step=state.cursor.step)
     state.closing.push_async_callback(_close_session, state)
     if is_metered(config, state.session.service):
         state.meter = meter

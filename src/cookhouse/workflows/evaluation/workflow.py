@@ -199,7 +199,7 @@ async def _service_answerer(state: EvaluationState) -> Answerer:
     place = sampler_place(config.weights or config.model_name, context.adapters.registry)
     waiting = Waiting(state.telemetry)
     with service_errors("opening a session"):
-        service = state.service = await waiting.wait(context.connect(), "the session to open")
+        service = state.service = await waiting.wait(context.connect(), "the service to be ready")
         state.closing.push_async_callback(lambda: close_service(service, state.status))
         client = await waiting.wait(sampler_at(service, place), "the model to be loaded")
         limit = await service.context_tokens(config.model_name)
