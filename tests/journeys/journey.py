@@ -6,11 +6,11 @@ from importlib.metadata import distribution
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.journeys.terminal import Terminal
+from tests.journeys.terminal import BOUND_SECONDS, Terminal
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "journeys"
-_LONGEST = 44
+_LONGEST = 66
 """Lines of a command that a transcript shows; of more, those in the middle are left out, and counted."""
 
 
@@ -42,7 +42,7 @@ class Journey:
         self._parts.append(f"`{file}`:")
         self._parts.append(_block(language, shown if shown is not None else text))
 
-    def run(self, command: str, seconds: float = 60, status: int = 0) -> str:
+    def run(self, command: str, seconds: float = BOUND_SECONDS, status: int = 0) -> str:
         """Type a command and wait for its end; what stood on the screen."""
         self.start(command)
         return self.end(seconds, status)
@@ -53,7 +53,7 @@ class Journey:
         self.terminal.start(command)
         return self.terminal
 
-    def end(self, seconds: float = 60, status: int = 0) -> str:
+    def end(self, seconds: float = BOUND_SECONDS, status: int = 0) -> str:
         said = self.terminal.done(seconds, status)
         self._parts.append(_block("text", f"$ {self._commands[-1]}\n{_shortened(self._without_paths(said))}"))
         return said

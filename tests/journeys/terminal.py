@@ -16,6 +16,9 @@ _ROWS = 2000
 """Rows of the screen: a person scrolls back, so nothing is lost above it. Programs are told `_WINDOW` of them."""
 _WINDOW = 40
 
+BOUND_SECONDS = 240
+"""What takes longer has failed: many times what an idle machine needs."""
+
 CTRL_C, CTRL_D, ENTER, UP = "\x03", "\x04", "\r", "\x1b[A"
 
 
@@ -45,7 +48,7 @@ class Terminal:
         )
         self._process.delaybeforesend = None
 
-    def wait_for(self, pattern: str, seconds: float = 60) -> str:
+    def wait_for(self, pattern: str, seconds: float = BOUND_SECONDS) -> str:
         """Wait until a pattern is seen, after what was typed last; the text that matches."""
         until = time.monotonic() + seconds
         while (found := re.search(pattern, self._new_text())) is None:
@@ -67,7 +70,7 @@ class Terminal:
         self._send(keys)
         self._seen = (self._screen.cursor.y, self._screen.cursor.x)
 
-    def done(self, seconds: float = 60, status: int = 0) -> str:
+    def done(self, seconds: float = BOUND_SECONDS, status: int = 0) -> str:
         """Wait for the end of the command, which has this exit status; what stands on the screen then."""
         until = time.monotonic() + seconds
         while self._read():

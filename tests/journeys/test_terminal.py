@@ -48,11 +48,11 @@ def test_a_transcript_has_commands_files_and_remarks_and_no_path_of_the_machine(
     journey = begin("a-name", "A title", "shop")
     journey.remark("First a file.")
     journey.write("a.txt", "text\n")
-    journey.run("cat a.txt; pwd; seq 100")
+    journey.run("cat a.txt; pwd; seq 200")
     lines = journey.transcript().splitlines()
     assert lines[:12] == ["# A title", "", "First a file.", "", "`a.txt`:", "", "```text", "text", "```", "", "```text",
-                          "$ cat a.txt; pwd; seq 100"]  # fmt: skip
+                          "$ cat a.txt; pwd; seq 200"]  # fmt: skip
     assert lines[12:14] == ["text", "/home/ada/shop"]
-    assert "[… 58 lines]" in lines
-    assert lines[-2:] == ["100", "```"]
-    assert commands_of(journey.transcript()) == ["cat a.txt; pwd; seq 100"]
+    assert "[… 136 lines]" in lines
+    assert lines[-2:] == ["200", "```"]
+    assert commands_of(journey.transcript()) == ["cat a.txt; pwd; seq 200"]
