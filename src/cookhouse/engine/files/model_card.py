@@ -17,7 +17,8 @@ def load_peft_lines(base_model: str, folder: str) -> list[str]:
     return [
         *(["from cookhouse.assets import resolve_model"] if is_embedded else []),
         "import peft, transformers",
-        f"base = transformers.AutoModelForCausalLM.from_pretrained({source}, dtype='float32')",
+        f"name = {source}",
+        "base = transformers.AutoModelForCausalLM.from_pretrained(name, dtype='float32')",
         f"model = peft.PeftModel.from_pretrained(base, {folder!r})",
     ]
 
