@@ -48,6 +48,14 @@ class Terminal:
         )
         self._process.delaybeforesend = None
 
+    def beside(self) -> "Terminal":
+        """A second terminal of the same person, in the same folder."""
+        return Terminal(self.folder, self._variables, self.columns)
+
+    def export(self, **variables: str) -> None:
+        """Set variables for the commands from here on."""
+        self._variables |= variables
+
     def wait_for(self, pattern: str, seconds: float = BOUND_SECONDS) -> str:
         """Wait until a pattern is seen, after what was typed last; the text that matches."""
         until = time.monotonic() + seconds

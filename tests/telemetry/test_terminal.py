@@ -202,6 +202,15 @@ def test_a_fact_stands_below_itself_behind_its_label(width: int) -> None:
     assert " ".join(" ".join([first, *others]).split()) == f"to be sent {fact}"
 
 
+def test_a_path_behind_a_label_is_whole_where_a_line_holds_it() -> None:
+    """Catches a path that the terminal breaks, although it would fit below its label."""
+    path = "tinker://" + "0123456789" * 3
+    console = Console(file=io.StringIO(), force_terminal=True, width=44, color_system=None)
+    say_fact(console, "weights     ", path)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == ["weights", path]
+
+
 def test_a_fact_that_goes_to_a_file_is_one_line() -> None:
     console = Console(file=io.StringIO(), width=40)
     say_fact(console, "usage", "one two three " * 9)

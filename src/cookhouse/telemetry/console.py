@@ -28,9 +28,12 @@ def say(console: Console, text: str | Text, style: str | None = None) -> None:
 
 
 def say_fact(console: Console, label: str, fact: str, style: str | None = None) -> None:
-    """Print a text behind a label, which is padded by the caller; the lines of the text stand below each other."""
+    """Print a text behind a label, which is padded by the caller; the lines of the text stand below each other, unless
+    it has a word that is whole only at the edge, such as a path.
+    """
     start = cell_len(label) + 1
-    if console.is_terminal and console.width - start >= _LEAST_CELLS:
+    longest = max([_LEAST_CELLS, *map(cell_len, fact.split())])
+    if console.is_terminal and console.width - start >= longest:
         lines = [line.plain for line in wrapped(Text(fact), console.width - start)]
         fact = f"\n{' ' * start}".join(lines)
         console.print(Text(f"{label} {fact}"), style=style, soft_wrap=True)

@@ -253,6 +253,18 @@ def test_compare_names_every_setting_that_differs_and_no_other(capsys: pytest.Ca
     assert page.count('class="series-3"') >= 2
 
 
+def test_metrics_that_are_equal_are_counted_and_not_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a table of zeros in which nobody finds what differs."""
+    for name, reward in (("one", 0.25), ("two", 0.5)):
+        row = {"step": 0, "env/all/reward/total": reward, "test/rollouts/dropped": 0.0, "test/rollouts/retried": 0.0}
+        make_run(tmp_path / name, rows=[row])
+    assert call("runs", "compare", str(tmp_path / "one"), str(tmp_path / "two"), "-o", str(tmp_path / "page.html")) == 0
+    out = capsys.readouterr().out
+    assert "env/all/reward/total" in out
+    assert "dropped" not in out
+    assert "(2 more metrics are equal in all of them)" in out
+
+
 def test_runs_of_different_recipes_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("runs", "compare", "1", "6", "-o", "page.html") == 0
     out = capsys.readouterr().out

@@ -61,7 +61,8 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
         say(console, "no setting differs")
     if comparison.num_unshared:
         say(console, f"({comparison.num_unshared} more settings are of some of the recipes only)", style="dim")
-    shown = telling(comparison.metrics)
+    every = telling(comparison.metrics)
+    shown = [each for each in every if len(set(each.texts)) > 1]
     if shown:
         rows = [
             [each.name, *(text + " *" * is_best for text, is_best in zip(each.texts, each.best, strict=True))]
@@ -69,10 +70,12 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
         ]
         say(console, "")
         _print_lines(console, side_by_side(["last value (* best)", *comparison.names], rows, width))
-        doubtful = [each for each in shown if each.note and len(set(each.texts)) > 1]  # equal values need no words
-        for note in dict.fromkeys(each.note for each in doubtful):
-            names = ", ".join(each.name for each in doubtful if each.note == note)
+        for note in dict.fromkeys(each.note for each in shown if each.note):
+            names = ", ".join(each.name for each in shown if each.note == note)
             say(console, printable(f"no * for {names}: {note}"), style="dim")
+    if len(every) > len(shown):
+        more = "more " if shown else ""
+        say(console, f"({len(every) - len(shown)} {more}metrics are equal in all of them)", style="dim")
     for name, record in zip(comparison.names, comparison.records, strict=True):
         for gap in record.gaps:
             say(console, printable(f"note: {name}: {gap}"), style="dim")
