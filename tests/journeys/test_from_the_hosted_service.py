@@ -101,7 +101,6 @@ def serve() -> Iterator[Callable[[Terminal, int], None]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_from_the_hosted_service(
     begin: Callable[..., Journey], serve: Callable[[Terminal, int], None], write_transcripts: bool
 ) -> None:

@@ -60,7 +60,6 @@ def test_what_is_paid() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_own_environment(begin: Callable[..., Journey], write_transcripts: bool, subtests: pytest.Subtests) -> None:
     journey = begin("own-environment", "An environment of one's own, and a reward that rises", "numbers")
     journey.heading("A file to begin from")
@@ -77,7 +76,7 @@ def test_own_environment(begin: Callable[..., Journey], write_transcripts: bool,
     assert "groups           16 per step, 44 held out" in said
     journey.remark("A slip of the pen ends a run with the line where it is.")
     slip = BETWEEN.replace("text_of(message).strip()", "text_of(message).stripped()")
-    journey.write("slip.py", slip, shown="…\n        answer = text_of(message).stripped()\n…\n")
+    journey.write("slip.py", slip, shown="        # …\n        answer = text_of(message).stripped()\n")
     said = journey.run("cookhouse run rl env=slip.py:build log_path=runs/slip max_steps=1 num_eval=0", status=1)
     assert re.search(r"'str'\s+object\s+has\s+no\s+attribute\s+'stripped'\s+\(slip\.py,\s+line\s+29\)", said)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runs.kit import make_run
 
 from cookhouse.cli import main
 from cookhouse.cli.runs.names import complete_run
