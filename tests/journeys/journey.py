@@ -63,6 +63,10 @@ class Journey:
 
     def check(self, *, write: bool) -> None:
         """Compare the commands with those of the committed transcript, or write it anew."""
+        said = "".join(self.transcript().splitlines())
+        assert str(self._home) not in said, (
+            "a path of this machine is there, which the terminal broke: say it on one line"
+        )
         page = PAGES / f"{self.name}.md"
         if write:
             page.parent.mkdir(exist_ok=True)

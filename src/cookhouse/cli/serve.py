@@ -195,8 +195,9 @@ async def _serve(
     """The exit code of the command, if there is one."""
     from cookhouse.service.local import EmbeddedService, local_server
     from cookhouse.service.process import SERVER_COMMAND
+    from cookhouse.telemetry import make_console, say
 
-    echo = partial(typer.echo, err=bool(command))  # what stands on stdout is then the command's alone
+    echo = partial(say, make_console(stderr=bool(command)))  # what stands on stdout is then the command's alone
     echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
     async with EmbeddedService(
         lambda: local_server(
