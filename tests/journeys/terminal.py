@@ -84,6 +84,7 @@ class Terminal:
         while self._read():
             assert time.monotonic() < until, f"still running after {seconds:g} s; on the screen:\n{self.screen()}"
         process, self._process = self._process, None
+        process.wait()  # its output ends a moment before it does, and `close` kills what is still there
         process.close()
         ended = process.exitstatus if process.signalstatus is None else -process.signalstatus
         assert ended == status, f"ended with {ended}, not {status}; on the screen:\n{self.screen()}"
