@@ -95,9 +95,9 @@ def train(journey: Journey) -> None:
     journey.remark("""A fifth of the rows is held out. While it trains, one line shows the step, the loss and the time
         that is left. After some steps Ada presses Ctrl-C: the run saves its weights and says how it goes on.""")
     terminal = journey.start(
-        f"cookhouse run supervised {SETTINGS} eval_fraction=0.2 num_epochs=40 log_path=runs/prices"
+        f"cookhouse run supervised {SETTINGS} eval_fraction=0.2 num_epochs=60 log_path=runs/prices"
     )
-    terminal.wait_for(r"step 1\d/40 .* left")
+    terminal.wait_for(r"step 1\d/60 .* left")
     terminal.press(CTRL_C)
     said = journey.end(status=130)
     assert "interrupted and saved after" in said
@@ -106,8 +106,8 @@ def train(journey: Journey) -> None:
     journey.remark("""It goes on where it was. At the end stand the figures from before and after, and some of the
         held-out questions with what was answered; the weights are kept in the run folder.""")
     said = journey.run("cookhouse runs resume prices")
-    assert re.search(r"going on after step \d+ of 40", said)
-    assert "done after 40 of 40 steps" in said
+    assert re.search(r"going on after step \d+ of 60", said)
+    assert "done after 60 of 60 steps" in said
     assert re.search(r"asked .*\nexpected .*\nbefore .*\n(.*\n)?after .*", said)
     journey.run("cookhouse runs")
 
@@ -154,7 +154,7 @@ def talk(journey: Journey) -> None:
 def compare(journey: Journey, subtests: pytest.Subtests) -> None:
     journey.heading("Another run beside it")
     journey.remark("The same with a smaller learning rate, to compare what is held out:")
-    settings = f"{SETTINGS} eval_fraction=0.2 num_epochs=40 learning_rate=5e-4"
+    settings = f"{SETTINGS} eval_fraction=0.2 num_epochs=60 learning_rate=5e-4"
     journey.run(f"cookhouse run supervised {settings} log_path=runs/slower")
     said = journey.run("cookhouse runs compare prices slower")
     assert re.search(r"learning_rate +0\.005 +0\.0005", said)
