@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cookhouse.engine.contract import Engine
+from cookhouse.engine.engine import Engine
 
 if TYPE_CHECKING:
     from cookhouse.engine.torch_engine import TorchEngine

@@ -19,6 +19,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.cores import use_cores
 from cookhouse.engine.device import choose_device, choose_dtype
+from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.peft_folder import write_peft
 from cookhouse.engine.lora.adapter import Adapter
@@ -239,7 +240,7 @@ class TorchEngine:
         """See `Engine`."""
         return any(sampler.has_work for sampler in self._all_samplers())
 
-    def step_samples(self) -> Sequence[SampleOutput]:
+    def step_samples(self) -> Sequence[SampleOutput | SampleFailure]:
         """See `Engine`."""
         outputs = [output for sampler in self._all_samplers() if sampler.has_work for output in sampler.step()]
         self._drop_idle_full_samplers()

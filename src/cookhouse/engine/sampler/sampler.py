@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
+from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import show_bytes
@@ -171,7 +172,7 @@ class Sampler:
             self._scheduler.finish(sequence)
 
     @torch.no_grad()
-    def step(self) -> list[SampleOutput]:
+    def step(self) -> list[SampleOutput | SampleFailure]:
         """Advance every running sequence by one token, read prompts, and return the requests that finished."""
         pieces = sorted(self._scheduler.plan().pieces, key=lambda piece: piece.sequence.root)
         states = [self._requests[piece.sequence.request.request_id] for piece in pieces]
@@ -233,7 +234,7 @@ class Sampler:
             for row, candidates in zip(asking, ranked, strict=True):
                 sequences[row].ranked.append(candidates)
 
-    def _fail(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
+    def _fail(self, sequences: Seq[Sequence]) -> list[SampleFailure]:
         """Drop the requests of sequences whose logits were not finite; the error of each."""
         outputs = []
         for sequence in sequences:
@@ -245,7 +246,7 @@ class Sampler:
                 f"the model's output after {len(sequence.tokens) - 1} tokens is not finite, so that no token can be "
                 "chosen: its weights have diverged; sample from an earlier checkpoint, or lower the learning rate"
             )
-            outputs.append(SampleOutput(request_id=request_id, error=error))
+            outputs.append(SampleFailure(request_id=request_id, error=error))
         return outputs
 
     def _ends_in_stop_string(self, sequence: Sequence) -> bool:

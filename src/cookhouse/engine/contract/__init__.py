@@ -1,0 +1,107 @@
+"""The border between server and worker. All that crosses it is frozen plain data: commands in, events out.
+
+    server ── commands ──► worker ── events ──► server
+                             │
+                          Engine (torch), never seen from outside
+
+Only values of str, int, float, bool, bytes, None, NumPy arrays, tuples, mappings and the classes of this package cross.
+"""
+
+from cookhouse.engine.contract.commands import (
+    Account,
+    Command,
+    Create,
+    DropBaseModel,
+    Fetch,
+    Forget,
+    Form,
+    HostBaseModel,
+    Load,
+    ModelCommand,
+    Pass,
+    Publish,
+    Read,
+    Sample,
+    Save,
+    Step,
+    Url,
+)
+from cookhouse.engine.contract.events import (
+    Amount,
+    Done,
+    Event,
+    Evicted,
+    Failed,
+    Logged,
+    Lost,
+    Output,
+    Saved,
+    Spent,
+    SpentKind,
+    Tokens,
+    Up,
+)
+from cookhouse.engine.contract.failures import CanceledError, DamagedError, Failure
+from cookhouse.engine.contract.requests import (
+    PAIR_LOSSES,
+    AdamStep,
+    BaseModelInfo,
+    ForwardBackward,
+    ForwardBackwardOutput,
+    LoraSpec,
+    PromptTargets,
+    SampledSequence,
+    SampleOutput,
+    SampleRequest,
+    TrainingDatum,
+)
+from cookhouse.engine.contract.worker import Worker, WorkerOptions
+
+__all__ = [
+    "PAIR_LOSSES",
+    "Account",
+    "AdamStep",
+    "Amount",
+    "BaseModelInfo",
+    "CanceledError",
+    "Command",
+    "Create",
+    "DamagedError",
+    "Done",
+    "DropBaseModel",
+    "Event",
+    "Evicted",
+    "Failed",
+    "Failure",
+    "Fetch",
+    "Forget",
+    "Form",
+    "ForwardBackward",
+    "ForwardBackwardOutput",
+    "HostBaseModel",
+    "Load",
+    "Logged",
+    "LoraSpec",
+    "Lost",
+    "ModelCommand",
+    "Output",
+    "Pass",
+    "PromptTargets",
+    "Publish",
+    "Read",
+    "Sample",
+    "SampleOutput",
+    "SampleRequest",
+    "SampledSequence",
+    "Save",
+    "Saved",
+    "Spent",
+    "SpentKind",
+    "Step",
+    "Tokens",
+    "TrainingDatum",
+    "Up",
+    "Url",
+    "Worker",
+    "WorkerOptions",
+]

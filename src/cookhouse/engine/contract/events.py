@@ -1,0 +1,96 @@
+"""What a worker tells, in the order in which it happens."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from cookhouse.engine.contract.commands import Account, Form, Url
+from cookhouse.engine.contract.failures import Failure
+from cookhouse.engine.contract.requests import BaseModelInfo, ForwardBackwardOutput, SampleOutput
+
+SpentKind = Literal["trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens", "engine_seconds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Files that a `Save` has written."""
+
+    url: Url
+    form: Form
+    sizes: Mapping[str, int]
+    """Bytes, by file name relative to the folder."""
+
+
+Output = ForwardBackwardOutput | SampleOutput | Saved | BaseModelInfo | Mapping[str, float] | bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Up:
+    """The worker takes commands: always its first event."""
+
+    worker: str
+    base_models: tuple[BaseModelInfo, ...]
+    description: str
+    """What it computes on, in words."""
+    max_pending_bytes: int
+    """Of the arrays of commands that are not done: the most that it wants to hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    command_id: str
+    output: Output = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    command_id: str
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """One step of a streamed sample."""
+
+    command_id: str
+    output: SampleOutput
+
+
+class Amount(NamedTuple):
+    account: Account
+    kind: SpentKind
+    amount: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What accounts have used since it was last told."""
+
+    amounts: tuple[Amount, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted:
+    """A snapshot was dropped for others; samples of it fail from now on."""
+
+    snapshot_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """A record of the worker's log, for the server's."""
+
+    name: str
+    level: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The worker is gone; made by what carries its events, and the last of them. What was not done may be gone."""
+
+    worker: str
+    reason: str
+
+
+Event = Up | Done | Failed | Tokens | Spent | Evicted | Logged | Lost

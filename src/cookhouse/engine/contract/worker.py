@@ -1,0 +1,39 @@
+"""A worker: something that takes commands and tells events, in a thread, a process of its own, or a simulation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cookhouse.engine.contract.commands import Command
+from cookhouse.engine.contract.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker schedules and what it may hold. The operator's names for these are the same."""
+
+    worker: str
+    """Its name, of letters and digits: in events, in `worker://` URLs and in the log."""
+    folder: Path
+    """Its own: weights of samplers that wait in files, and the files of `worker://` URLs. Emptied at its start."""
+    max_snapshot_bytes: int
+    max_snapshot_file_bytes: int
+    max_pass_tokens: int
+    """Of all the passes that run together; one alone may be longer."""
+    max_pending_bytes: int = 2**30
+    deterministic: bool = False
+    """Each pass runs alone, so that what it gives does not depend on what others asked for meanwhile."""
+
+
+class Worker(Protocol):
+    """Commands in, events out. Which commands it takes makes it a trainer, a sampler, or both."""
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        """Hand over commands, in order. From any thread; never blocks, and never raises for a tenant's sake."""
+
+    async def events(self) -> Sequence[Event]:
+        """What has happened since the last call; waits for at least one. After `Lost`, or `close`, nothing: empty."""
+
+    async def close(self, seconds: float) -> bool:
+        """End after the present turn; False if that takes longer, and what runs on is left to itself."""
