@@ -19,8 +19,8 @@ An accepted request that fails is not an HTTP error: its future carries a messag
 
 from typing import Literal
 
-from cookhouse.engine.contract import DamagedError
-from cookhouse.errors import InputError, ServiceError
+from cookhouse.engine.contract import CanceledError, DamagedError, Failure
+from cookhouse.errors import CookhouseError, InputError, ServiceError
 
 Blame = Literal["user", "server"]
 
@@ -53,6 +53,10 @@ class StorageBusyError(StorageError):
     """The service's database was locked for longer than we wait; the same request may succeed later."""
 
 
+class LostError(ServiceError):
+    """A worker of the engine ended, and with it what was asked of it."""
+
+
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnauthorizedError, 401),
     (NotFoundError, 404),
@@ -82,3 +86,18 @@ def message_of(error: BaseException) -> str:
         return str(error)
     text = (isinstance(error, OSError) and error.strerror) or str(error)
     return f"the server failed with {type(error).__name__}: {text}; its log has the details"
+
+
+def error_of(failure: Failure) -> CookhouseError:
+    """What a worker says of a command that failed, as an exception; a bug is named as `message_of` names others."""
+    match failure.kind:
+        case "input":
+            return InputError(failure.message)
+        case "canceled":
+            return CanceledError(failure.message)
+        case "damaged":
+            return DamagedError(failure.message)
+        case "service":
+            return ServiceError(failure.message)
+        case "bug":
+            return ServiceError(f"the server failed with {failure.message}; its log has the details")

@@ -91,6 +91,8 @@ class Lost:
 
     worker: str
     reason: str
+    failure: Failure | None = None
+    """Why it never came up, if that is it: a base model that cannot be loaded, say."""
 
 
 Event = Up | Done | Failed | Tokens | Spent | Evicted | Logged | Lost
