@@ -32,8 +32,6 @@ class Up:
     base_models: tuple[BaseModelInfo, ...]
     description: str
     """What it computes on, in words."""
-    max_pending_bytes: int
-    """Of the arrays of commands that are not done: the most that it wants to hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Literal
 from cookhouse.errors import InputError, ServiceError
 
 Blame = Literal["user", "server"]
-Kind = Literal["input", "canceled", "damaged", "service", "bug"]
+Kind = Literal["input", "canceled", "damaged", "disk", "service", "bug"]
 
 
 class DamagedError(InputError):
@@ -20,12 +20,13 @@ class CanceledError(InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a command failed. `kind` service: what the worker needs is missing for now, such as room on its disk."""
+    """Why a command failed. `kind` disk: files cannot be read or written; service: something else that is missing."""
 
     blame: Blame
     kind: Kind
     message: str
-    """What was wrong, what is allowed, and the way out; of a bug the exception's class and text."""
+    """What was wrong, what is allowed, and the way out; of a disk what the system says, of a bug the exception's class
+    and text."""
     details: str = ""
     """For the log: the traceback, where the worker is to blame."""
 
@@ -41,5 +42,6 @@ class Failure:
             return cls(blame="user", kind="input", message=str(error))
         if isinstance(error, ServiceError):
             return cls(blame="server", kind="service", message=str(error), details=details)
-        text = (isinstance(error, OSError) and error.strerror) or str(error)
-        return cls(blame="server", kind="bug", message=f"{type(error).__name__}: {text}", details=details)
+        if isinstance(error, OSError):
+            return cls(blame="server", kind="disk", message=error.strerror or str(error), details=details)
+        return cls(blame="server", kind="bug", message=f"{type(error).__name__}: {error}", details=details)

@@ -21,7 +21,6 @@ class WorkerOptions:
     max_snapshot_file_bytes: int
     max_pass_tokens: int
     """Of all the passes that run together; one alone may be longer."""
-    max_pending_bytes: int = 2**30
     deterministic: bool = False
     """Each pass runs alone, so that what it gives does not depend on what others asked for meanwhile."""
 
