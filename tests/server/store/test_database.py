@@ -1,5 +1,6 @@
 """Catches a database that is changed by the wrong version, and failures of the disk that reach a client as SQL."""
 
+import io
 import logging
 import sqlite3
 import time
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql
 from tests.server.checkpoints.test_checkpoints import NEW, fill
 from tests.server.conftest import OpenStore
 
@@ -22,6 +27,7 @@ from cookhouse.server.store import database, schema
 from cookhouse.server.store.database import is_outdated
 from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import SessionRow, Store, metadata
+from cookhouse.server.store.usage import Usage
 
 SESSION = SessionRow(session_id="s", owner="me", created_at=1.0)
 
@@ -76,6 +82,55 @@ def test_migrations_make_the_tables_that_the_store_uses(tmp_path: Path) -> None:
     old = first_version(tmp_path / "old")
     Store(old).close()
     assert schema_differences(old) == []
+
+
+def postgresql_script() -> str:
+    """What the migrations would have PostgreSQL do."""
+    script = io.StringIO()
+    context = MigrationContext.configure(
+        dialect_name="postgresql", opts={"as_sql": True, "output_buffer": script, "target_metadata": metadata}
+    )
+    config = Config()
+    config.set_main_option("script_location", "cookhouse.server.store:migrations")
+    revisions = list(ScriptDirectory.from_config(config).walk_revisions())
+    with Operations.context(context):
+        for revision in reversed(revisions):
+            revision.module.upgrade()
+    return script.getvalue()
+
+
+def test_migrations_are_in_words_of_other_databases_too() -> None:
+    """Would catch a PRAGMA, and a size of 32 bits, which a checkpoint of 2.1 GiB is beyond."""
+    script = postgresql_script()
+    assert "PRAGMA" not in script
+    for column in ("size_bytes", "trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens"):
+        assert f"ALTER COLUMN {column} TYPE BIGINT" in script
+
+
+def test_statements_are_in_words_of_other_databases_too(tmp_path: Path, open_store: OpenStore) -> None:
+    """Would catch an upsert of SQLite's own dialect."""
+    store = open_store(tmp_path / "server.db")
+    said: list[str] = []
+
+    def note(_connection: object, statement: object, *_: object) -> None:
+        if isinstance(statement, sa.ClauseElement):
+            said.append(str(statement.compile(dialect=postgresql.dialect())))
+
+    sa.event.listen(store._database._engine, "before_execute", note)
+    store.add_session(SESSION)
+    store.add_usage({("me", "s"): Usage(trained_tokens=2**40)})
+    Checkpoints(tmp_path / "checkpoints", store).write(NEW, fill)
+    assert store.sessions("me", limit=9, offset=0) == [SESSION]
+    assert len(said) >= 5
+
+
+def test_usage_adds_up(tmp_path: Path, open_store: OpenStore) -> None:
+    """Would catch tokens that are lost, doubled or cut to 32 bits, and those of one session in another's row."""
+    store = open_store(tmp_path / "server.db")
+    for _ in range(2):
+        store.add_usage({("me", "s"): Usage(trained_tokens=2**40, engine_seconds=0.5), ("you", "t"): Usage()})
+    assert store.session_usage("s", "me") == Usage(trained_tokens=2**41, engine_seconds=1.0)
+    assert store.session_usage("t", "you") == Usage()
 
 
 def test_an_older_database_is_migrated_with_all_it_has(tmp_path: Path, open_store: OpenStore) -> None:

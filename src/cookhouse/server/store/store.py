@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
@@ -136,7 +135,7 @@ _checkpoints = sa.Table(
     sa.Column("base_model", sa.String, nullable=False),
     sa.Column("lora", sa.JSON, nullable=False),
     sa.Column("has_optimizer", sa.Boolean, nullable=False),
-    sa.Column("size_bytes", sa.Integer, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("expires_at", sa.Float, index=True),
     sa.Column("user_metadata", sa.JSON, nullable=False),
@@ -149,7 +148,7 @@ _usage = sa.Table(
     metadata,
     sa.Column("session_id", sa.String, primary_key=True),
     sa.Column("owner", sa.String, nullable=False, index=True),
-    *(sa.Column(name, sa.Integer, nullable=False) for name in _TOKENS),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in _TOKENS),
     sa.Column("engine_seconds", sa.Float, nullable=False),
 )
 _AMOUNTS = (*_TOKENS, "engine_seconds")
@@ -266,9 +265,9 @@ class Store:
             return
         with self._database.writing() as connection:
             for (owner, session_id), usage in used.items():
-                new = insert(_usage).values(owner=owner, session_id=session_id, **asdict(usage))
-                summed = {name: _usage.c[name] + new.excluded[name] for name in _AMOUNTS}
-                connection.execute(new.on_conflict_do_update(index_elements=["session_id"], set_=summed))
+                connection.execute(_insert_new(_usage, dict(owner=owner, session_id=session_id, **asdict(Usage()))))
+                summed = {name: _usage.c[name] + getattr(usage, name) for name in _AMOUNTS}
+                connection.execute(_usage.update().where(_usage.c.session_id == session_id).values(summed))
 
     def session_usage(self, session_id: str, owner: str) -> Usage:
         query = sa.select(*(_usage.c[name] for name in _AMOUNTS))
@@ -367,7 +366,7 @@ class Store:
             return {row.checkpoint_id for row in rows} - self._deleted
 
     def _record(self, table: sa.Table, row: Any) -> None:
-        self._database.record(insert(table).values(asdict(row)).on_conflict_do_nothing())
+        self._database.record(_insert_new(table, asdict(row)))
 
     def _select(self, kind: type[Row], query: sa.Select[Any]) -> Sequence[Row]:
         if kind is not CheckpointRow:  # those are never recorded for later
@@ -382,3 +381,11 @@ class Store:
     def _is_kept(self, now: float) -> sa.ColumnElement[bool]:
         is_alive = _checkpoints.c.expires_at.is_(None) | (_checkpoints.c.expires_at > now)
         return is_alive & _checkpoints.c.checkpoint_id.not_in(tuple(self._deleted))
+
+
+def _insert_new(table: sa.Table, values: Mapping[str, Any]) -> sa.Insert:
+    """Insert a row whose key no other has, in the SQL that every database has in common."""
+    columns = [table.c[name] for name in values]
+    is_known = sa.exists().where(*(column == values[column.name] for column in table.primary_key))
+    row = sa.select(*(sa.literal(values[column.name], column.type) for column in columns)).where(~is_known)
+    return table.insert().from_select(columns, row)
