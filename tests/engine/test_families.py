@@ -151,7 +151,13 @@ def test_cached_decoding_equals_the_trainer(engine: TorchEngine, folder: str, te
 
 def test_the_bare_model_equals_transformers(loaded: TorchEngine, folder: str) -> None:
     request = SampleRequest(
-        request_id="r", base_model=folder, snapshot_id=None, prompt_T=PROMPT_T, max_tokens=1, prompt_logprobs=True
+        request_id="r",
+        base_model=folder,
+        snapshot_id=None,
+        prompt_T=PROMPT_T,
+        seed=0,
+        max_tokens=1,
+        prompt_logprobs=True,
     )
     loaded.submit_sample(request)
     (output,) = loaded.step_samples()

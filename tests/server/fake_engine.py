@@ -4,7 +4,6 @@ V vocabulary, T positions, K candidates.
 """
 
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -246,11 +245,10 @@ class FakeEngine:
         if request.temperature == 0:
             token = int(logprobs_V.argmax())
         else:
-            seed = secrets.randbits(63) if request.seed is None else request.seed
             scores_V = logprobs_V / request.temperature
             if request.top_k > 0:
                 scores_V[np.argsort(scores_V)[: -request.top_k]] = -np.inf
-            noise_V = np.random.default_rng([seed, index, len(tokens)]).gumbel(size=VOCAB_SIZE)
+            noise_V = np.random.default_rng([request.seed, index, len(tokens)]).gumbel(size=VOCAB_SIZE)
             token = int((scores_V + noise_V).argmax())
         tokens.append(token)
         running.ranked[index].append(np.argsort(-logprobs_V)[: request.topk_sample_logprobs])

@@ -176,6 +176,7 @@ def test_owners_share_no_prefix_of_the_bare_base_model(engine: TorchEngine, qwen
                 base_model=qwen3_folder,
                 snapshot_id=None,
                 prompt_T=np.arange(40),
+                seed=0,
                 owner=owner,
                 max_tokens=1,
             )

@@ -35,7 +35,7 @@ def _cache(device: str) -> KeyValueCache:
 
 
 def _piece(blocks: list[int], start: int, stop: int) -> Piece:
-    request = SampleRequest(request_id="r", base_model="m", snapshot_id=None, prompt_T=np.zeros(1, np.int64))
+    request = SampleRequest(request_id="r", base_model="m", snapshot_id=None, prompt_T=np.zeros(1, np.int64), seed=0)
     sequence = Sampled(
         request=request,
         index=0,
@@ -156,6 +156,7 @@ def _sample(base: BaseModel) -> list[SampledSequence]:
             base_model=base.name,
             snapshot_id=None,
             prompt_T=prompt_T[:length],
+            seed=0,
             num_samples=num_samples,
             max_tokens=6,
             temperature=0.0,

@@ -34,7 +34,13 @@ def ask(engine: TorchEngine, add_model: Callable[..., str], qwen3_folder: str) -
     engine.snapshot(add_model("m", rank=8), "snapshot")
 
     def build(request_id: str = "r", **changes: object) -> SampleRequest:
-        fields: dict[str, object] = {"prompt_T": PROMPT_T, "stop": [], "snapshot_id": "snapshot", "max_tokens": 12}
+        fields: dict[str, object] = {
+            "prompt_T": PROMPT_T,
+            "seed": 0,
+            "stop": [],
+            "snapshot_id": "snapshot",
+            "max_tokens": 12,
+        }
         return SampleRequest(request_id=request_id, base_model=qwen3_folder, **(fields | changes))  # type: ignore[arg-type]
 
     return build
@@ -116,8 +122,6 @@ def test_seeds_repeat_and_samples_of_one_request_differ(engine: TorchEngine, ask
     assert first == second
     assert first != other
     assert len({tuple(tokens) for tokens in first}) == 4
-    unseeded = [_sample(engine, ask())["r"].sequences[0].tokens_T.tolist() for _ in range(2)]
-    assert unseeded[0] != unseeded[1]
 
 
 def test_stop_tokens_end_a_sample_and_are_included(engine: TorchEngine, ask: Ask) -> None:
@@ -364,7 +368,13 @@ def test_the_context_ends_a_sample_that_asks_for_no_number_of_tokens(engine: Tor
 def test_bf16_stays_near_fp32(qwen3_folder: str) -> None:
     engine = TorchEngine(base_models=[qwen3_folder], precision="bfloat16")
     request = SampleRequest(
-        request_id="r", base_model=qwen3_folder, snapshot_id=None, prompt_T=PROMPT_T, max_tokens=1, prompt_logprobs=True
+        request_id="r",
+        base_model=qwen3_folder,
+        snapshot_id=None,
+        prompt_T=PROMPT_T,
+        seed=0,
+        max_tokens=1,
+        prompt_logprobs=True,
     )
     exact = TorchEngine(base_models=[qwen3_folder], precision="float32")
     rounded, expected = (_sample(e, request)["r"].prompt_logprobs_T for e in (engine, exact))

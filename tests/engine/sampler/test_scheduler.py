@@ -16,7 +16,7 @@ def _sequence(
     prompt_T = np.random.default_rng(list((text or name).encode())).integers(0, 1000, num_prompt)
     return Sequence(
         request=SampleRequest(
-            request_id=name, base_model="m", snapshot_id=None, prompt_T=prompt_T, prompt_logprobs=is_scored
+            request_id=name, base_model="m", snapshot_id=None, prompt_T=prompt_T, seed=0, prompt_logprobs=is_scored
         ),
         index=0,
         tokens=prompt_T.tolist(),

@@ -242,7 +242,9 @@ def test_caches_of_idle_samplers_make_way(qwen3_folder: str, monkeypatch: pytest
     engine = TorchEngine(precision="float32")
     prompt_T = np.arange(5)
     engine.submit_sample(
-        SampleRequest(request_id="r", base_model=qwen3_folder, snapshot_id=None, prompt_T=prompt_T, max_tokens=9)
+        SampleRequest(
+            request_id="r", base_model=qwen3_folder, snapshot_id=None, prompt_T=prompt_T, seed=0, max_tokens=9
+        )
     )
     engine.step_samples()
     monkeypatch.setattr(torch_engine, "free_bytes", lambda _: 0)

@@ -114,7 +114,7 @@ def test_statements_are_in_words_of_other_databases_too(tmp_path: Path, open_sto
 
     def note(_connection: object, statement: object, *_: object) -> None:
         if isinstance(statement, sa.ClauseElement):
-            said.append(str(statement.compile(dialect=postgresql.dialect())))
+            said.append(str(statement.compile(dialect=postgresql.dialect())))  # type: ignore[no-untyped-call]
 
     sa.event.listen(store._database._engine, "before_execute", note)
     store.add_session(SESSION)

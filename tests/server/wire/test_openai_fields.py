@@ -153,3 +153,10 @@ def test_both_names_of_the_limit_may_say_the_same() -> None:
     request = ChatRequest.model_validate(CHAT | {"max_tokens": 7, "max_completion_tokens": 7})
     request.check()
     assert request.limit == 7
+
+
+def test_a_seed_is_drawn_where_a_request_is_accepted() -> None:
+    """Would catch prompts of one request that all get the same samples, and a seed of the caller's that is dropped."""
+    request = CompletionRequest.model_validate(COMPLETION)
+    assert request.sampling()["seed"] != request.sampling()["seed"]
+    assert CompletionRequest.model_validate({**COMPLETION, "seed": -1}).sampling()["seed"] == 2**64 - 1

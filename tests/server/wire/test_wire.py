@@ -207,6 +207,14 @@ def test_stop_conditions_keep_their_meaning(stop: Any) -> None:
     assert decode_sample(one, request_id="r", base_model="b", snapshot_id=None)[0].stop == ["ab"]
 
 
+def test_a_seed_is_drawn_where_a_request_is_accepted() -> None:
+    """Would catch a sample that cannot be drawn again by another engine, and requests that all get one seed."""
+    unseeded = [decode_sample(sample_request(), request_id="r", base_model="b", snapshot_id=None)[0] for _ in range(2)]
+    assert unseeded[0].seed != unseeded[1].seed
+    seeded = sample_request(sampling_params={"seed": 2**64 - 1})
+    assert decode_sample(seeded, request_id="r", base_model="b", snapshot_id=None)[0].seed == 2**64 - 1
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -100,6 +100,8 @@ class SampleRequest:
     base_model: str
     snapshot_id: str | None
     prompt_T: NDArray[np.int64]
+    seed: int
+    """Sample i of a request uses (seed, i): tokens depend on no neighbors in the batch, and are the same again."""
     owner: str = ""
     """Requests of different owners share no cached prefix: how fast one is answered tells nothing of the others'."""
     num_samples: int = 1
@@ -109,8 +111,6 @@ class SampleRequest:
     """0 is greedy."""
     top_k: int = -1
     top_p: float = 1.0
-    seed: int | None = None
-    """None draws a fresh one. Sample i of a request uses (seed, i): tokens do not depend on neighbors in the batch."""
     stop: Sequence[str | int] | None = None
     """What ends a sample beside the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
     prompt_logprobs: bool = False

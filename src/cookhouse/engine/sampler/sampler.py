@@ -4,7 +4,6 @@ Legend: B sequences whose next token is chosen.
 """
 
 import math
-import secrets
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
@@ -129,7 +128,6 @@ class Sampler:
         max_total = self._max_total(request, context)
         state = _Request(request, weights, PromptScores(request))
         num_prompt = len(request.prompt_T)
-        seed = secrets.randbits(63) if request.seed is None else request.seed
         stop_tokens, stop_strings = self._stops(request)
         sequence = Sequence(
             request=request,
@@ -137,7 +135,7 @@ class Sampler:
             tokens=request.prompt_T.tolist(),
             num_prompt=num_prompt,
             max_total=max_total,
-            seed=seed,
+            seed=request.seed,
             stop_tokens=stop_tokens,
             stop_strings=stop_strings,
             root=self._base_roots.setdefault(request.owner, -len(self._base_roots))

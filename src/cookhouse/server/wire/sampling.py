@@ -1,6 +1,7 @@
 """Sampling requests and their results. T prompt positions, K candidates per position."""
 
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,7 +72,7 @@ def decode_sample(
         temperature=params.temperature,
         top_k=params.top_k,
         top_p=params.top_p,
-        seed=params.seed,
+        seed=secrets.randbits(63) if params.seed is None else params.seed,
         stop=_decode_stop(params.stop),
         prompt_logprobs=bool(request.prompt_logprobs),
         topk_prompt_logprobs=request.topk_prompt_logprobs,

@@ -1,5 +1,6 @@
 """The fields that requests for chat and for completions share, and what becomes of those that are not read here."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -106,7 +107,7 @@ class SamplingFields(BaseModel):
             "temperature": 1.0 if self.temperature is None else self.temperature,
             "top_k": self.top_k or -1,
             "top_p": 1.0 if self.top_p is None else self.top_p,
-            "seed": None if self.seed is None else self.seed % 2**64,
+            "seed": secrets.randbits(63) if self.seed is None else self.seed % 2**64,
             "is_streamed": bool(self.stream),
         }
 
