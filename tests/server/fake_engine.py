@@ -64,6 +64,9 @@ class FakeEngine:
         self._bigrams_VV = np.random.default_rng(7).normal(size=(VOCAB_SIZE, VOCAB_SIZE))
         self.calls: list[tuple[str, Any]] = []
 
+    def describe(self) -> str:
+        return "a fake"
+
     def base_models(self) -> Sequence[BaseModelInfo]:
         return [self.load_base_model(name) for name in self._base_models]
 
@@ -78,6 +81,11 @@ class FakeEngine:
             max_context_tokens=MAX_CONTEXT_TOKENS,
             max_lora_rank=64,
         )
+
+    def drop_base_model(self, name: str) -> None:
+        if users := [model_id for model_id, model in self._models.items() if model.base_model == name]:
+            raise InputError(f"base model {name!r} is in use ({len(users)} models)")
+        self.calls.append(("drop_base_model", name))
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         self.calls.append(("create_model", model_id))

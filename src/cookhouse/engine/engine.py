@@ -34,11 +34,17 @@ class SampleFailure:
 class Engine(Protocol):
     """Trains adapters over shared frozen base models and samples from snapshots of them."""
 
+    def describe(self) -> str:
+        """What it computes on, in words."""
+
     def base_models(self) -> Sequence[BaseModelInfo]:
         """Models loaded so far or named at start."""
 
     def load_base_model(self, name: str) -> BaseModelInfo:
         """Load a folder, hub id or embedded name; cheap when it is loaded already."""
+
+    def drop_base_model(self, name: str) -> None:
+        """Free a base model, if it is loaded; refused while models, snapshots or samples use it."""
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """Add a run that leaves the base model's output unchanged; equal specs give equal adapters.

@@ -89,6 +89,11 @@ class TorchEngine:
             if not self._bases.must_evict(name):
                 self._bases.load(name)
 
+    def describe(self) -> str:
+        """See `Engine`."""
+        cores = f", {torch.get_num_threads()} threads" if self._device.type == "cpu" else ""
+        return f"{self._device}{cores}, {self._dtype}".replace("torch.", "")
+
     def base_models(self) -> Sequence[BaseModelInfo]:
         """See `Engine`."""
         return self._bases.infos
@@ -99,6 +104,13 @@ class TorchEngine:
             self._drop(self._bases.victims(name, self._users))
         self._bases.load(name)
         return self._bases[name].info
+
+    def drop_base_model(self, name: str) -> None:
+        """See `Engine`."""
+        if users := self._users(name):
+            raise InputError(f"base model {name!r} is in use ({users}); end the sessions that use it first")
+        if name in self._bases:
+            self._drop([name])
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """See `Engine`."""

@@ -124,14 +124,17 @@ class Sample(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget(Command):
-    """Free models and snapshots, and cancel commands that are not done. Never fails, has no answer of its own.
+    """Free models, snapshots and folders, and cancel commands that are not done. Never fails, has no answer of its own.
 
-    What is canceled fails with the kind "canceled"; a pass under way is done first.
+    Done before whatever else waits. What is canceled fails with the kind "canceled"; so does what waits for a model
+    that is freed, and what was to make a snapshot. A pass under way is done first, so is a save that is being written.
     """
 
     model_ids: tuple[str, ...] = ()
     snapshot_ids: tuple[str, ...] = ()
     command_ids: tuple[str, ...] = ()
+    urls: tuple[Url, ...] = ()
+    """Folders below `worker://`, to be deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

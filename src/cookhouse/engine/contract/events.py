@@ -62,7 +62,9 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What accounts have used since it was last told."""
+    """What accounts have used since it was last told: before the answer of what it counts; where there is none, at most
+    ten times a second.
+    """
 
     amounts: tuple[Amount, ...]
 

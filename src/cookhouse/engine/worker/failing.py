@@ -1,0 +1,15 @@
+"""How a command fails: told to whoever waits, and logged where the worker is to blame."""
+
+import logging
+
+from cookhouse.engine.contract import Failed, Failure
+
+_log = logging.getLogger(__name__)
+
+
+def failed(command_id: str, error: Exception) -> Failed:
+    """The answer to a command that raised an error."""
+    failure = Failure.of(error)
+    if failure.blame == "server" and failure.kind != "service":
+        _log.error("the engine failed", exc_info=error)
+    return Failed(command_id=command_id, failure=failure)

@@ -1,0 +1,72 @@
+"""What a URL names on the machine of a worker: a folder that server and worker both see, or one of the worker's own."""
+
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from cookhouse.engine.contract import Url
+from cookhouse.errors import InputError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+_MAX_READ_BYTES = 2**26
+
+
+class Folders:
+    """`worker://WORKER/NAME` lies in a folder of the worker's, where nothing else does. Emptied when it is made."""
+
+    def __init__(self, worker: str, folder: Path) -> None:
+        self._worker = worker
+        self._folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def path(self, url: Url) -> Path:
+        """Where a URL's folder or file lies, whether or not there is one.
+
+        Raises:
+            InputError: it is no URL that this worker can use.
+        """
+        parts = urlsplit(url)
+        if parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment:
+            path = Path(unquote(parts.path))
+            if path.is_absolute() and ".." not in path.parts and "\0" not in str(path):
+                return path
+        return self._own(url)
+
+    def new(self, url: Url) -> Path:
+        """Where a new folder is to be written; what it lies in is made, if it is the worker's own."""
+        path = self.path(url)
+        if path.parent == self._folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def read(self, url: Url, offset: int, num_bytes: int) -> bytes:
+        """A part of a file of the worker's own."""
+        if offset < 0 or not 0 <= num_bytes <= _MAX_READ_BYTES:
+            raise InputError(f"{num_bytes} bytes at {offset} cannot be read; at most {_MAX_READ_BYTES} at a time can")
+        path = self._own(url)
+        if not path.is_file():
+            raise InputError(f"there is no file {url!r}")
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(num_bytes)
+
+    def free(self, url: Url) -> None:
+        """Delete a folder of the worker's own."""
+        path = self._own(url)
+        if path.parent != self._folder:
+            raise InputError(f"{url!r} is not a folder of this worker")
+        shutil.rmtree(path, ignore_errors=True)
+
+    def _own(self, url: Url) -> Path:
+        scheme, _, rest = url.partition("://")
+        worker, *names = rest.split("/")
+        if scheme == "worker" and worker == self._worker and names and all(map(_NAME.fullmatch, names)):
+            return self._folder.joinpath(*names)
+        raise InputError(f"{url!r} is no URL of files here; file:///FOLDER and worker://{self._worker}/NAME are")
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Bytes of all files in a folder, by name relative to it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

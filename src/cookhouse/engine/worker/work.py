@@ -1,0 +1,275 @@
+"""Carries commands out on an engine, each to its answer; what models, snapshots and saves there are is known here."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from cookhouse.engine.contract import (
+    Account,
+    CanceledError,
+    Command,
+    Create,
+    Done,
+    DropBaseModel,
+    Event,
+    Evicted,
+    Fetch,
+    Forget,
+    HostBaseModel,
+    Load,
+    LoraSpec,
+    Output,
+    Pass,
+    Publish,
+    Read,
+    Sample,
+    Save,
+    SpentKind,
+    Step,
+    WorkerOptions,
+)
+from cookhouse.engine.engine import Engine
+from cookhouse.engine.worker.failing import failed
+from cookhouse.engine.worker.folders import Folders
+from cookhouse.engine.worker.meter import Meter
+from cookhouse.engine.worker.samples import Samples
+from cookhouse.engine.worker.saves import Saves
+from cookhouse.engine.worker.snapshots import Snapshot, Snapshots
+from cookhouse.engine.worker.turns import Turn, Turns, num_tokens
+from cookhouse.engine.worker.writers import MakeWriter
+from cookhouse.errors import InputError
+
+
+class Work:
+    """`tell` takes the answers of saves, in a writer's thread; `wake` is called there when a file has been written."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: WorkerOptions,
+        *,
+        tell: Callable[[Event], None],
+        wake: Callable[[], None],
+        make_writer: MakeWriter,
+    ) -> None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        self._engine = engine
+        self._wake = wake
+        self._writers = make_writer("saves"), make_writer("snapshots")
+        self._folders = Folders(options.worker, options.folder / "files")
+        self._saves = Saves(self._folders, self._writers[0], tell=tell, on_written=self._note_saved)
+        self._saved: deque[str] = deque()
+        """Saves whose answer has been told; filled by the writer's thread."""
+        self._snapshots = Snapshots(
+            options.folder / "snapshots",
+            max_bytes=options.max_snapshot_bytes,
+            max_file_bytes=options.max_snapshot_file_bytes,
+            writer=self._writers[1],
+            on_written=wake,
+            on_dropped=self._note_dropped,
+        )
+        self._weights: dict[str, Snapshot] = {}
+        """Snapshots by id, with those that there are not any more."""
+        self._coming: dict[str, str] = {}
+        """Commands that are to make a snapshot, by its id."""
+        self._models: dict[str, tuple[str, LoraSpec]] = {}
+        """Base model and shape of each that there is."""
+        self._dropped: list[Event] = []
+        """What has not been told yet of snapshots that were dropped."""
+        self.meter = Meter()
+        self.samples = Samples(self.meter)
+
+    def expect(self, command: Command) -> None:
+        """Take note of a command that waits for its turn."""
+        if isinstance(command, Fetch | Publish):
+            self._coming[command.snapshot_id] = command.command_id
+
+    def is_held(self, command: Command) -> bool:
+        """Whether a command has to wait: for the disk, or for weights that are yet to be made."""
+        if isinstance(command, Save):
+            return self._saves.are_full
+        if isinstance(command, Publish | Fetch):
+            return self._snapshots.must_wait
+        return isinstance(command, Sample) and command.request.snapshot_id in self._coming
+
+    def served(self, turn: Turn) -> Sequence[tuple[Account, int]]:
+        """Whom a turn is about to serve, and by what weights they share its time. Errands are free."""
+        if turn.kind == "sample":
+            return [(account, 1) for account in self.samples.accounts()]
+        is_free = turn.kind == "errand"
+        return [] if is_free else [(command.account, num_tokens(command)) for command in turn.commands]
+
+    def run(self, turn: Turn) -> Iterator[Event]:
+        """Take a turn; what comes of it, in order."""
+        if turn.kind == "sample":
+            yield from self.samples.step(self._engine)
+        elif isinstance(turn.commands[0], Pass):
+            yield from self._run_passes([command for command in turn.commands if isinstance(command, Pass)])
+        else:
+            yield from filter(None, map(self._run, turn.commands))
+        yield from self._take_dropped()
+
+    def tidy(self) -> Iterator[Event]:
+        """Let go of what has been written meanwhile; what is to be told of that."""
+        while self._saved:
+            self._saves.finish(self._engine, self._saved.popleft())
+        self._snapshots.tidy(self._engine)
+        yield from self._take_dropped()
+
+    def forget(self, command: Forget, turns: Turns) -> Iterator[Event]:
+        """Free what is named and end what is not done; the answers of the latter."""
+        ended = [waiting for model_id in command.model_ids for waiting in turns.drop_model(model_id)]
+        coming = [self._coming[name] for name in command.snapshot_ids if name in self._coming]
+        for command_id in (*command.command_ids, *coming):
+            waiting = turns.drop(command_id)
+            if waiting is not None:
+                ended.append(waiting)
+            elif self.samples.cancel(self._engine, command_id):
+                yield _canceled(command_id)
+            else:
+                self._saves.cancel(command_id)
+        for waiting in ended:
+            self._settle(waiting)
+            yield _canceled(waiting.command_id)
+        for model_id in command.model_ids:
+            if self._models.pop(model_id, None) is not None:
+                self._engine.delete_model(model_id)
+        for snapshot_id in command.snapshot_ids:
+            snapshot = self._weights.pop(snapshot_id, None)
+            if snapshot is not None:
+                self._snapshots.free(self._engine, snapshot)
+        for url in command.urls:
+            self._folders.free(url)
+
+    def close(self) -> None:
+        """Leave undone what has not been written."""
+        for writer in self._writers:
+            writer.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, command: Command) -> Event | None:
+        """One command, and its answer; None: it is told later."""
+        try:
+            output = self._output(command)
+        except Exception as error:
+            return failed(command.command_id, error)
+        finally:
+            self._settle(command)
+        is_later = isinstance(command, Sample) or (isinstance(command, Save) and output is None)
+        return None if is_later else Done(command_id=command.command_id, output=output)
+
+    def _output(self, command: Command) -> Output:
+        engine = self._engine
+        match command:
+            case HostBaseModel():
+                return engine.load_base_model(command.base_model)
+            case DropBaseModel():
+                engine.drop_base_model(command.base_model)
+            case Create():
+                if command.model_id in self._models:
+                    raise InputError(f"there is a model {command.model_id!r} already")
+                engine.create_model(command.model_id, command.base_model, command.lora)
+                self._models[command.model_id] = command.base_model, command.lora
+            case Load():
+                folder = self._folders.path(command.url)
+                engine.load_state(
+                    command.model_id, command.base_model, command.lora, folder, with_optimizer=command.with_optimizer
+                )
+                self._models[command.model_id] = command.base_model, command.lora
+            case Step():
+                return dict(engine.optim_step(command.model_id, command.adam))
+            case Save():
+                return self._saves.save(engine, command)
+            case Publish():
+                self._publish(command)
+            case Fetch():
+                self._fetch(command)
+            case Sample():
+                self._start_sample(command)
+            case Read():
+                return self._folders.read(command.url, command.offset, command.num_bytes)
+            case _:
+                raise AssertionError(f"{type(command).__name__} is no command of a worker")
+        return None
+
+    def _run_passes(self, passes: Sequence[Pass]) -> Iterator[Event]:
+        assert all(command.request.model_id == command.model_id for command in passes)
+        try:
+            outputs = self._engine.forward_backward([command.request for command in passes])
+        except Exception as error:
+            yield from (failed(command.command_id, error) for command in passes)
+            return
+        for command, output in zip(passes, outputs, strict=True):
+            if isinstance(output, Exception):
+                yield failed(command.command_id, output)
+                continue
+            kind: SpentKind = "scored_tokens" if command.request.forward_only else "trained_tokens"
+            self.meter.count(command.account, kind, num_tokens(command))
+            yield Done(command_id=command.command_id, output=output)
+
+    def _publish(self, command: Publish) -> None:
+        if command.model_id not in self._models:
+            raise InputError(f"unknown model {command.model_id!r}; create it first")
+        if command.snapshot_id in self._weights:
+            raise InputError(f"there is a snapshot {command.snapshot_id!r} already")
+        base_model, lora = self._models[command.model_id]
+        snapshot = Snapshot(
+            snapshot_id=command.snapshot_id,
+            owner=command.account.owner,
+            base_model=base_model,
+            lora=lora,
+            model_id=command.model_id,
+        )
+        self._snapshots.admit(self._engine)
+        self._engine.snapshot(command.model_id, command.snapshot_id)
+        try:
+            self._snapshots.add(self._engine, snapshot)
+        except BaseException:
+            self._snapshots.free(self._engine, snapshot)
+            raise
+        self._weights[command.snapshot_id] = snapshot
+
+    def _fetch(self, command: Fetch) -> None:
+        snapshot = Snapshot(
+            snapshot_id=command.snapshot_id,
+            owner=command.account.owner,
+            base_model=command.base_model,
+            lora=command.lora,
+            folder=self._folders.path(command.url),
+        )
+        self._weights[command.snapshot_id] = snapshot
+        try:
+            self._snapshots.admit(self._engine)
+            self._snapshots.use(self._engine, snapshot)
+        except Exception as error:
+            snapshot.error = error  # each sample that wants these weights fails with it
+            raise
+
+    def _start_sample(self, command: Sample) -> None:
+        snapshot = None
+        if command.request.snapshot_id is not None:
+            snapshot = self._weights.get(command.request.snapshot_id)
+            if snapshot is None:
+                raise InputError(f"unknown snapshot {command.request.snapshot_id!r}; publish it first")
+            if snapshot.error is not None:
+                raise snapshot.error
+            self._snapshots.use(self._engine, snapshot)
+        self.samples.start(self._engine, command, snapshot)
+
+    def _settle(self, command: Command) -> None:
+        """Take note that a command does not wait any more."""
+        if isinstance(command, Fetch | Publish) and self._coming.get(command.snapshot_id) == command.command_id:
+            del self._coming[command.snapshot_id]
+
+    def _note_saved(self, command_id: str) -> None:
+        self._saved.append(command_id)
+        self._wake()
+
+    def _note_dropped(self, snapshot: Snapshot) -> None:
+        self._dropped.append(Evicted(snapshot_id=snapshot.snapshot_id))
+
+    def _take_dropped(self) -> Sequence[Event]:
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+
+def _canceled(command_id: str) -> Event:
+    return failed(command_id, CanceledError(f"{command_id} was canceled"))

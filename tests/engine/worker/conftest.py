@@ -1,0 +1,54 @@
+"""Workers of every transport, for the one suite that all of them pass."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from cookhouse.engine import Engine
+from cookhouse.engine.contract import Worker, WorkerOptions
+from cookhouse.engine.transports.thread import InThread
+from tests.engine.worker.driver import Driver
+from tests.server.fake_engine import FakeEngine
+
+Transport = Callable[[type[Engine], WorkerOptions], Worker]
+"""Makes a worker of an engine that a module has by the class's name, and that is made without arguments."""
+
+TRANSPORTS: dict[str, Transport] = {"thread": InThread}
+
+
+class MakeWorker(Protocol):
+    """A worker that has come up; one of a name at a time."""
+
+    def __call__(self, engine: type[Engine] = FakeEngine, **options: Any) -> Driver: ...
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> WorkerOptions:
+    return WorkerOptions(
+        worker="w1",
+        folder=tmp_path / "worker",
+        max_snapshot_bytes=2**20,
+        max_snapshot_file_bytes=2**30,
+        max_pass_tokens=100,
+    )
+
+
+@pytest.fixture(params=TRANSPORTS)
+def make_worker(request: pytest.FixtureRequest, options: WorkerOptions) -> Iterator[MakeWorker]:
+    with ExitStack() as workers:
+
+        def make(engine: type[Engine] = FakeEngine, **changes: Any) -> Driver:
+            worker = TRANSPORTS[request.param](engine, replace(options, **changes))
+            return workers.enter_context(Driver(worker))
+
+        yield make
+
+
+@pytest.fixture
+def worker(make_worker: MakeWorker) -> Driver:
+    """Over the fake engine."""
+    return make_worker()
