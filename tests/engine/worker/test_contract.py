@@ -73,7 +73,6 @@ def test_it_says_first_that_it_is_up(worker: Driver) -> None:
     assert isinstance(up, Up)
     assert up.worker == "w1"
     assert [info.name for info in up.base_models] == [BASE]
-    assert up.max_pending_bytes == 2**30
 
 
 def test_what_comes_before_the_engine_is_made_waits(make_worker: MakeWorker) -> None:

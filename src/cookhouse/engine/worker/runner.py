@@ -63,7 +63,6 @@ class Runner:
             worker=self._options.worker,
             base_models=tuple(engine.base_models()),
             description=engine.describe(),
-            max_pending_bytes=self._options.max_pending_bytes,
         )
         self._tell([up])
         with self._wake:
