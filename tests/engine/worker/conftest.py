@@ -10,6 +10,7 @@ import pytest
 
 from cookhouse.engine import Engine
 from cookhouse.engine.contract import Worker, WorkerOptions
+from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.engine.transports.thread import InThread
 from tests.engine.worker.driver import Driver
 from tests.server.fake_engine import FakeEngine
@@ -17,7 +18,10 @@ from tests.server.fake_engine import FakeEngine
 Transport = Callable[[type[Engine], WorkerOptions], Worker]
 """Makes a worker of an engine that a module has by the class's name, and that is made without arguments."""
 
-TRANSPORTS: dict[str, Transport] = {"thread": InThread}
+TRANSPORTS: dict[str, Transport] = {
+    "simulated": lambda engine, options: Simulated(lambda _spend: engine(), options),
+    "thread": InThread,
+}
 
 
 class MakeWorker(Protocol):

@@ -1,9 +1,9 @@
 from collections.abc import Sequence
 
 import pytest
+from cookhouse.server.sequencer.turns import Job, TimeShare, TrainingQueues
 
 from cookhouse.server.refusals import BusyError
-from cookhouse.server.sequencer.turns import Job, TimeShare, TrainingQueues
 
 
 def queues(**limits: float) -> TrainingQueues[Job]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tinker
 import torch
+from cookhouse.server.sessions.snapshots import Snapshots
 from tests.server.fake_engine import VOCAB_SIZE, FakeEngine
 from tests.server.hosting import KEY, hosted
 from tests.server.test_routes import HeldSamples
@@ -23,7 +24,6 @@ from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import Engine, LoraSpec, SampleRequest
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.sessions.sessions import Snapshot
-from cookhouse.server.sessions.snapshots import Snapshots
 from cookhouse.server.settings import Settings
 
 LORA = LoraSpec(rank=1)

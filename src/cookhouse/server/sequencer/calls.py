@@ -249,7 +249,7 @@ class Calls:
             try:
                 _, events = await self._start()
             except CookhouseError as error:
-                _log.error("the engine could not be started again: %s; trying in %g s", error, pause_seconds)  # noqa: TRY400
+                _log.error("the engine could not be started again: %s; trying in %g s", error, pause_seconds)
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
                 continue
@@ -268,5 +268,3 @@ class Calls:
 
 def _relay(event: Logged) -> None:
     logging.getLogger(event.name).log(event.level, "%s", event.message)
-
-
