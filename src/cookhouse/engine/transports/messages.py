@@ -1,0 +1,195 @@
+"""Values of the contract on a socket: a frame is a pickle, and behind it the bytes of its arrays.
+
+    length of the rest, number of arrays, length of the pickle | lengths of the arrays | pickle | arrays, each aligned
+
+Arrays are never copied: they are sent from where they are, in one gathered write, and read into one allocation.
+Nothing is looked up by a name that came in: the classes of the contract, and arrays, are all that a frame can make.
+"""
+
+import io
+import pickle
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from cookhouse.engine import contract
+from cookhouse.errors import InputError
+
+MAX_FRAME_BYTES = 2**31
+_MAX_ARRAYS = 2**20
+_HEADER = struct.Struct("<QII")
+_LENGTH_BYTES = 8
+_ALIGNMENT = 16
+_JOINED_BYTES = 2**16
+"""Up to here one copy costs less than a gathered write."""
+_DTYPES: Final = {dtype.str: dtype for dtype in map(np.dtype, "?bhilqBHILQefd")}
+
+Pieces = list[memoryview]
+
+
+class MessageError(Exception):
+    """What came over a socket is no message of ours."""
+
+
+class _Maker(NamedTuple):
+    """Makes a class's objects from the values of its fields. Unlike the class, no pickle can change it."""
+
+    cls: type
+    names: tuple[str, ...]
+
+    def __call__(self, *values: object) -> object:
+        return self.cls(**dict(zip(self.names, values, strict=True)))
+
+
+class _ArrayMaker(NamedTuple):
+    """Makes arrays of plain numbers."""
+
+    def __call__(self, *parts: Any) -> object:
+        buffer, dtype, shape = parts
+        return np.frombuffer(buffer, _DTYPES[dtype]).reshape(shape)
+
+
+def _field_names(cls: type) -> tuple[str, ...] | None:
+    """Of a class whose objects may cross."""
+    if is_dataclass(cls):
+        return tuple(field.name for field in fields(cls))
+    return getattr(cls, "_fields", None)
+
+
+def array() -> None:
+    """Stands in a pickle for what makes an array."""
+
+
+_NAMES: Final[dict[type, tuple[str, ...]]] = {
+    cls: names
+    for cls in (getattr(contract, name) for name in contract.__all__)
+    if isinstance(cls, type) and (names := _field_names(cls)) is not None
+}
+_MAKERS: Final[dict[tuple[str, str], _Maker | _ArrayMaker]] = {
+    (array.__module__, array.__name__): _ArrayMaker(),
+    **{(cls.__module__, cls.__name__): _Maker(cls, names) for cls, names in _NAMES.items()},
+}
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        """Called for all but Python's own plain values."""
+        cls = type(value)
+        if cls is np.ndarray:
+            if value.dtype.str not in _DTYPES:
+                raise TypeError(f"an array of {value.dtype} cannot cross to a worker or back; numbers can")
+            whole = np.ascontiguousarray(value)
+            return array, (pickle.PickleBuffer(whole.data), whole.dtype.str, value.shape)
+        names = _NAMES.get(cls)
+        if names is not None:
+            return cls, tuple(getattr(value, name) for name in names)
+        if value is array or (cls is type and value in _NAMES):
+            return NotImplemented
+        raise TypeError(f"{value!r:.80} of {cls.__name__} cannot cross to a worker or back; the contract's classes can")
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """From the table alone: no module is imported, and no attribute looked up."""
+        if (maker := _MAKERS.get((module, name))) is None:
+            raise MessageError(f"{module}.{name} is not of the contract")
+        return maker
+
+
+def encode(value: object) -> Pieces:
+    """A frame, as pieces to be sent one behind the other; those of large arrays are the arrays themselves.
+
+    Raises:
+        TypeError: the value holds what is not of the contract.
+        InputError: it is too large.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    file = io.BytesIO()
+    _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    arrays = [buffer.raw() for buffer in buffers]
+    lengths = struct.pack(f"<{len(arrays)}Q", *(array.nbytes for array in arrays))
+    pieces = [memoryview(lengths), file.getbuffer()]
+    position = _HEADER.size - _LENGTH_BYTES + sum(piece.nbytes for piece in pieces)
+    for one in arrays:
+        padding = -position % _ALIGNMENT
+        pieces += [memoryview(bytes(padding)), one]
+        position += padding + one.nbytes
+    if position > MAX_FRAME_BYTES or len(arrays) > _MAX_ARRAYS:
+        raise InputError(
+            f"{position:,} bytes in {len(arrays):,} arrays are too much for one command or event; "
+            f"allowed are {MAX_FRAME_BYTES:,} in {_MAX_ARRAYS:,}; send it in parts"
+        )
+    pieces.insert(0, memoryview(_HEADER.pack(position, len(arrays), file.tell())))
+    if position <= _JOINED_BYTES:
+        return [memoryview(b"".join(pieces))]
+    return [piece for piece in pieces if piece.nbytes]
+
+
+def _decode(rest: memoryview) -> Any:
+    num_arrays, num_pickled = struct.unpack_from("<II", rest)
+    start = _HEADER.size - _LENGTH_BYTES
+    position = start + _LENGTH_BYTES * num_arrays
+    if position + num_pickled > rest.nbytes:
+        raise MessageError("a frame is shorter than it says")
+    lengths = struct.unpack_from(f"<{num_arrays}Q", rest, start)
+    file = io.BytesIO(rest[position : position + num_pickled])
+    position += num_pickled
+    arrays = []
+    for length in lengths:
+        position += -position % _ALIGNMENT
+        arrays.append(rest[position : position + length])
+        position += length
+    if position != rest.nbytes:
+        raise MessageError("a frame is not as long as its parts")
+    try:
+        return _Unpickler(file, buffers=arrays).load()
+    except MessageError:
+        raise
+    except Exception as error:  # a pickle that is none ends in any
+        raise MessageError(f"a frame cannot be read: {type(error).__name__}: {error}") from error
+
+
+class Receiver:
+    """Reads frames off a socket."""
+
+    def __init__(self, source: socket.socket, *, waits: bool) -> None:
+        self._source = source
+        self._flags = 0 if waits else socket.MSG_DONTWAIT
+        self._length = memoryview(bytearray(_LENGTH_BYTES))
+        self._target = self._length
+        self._filled = 0
+
+    def read(self) -> Iterator[Any]:
+        """Values as they become whole. Where it shall not wait, it ends when no more is there for now.
+
+        Raises:
+            EOFError: the other end is closed.
+            MessageError: what came is no message.
+        """
+        while True:
+            try:
+                num_bytes = self._source.recv_into(self._target[self._filled :], 0, self._flags)
+            except BlockingIOError:
+                return
+            except ConnectionError as error:
+                raise EOFError from error
+            if num_bytes == 0:
+                raise EOFError
+            self._filled += num_bytes
+            if self._filled < self._target.nbytes:
+                continue
+            whole, self._filled = self._target, 0
+            if whole is self._length:
+                self._target = self._rest(*struct.unpack("<Q", whole))
+            else:
+                self._target = self._length
+                yield _decode(whole)
+
+    def _rest(self, num_bytes: int) -> memoryview:
+        if not _HEADER.size - _LENGTH_BYTES <= num_bytes <= MAX_FRAME_BYTES:
+            raise MessageError(f"a frame says that it has {num_bytes:,} bytes")
+        return np.empty(num_bytes, np.uint8).data
