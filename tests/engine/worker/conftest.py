@@ -12,6 +12,7 @@ from cookhouse.engine import Engine
 from cookhouse.engine.contract import Worker, WorkerOptions
 from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.engine.transports.thread import InThread
+from tests.engine.transports.engine_child import engine_child
 from tests.engine.worker.driver import Driver
 from tests.server.fake_engine import FakeEngine
 
@@ -21,6 +22,7 @@ Transport = Callable[[type[Engine], WorkerOptions], Worker]
 TRANSPORTS: dict[str, Transport] = {
     "simulated": lambda engine, options: Simulated(lambda _spend: engine(), options),
     "thread": InThread,
+    "child": engine_child,
 }
 
 

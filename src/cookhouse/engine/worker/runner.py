@@ -83,6 +83,7 @@ class Runner:
 
     def _lose(self, what: str, error: BaseException, *, is_new: bool) -> None:
         failure = Failure.of(error)
-        _log.error("worker %s is lost: %s", self._options.worker, what, exc_info=error)
+        if failure.blame == "server":
+            _log.error("worker %s is lost: %s", self._options.worker, what, exc_info=error)
         reason = f"{what}: {failure.message}"
         self._tell([Lost(worker=self._options.worker, reason=reason, failure=failure if is_new else None)])
