@@ -11,7 +11,7 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted
 
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.contract import Engine
+from cookhouse.engine.engine import Engine
 
 PRECISIONS = ("float32", "bfloat16")
 """The second is the default on processors that multiply it faster; elsewhere torch computes it by way of fp32."""

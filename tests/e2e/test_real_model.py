@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from cookhouse.chat import Message, Renderer, get_renderer
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.contract import Engine
+from cookhouse.engine.engine import Engine
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.telemetry import keys, read_metrics

@@ -23,6 +23,7 @@ from cookhouse.engine.lora.lora import ALPHA
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums
 from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import assert_gradients_near, assert_logprobs_near, near_sum
+from tests.engine.stepping import advance
 
 PROMPT_T = np.random.default_rng(5).integers(0, VOCAB_SIZE, 21)
 
@@ -132,7 +133,7 @@ def test_cached_decoding_equals_the_trainer(engine: TorchEngine, folder: str, te
         engine.submit_sample(request)
     outputs: dict[str, SampleOutput] = {}
     while engine.has_samples():
-        outputs |= {output.request_id: output for output in engine.step_samples()}
+        outputs |= {output.request_id: output for output in advance(engine)}
     for model_id, output in outputs.items():
         for sequence in output.sequences:
             tokens = np.concatenate([PROMPT_T, sequence.tokens_T])
@@ -160,7 +161,7 @@ def test_the_bare_model_equals_transformers(loaded: TorchEngine, folder: str) ->
         prompt_logprobs=True,
     )
     loaded.submit_sample(request)
-    (output,) = loaded.step_samples()
+    (output,) = advance(loaded)
     assert output.prompt_logprobs_T is not None
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     with torch.no_grad():

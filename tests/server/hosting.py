@@ -5,17 +5,20 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from cookhouse.engine.contract import Engine
+from cookhouse.engine.engine import Engine
+from cookhouse.engine.transports.thread import InThread
 from cookhouse.server.app import create_app
 from cookhouse.server.main import bind
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
+from cookhouse.server.workers import worker_options
 
 KEY = "tml-test-key-0001"
 OTHER_KEY = "tml-test-key-0002"
@@ -25,11 +28,11 @@ OTHER_KEY = "tml-test-key-0002"
 class Host:
     url: str
     service: Service
+    loop: asyncio.AbstractEventLoop
 
     def on_loop(self, call: Callable[[], Any]) -> None:
         """Run something where the service lives."""
-        loop = self.service.futures.loop
-        done = asyncio.run_coroutine_threadsafe(_call(call), loop)
+        done = asyncio.run_coroutine_threadsafe(_call(call), self.loop)
         done.result(10)
 
 
@@ -48,10 +51,18 @@ def hosted(
     **options: Any,
 ) -> Iterator[Host]:
     """Serve until the block ends; for `sources` see `BaseModels.fill`, for further `options` `Service`."""
-    service = Service(api_keys=[KEY, OTHER_KEY], state_dir=state_dir, settings=settings or Settings(), **options)
-    service.sequencer.start(make_engine)
-    service.base_models.fill(service.sequencer.ready.result(60), sources)
+    settings = settings or Settings()
+    worker = worker_options(settings, state_dir)
+    service = Service(
+        api_keys=[KEY, OTHER_KEY],
+        state_dir=state_dir,
+        settings=settings,
+        make_worker=lambda: InThread(make_engine, worker),
+        sources=sources,
+        **options,
+    )
     listener: socket.socket = bind("127.0.0.1", 0)
+    opened: Future[asyncio.AbstractEventLoop] = Future()
     server = uvicorn.Server(
         uvicorn.Config(
             create_app(service),
@@ -62,12 +73,30 @@ def hosted(
             timeout_graceful_shutdown=1,
         )
     )
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), name="uvicorn")
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(service, server, listener, opened)), name="uvicorn")
     thread.start()
+    loop = opened.result(60)
     try:
-        yield Host(url=f"http://127.0.0.1:{listener.getsockname()[1]}", service=service)
+        yield Host(url=f"http://127.0.0.1:{listener.getsockname()[1]}", service=service, loop=loop)
     finally:
         server.should_exit = True
-        service.futures.loop.call_soon_threadsafe(service.dismiss_waiters)
+        loop.call_soon_threadsafe(service.dismiss_waiters)
         thread.join(10)
         assert not thread.is_alive()
+
+
+async def _serve(
+    service: Service,
+    server: uvicorn.Server,
+    listener: socket.socket,
+    opened: "Future[asyncio.AbstractEventLoop]",
+) -> None:
+    try:
+        await service.open()
+    except BaseException as error:
+        listener.close()
+        await service.close()
+        opened.set_exception(error)
+        return
+    opened.set_result(asyncio.get_running_loop())
+    await server.serve(sockets=[listener])

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -11,6 +12,7 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY
 
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
+from cookhouse.engine.transports.thread import InThread
 from cookhouse.errors import InputError
 from cookhouse.server.__main__ import exit_with
 from cookhouse.server.main import run_server
@@ -24,7 +26,7 @@ class BusyEngine(FakeEngine):
         return super().forward_backward(requests)
 
 
-def announce(url: str) -> None:
+def announce(url: str, engine: str) -> None:  # noqa: ARG001
     sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
 
@@ -36,7 +38,7 @@ if __name__ == "__main__":
         api_keys=[KEY],
         state_dir=Path(sys.argv[1]),
         base_models=[],
-        make_engine=BusyEngine if "--busy" in sys.argv else FakeEngine,
+        make_worker=partial(InThread, BusyEngine if "--busy" in sys.argv else FakeEngine),
         watch_stdin="--watch-stdin" in sys.argv,
         on_ready=announce,
     )

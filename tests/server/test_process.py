@@ -151,18 +151,17 @@ def test_the_environment_chooses_what_the_command_line_does_not(
     """Would catch a run that cannot choose for its own server, and an empty variable taken for a name."""
     seen: dict[str, Any] = {}
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
-    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")  # which it would set for the other tests, too
     for variable, value in zip((DEVICE_VARIABLE, PRECISION_VARIABLE), environment, strict=True):
         monkeypatch.setenv(variable, value)
     assert main(["--state-dir", str(tmp_path), *arguments]) == 0
-    assert (seen["device"], seen["precision"]) == expected
+    options = seen["make_worker"].engine_options
+    assert (options["device"], options["precision"]) == expected
 
 
 def test_the_command_line_says_when_a_client_is_taken_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch minutes taken for seconds, and a default of the command line's own."""
     seen: list[Settings] = []
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
-    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
     assert main(["--state-dir", str(tmp_path)]) == 0
     assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
     assert seen == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
@@ -179,7 +178,6 @@ def test_what_the_builder_of_kernels_says_reaches_the_client(
     """Would catch a first start that is silent in the terminal of the run that waits for it."""
     builder = logging.getLogger("cookhouse.engine.kernels.cpu.build")
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **_: builder.info("building"))
-    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
     assert main(["--state-dir", str(tmp_path), *more]) == 0
     assert capsys.readouterr().out == said
     assert builder.name == build.__module__  # where it speaks
@@ -191,11 +189,11 @@ def test_budgets_of_memory_and_disk_come_from_either(
     """Would catch a refusal whose way out does nothing."""
     seen: dict[str, Any] = {}
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
-    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
     monkeypatch.setenv(CACHE_VARIABLE, "100")
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "300")
     assert main(["--state-dir", str(tmp_path), "--max-cache-bytes", "200"]) == 0
-    assert (seen["max_cache_bytes"], seen["max_snapshot_file_bytes"]) == (200, 300)
+    cache_bytes = seen["make_worker"].engine_options["max_cache_bytes"]
+    assert (cache_bytes, seen["max_snapshot_file_bytes"]) == (200, 300)
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "0")
     with pytest.raises(SystemExit, match="2"):
         main(["--state-dir", str(tmp_path)])

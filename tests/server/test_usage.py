@@ -16,12 +16,13 @@ from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tests.server.store.test_database import damage_pages, new_store
 from tests.server.test_routes import Server
 
+from cookhouse.engine.contract import Account, Amount
 from cookhouse.runs import History, Launch
 from cookhouse.runs.history.facts import usage_text
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.requests.metering import Metering
-from cookhouse.server.sequencer.meter import Account, Meter
+from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.usage import Usage
 from cookhouse.training import TrainingSession, connect_to
@@ -147,7 +148,7 @@ def test_what_cannot_be_written_is_counted_later(tmp_path: Path, monkeypatch: py
     # Catches counts that are lost, or counted twice, where the database is busy.
     meter, store = Meter(), Store(tmp_path / "server.db")
     metering = Metering(meter, store)
-    meter.count(Account("a", "s"), Usage(sampled_tokens=3))
+    meter.count([Amount(Account("a", "s"), "sampled_tokens", 3)])
 
     def busy(_used: object) -> None:
         raise StorageError("busy")
@@ -159,16 +160,6 @@ def test_what_cannot_be_written_is_counted_later(tmp_path: Path, monkeypatch: py
     assert metering.of_session("s", "a") == Usage(sampled_tokens=3)
     assert metering.of_session("s", "a") == Usage(sampled_tokens=3)
     store.close()
-
-
-def test_a_turn_is_parted_among_those_it_served() -> None:
-    # Catches time that is charged to the first of several, or to nobody where a step has no tokens.
-    meter = Meter()
-    first, second = (Account("a", name) for name in ("s", "t"))
-    meter.charge([(first, 1), (second, 2), (second, 1)], 2.0)
-    meter.charge([(first, 0)], 1.0)
-    taken = meter.take()
-    assert taken == {Account("a", "s"): Usage(engine_seconds=1.5), Account("a", "t"): Usage(engine_seconds=1.5)}
 
 
 def test_an_older_database_gets_the_table(tmp_path: Path) -> None:

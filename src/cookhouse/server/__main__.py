@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.engine.instructions import narrow_torch
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.model_names import parse_served
 from cookhouse.registry import open_registry
 from cookhouse.server.libraries import loading
 from cookhouse.server.main import run_server
 from cookhouse.server.settings import Settings
 from cookhouse.server.waiting import wait_for_arguments
+from cookhouse.server.workers import Children
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
 DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
@@ -34,48 +35,49 @@ _KERNELS = "cookhouse.engine.kernels.cpu.build"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve as the command line says; returns the exit code: 0, 1 for a failure, 2 for unusable input."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # OpenMP's threads spin for milliseconds while they wait, by default, and take the cores from the client beside us:
-    # then a step can take ten times as long. Some microseconds keep nearly all speed. Read when torch is loaded.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    try:
-        narrow_torch(os.environ)
-    except InputError as error:
-        return _refused(error)
-    if WAIT in words:
-        loading()
-        told = wait_for_arguments(os.environ)
-        if told is None:
-            return 0
-        words = [*(word for word in words if word != WAIT), *told]
-    return _serve(_parser().parse_args(words))
+    with Children() as children:
+        if WAIT in words:
+            children.start()
+            loading()
+            told = wait_for_arguments(os.environ)
+            if told is None:
+                return 0
+            words = [*(word for word in words if word != WAIT), *told]
+        return _serve(_parser().parse_args(words), children)
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(options: argparse.Namespace, children: Children) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
+    base_models = options.base_model or [TINY_MODEL]
     try:
         with _kernels_told(as_json=options.json):
+            children.engine_options = {
+                "base_models": list(parse_served(base_models).values()),
+                "device": options.device,
+                "precision": options.precision,
+                "max_base_bytes": options.max_base_bytes,
+                "max_cache_bytes": options.max_cache_bytes,
+            }
+            children.start()
             run_server(
                 host=options.host,
                 port=options.port,
                 api_keys=keys or [str(new_key)],
                 state_dir=options.state_dir,
-                base_models=options.base_model or [TINY_MODEL],
-                device=options.device,
-                precision=options.precision,
-                max_base_bytes=options.max_base_bytes,
+                base_models=base_models,
+                make_worker=children,
                 settings=Settings(
                     silent_seconds=60 * options.silent_minutes, session_seconds=60 * options.session_minutes
                 ),
-                max_cache_bytes=options.max_cache_bytes,
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
                 read_state_dirs=options.read_state_dir,
                 peft_folders=options.peft_folder,
                 registry=None if options.registry is None else open_registry(options.registry, os.environ),
                 runs=dict(options.run),
                 watch_stdin=options.watch_stdin,
-                on_ready=lambda url: _announce(url, new_key, options),
+                on_ready=lambda url, engine: _announce(url, engine, new_key, options),
             )
     except KeyboardInterrupt:
         return 130
@@ -110,12 +112,9 @@ def _kernels_told(*, as_json: bool) -> Iterator[None]:
         logger.removeHandler(teller)
 
 
-def _announce(url: str, new_key: str | None, options: argparse.Namespace) -> None:
+def _announce(url: str, engine: str, new_key: str | None, options: argparse.Namespace) -> None:
     """Say where the server is, and its key if nobody knows it yet; as JSON also what its engine computes on."""
     if options.json:
-        from cookhouse.engine.device import device_in_words
-
-        engine = device_in_words(options.device, options.precision)
         key_if_new = {} if new_key is None else {"api_key": new_key}
         text = json.dumps({"url": url, **key_if_new, "engine": engine})
     else:

@@ -24,11 +24,10 @@ _MAX_NAMED_PROBLEMS = 3
 
 
 def create_app(service: Service) -> FastAPI:
-    """An application that opens `service` when it starts and closes it when it ends."""
+    """An application of a service that is open, which it closes when it ends."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        await service.open()
         yield
         await service.close()
 

@@ -1,4 +1,4 @@
-"""What a server computes with, imported in a thread beside the one that checks what it was asked to serve."""
+"""What a server is made of, imported in a thread beside the one that checks what it was asked to serve."""
 
 import functools
 import gc
@@ -8,9 +8,9 @@ from concurrent.futures import Future as ConcurrentFuture
 
 @functools.cache
 def loading() -> "ConcurrentFuture[None]":
-    """Begin, the first time, and hand back what is done once FastAPI, torch and transformers are imported.
+    """Begin, the first time, and hand back what is done once FastAPI and the SDK are imported.
 
-    Until then nobody else may import them: two threads that import transformers at a time may see half of it.
+    Until then nobody else may import them: two threads that import a large library at a time may see half of it.
     """
     loaded: ConcurrentFuture[None] = ConcurrentFuture()
     threading.Thread(target=_load, args=(loaded,), name="libraries", daemon=True).start()
@@ -21,7 +21,6 @@ def _load(loaded: "ConcurrentFuture[None]") -> None:
     # Nearly all that imports make stays: looking through it for garbage would take a sixth of their time.
     gc.disable()
     try:
-        import cookhouse.engine.torch_engine
         import cookhouse.server.app
         import cookhouse.server.service  # noqa: F401
     except BaseException as error:

@@ -22,7 +22,7 @@ from cookhouse.server.libraries import loading
 from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
-    from cookhouse.engine.contract import Engine
+    from cookhouse.engine.contract import Worker, WorkerOptions
     from cookhouse.registry import ModelRegistry
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
@@ -38,25 +38,22 @@ def run_server(
     api_keys: Sequence[str],
     state_dir: Path,
     base_models: Sequence[str],
-    device: str | None = None,
-    precision: str | None = None,
-    max_base_bytes: int | None = None,
-    max_cache_bytes: int | None = None,
+    make_worker: "Callable[[WorkerOptions], Worker]",
     max_snapshot_file_bytes: int | None = None,
-    make_engine: "Callable[[], Engine] | None" = None,
     settings: "Settings | None" = None,
     read_state_dirs: Sequence[Path] = (),
     peft_folders: Sequence[Path] = (),
     registry: "ModelRegistry | None" = None,
     runs: Mapping[str, str] | None = None,
     watch_stdin: bool = False,
-    on_ready: Callable[[str], None],
+    on_ready: Callable[[str, str], None],
 ) -> None:
-    """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin; `on_ready` is given the URL.
+    """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin.
 
-    `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of other servers,
-    whose checkpoints this one may load, as it may the adapters in `peft_folders`; for `registry` and `runs` see
-    `Service`. Connections made before the engine is ready wait for it. Call it in the main thread.
+    `make_worker` makes the engine, and makes it again when it is lost; `on_ready` is given the URL and what the engine
+    computes on. `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of
+    other servers, whose checkpoints this one may load, as it may the adapters in `peft_folders`; for `registry` and
+    `runs` see `Service`. Connections made before the engine is ready wait for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the device, the precision or a base model cannot be used.
@@ -65,17 +62,17 @@ def run_server(
     if watch_stdin:
         threading.Thread(target=_wait_for_eof, args=(stopped,), name="stdin", daemon=True).start()
     # Begun at once; what cannot be used is told while it goes on.
-    libraries = loading() if make_engine is None else None
+    libraries = loading()
     KeyRing(api_keys)
     sources = parse_served(base_models)
     with bind(host, port) as listener, lock_state_dir(state_dir):
-        if libraries is not None:
-            _wait_for_either(libraries, stopped)
-            if stopped.done():
-                return
-            libraries.result()
+        _wait_for_either(libraries, stopped)
+        if stopped.done():
+            return
+        libraries.result()
         from cookhouse.server.service import Service
         from cookhouse.server.settings import Settings
+        from cookhouse.server.workers import worker_options
 
         _raise_descriptor_limit()
         settings = settings or Settings()
@@ -85,25 +82,15 @@ def run_server(
             api_keys=api_keys,
             state_dir=state_dir,
             settings=settings,
+            make_worker=partial(make_worker, worker_options(settings, state_dir)),
+            sources=sources or None,
             read_state_dirs=read_state_dirs,
             peft_folders=peft_folders,
             registry=registry,
             runs=runs,
         )
         try:
-            make_torch_engine = partial(
-                _torch_engine,
-                base_models=list(sources.values()),
-                device=device,
-                precision=precision,
-                max_base_bytes=max_base_bytes,
-                max_cache_bytes=max_cache_bytes,
-            )
-            service.sequencer.start(make_engine or make_torch_engine)
-            _wait_for_either(service.sequencer.ready, stopped)
-            if not stopped.done():
-                service.base_models.fill(service.sequencer.ready.result(), sources or None)
-                asyncio.run(_serve(service, listener, stopped, lambda: on_ready(_url(host, listener))))
+            asyncio.run(_serve(service, listener, stopped, partial(on_ready, _url(host, listener))))
         finally:
             service.shut_down()
 
@@ -140,6 +127,20 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 async def _serve(
+    service: "Service", listener: socket.socket, stopped: "ConcurrentFuture[None]", on_ready: Callable[[str], None]
+) -> None:
+    opening = asyncio.ensure_future(service.open())
+    try:
+        await asyncio.wait((opening, asyncio.wrap_future(stopped)), return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.done():
+            engine = (await opening).description
+            await _answer(service, listener, stopped, partial(on_ready, engine))
+    finally:
+        opening.cancel()
+        await service.close()
+
+
+async def _answer(
     service: "Service", listener: socket.socket, stopped: "ConcurrentFuture[None]", on_ready: Callable[[], None]
 ) -> None:
     import uvicorn
@@ -184,19 +185,6 @@ def _wait_for_either(*futures: "ConcurrentFuture[Any]") -> None:
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # closed already
         loop.call_soon_threadsafe(call)
-
-
-def _torch_engine(**options: Any) -> "Engine":
-    from cookhouse.engine import TorchEngine
-    from cookhouse.engine.cores import bind_cores, claim_cores
-    from cookhouse.engine.device import choose_device
-
-    # This thread is the engine's own. One that waits for a GPU needs no core to itself.
-    may_bind = choose_device(options["device"]).type == "cpu" and claim_cores()
-    engine = TorchEngine(**options)
-    if may_bind:
-        bind_cores()
-    return engine
 
 
 def _wait_for_eof(ended: "ConcurrentFuture[None]") -> None:

@@ -53,6 +53,14 @@ class StorageBusyError(StorageError):
     """The service's database was locked for longer than we wait; the same request may succeed later."""
 
 
+class DiskError(StorageError):
+    """Files of the engine's cannot be read or written; `reason` is what the system says."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the service's disk failed: {reason}; its log has the details")
+        self.reason = reason
+
+
 class LostError(ServiceError):
     """A worker of the engine ended, and with it what was asked of it."""
 
@@ -97,6 +105,8 @@ def error_of(failure: Failure) -> CookhouseError:
             return CanceledError(failure.message)
         case "damaged":
             return DamagedError(failure.message)
+        case "disk":
+            return DiskError(failure.message)
         case "service":
             return ServiceError(failure.message)
         case "bug":

@@ -2,16 +2,14 @@
 
 import asyncio
 import logging
-import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cookhouse.engine.contract import Engine
+from cookhouse.engine.contract import Up, Worker
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry
 from cookhouse.server.access.auth import KeyRing
@@ -28,11 +26,12 @@ from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
+from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Futures, Result
 from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.sessions.sessions import Model, Session, Sessions
-from cookhouse.server.sessions.snapshots import Snapshots
+from cookhouse.server.sessions.sessions import Session, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import SessionRow, Store
 
@@ -42,7 +41,7 @@ _log = logging.getLogger(__name__)
 class Service:
     """The parts of a server, wired. Made in any thread, used from the event loop between `open` and `close`.
 
-    TrainingRequests, SaveRequests ──► Intake ──► Sequencer ──► engine
+    TrainingRequests, SaveRequests ──► Intake ──► Sequencer ──► Calls ──► worker
     SamplingRequests ────────────────────────────►    │
     Sessions, Checkpoints ──► Store                   └──► Futures
     """
@@ -53,12 +52,18 @@ class Service:
         api_keys: Sequence[str],
         state_dir: Path,
         settings: Settings,
+        make_worker: Callable[[], Worker],
+        sources: Mapping[str, str] | None = None,
         read_state_dirs: Sequence[Path] = (),
         peft_folders: Sequence[Path] = (),
         registry: ModelRegistry | None = None,
         runs: Mapping[str, str] | None = None,
+        store: Store | None = None,
     ) -> None:
         """Open the state folder, which the caller has locked.
+
+        `store` None: the one in the state folder. `make_worker` is called on the event loop, by `open` and whenever a
+        worker was lost; `sources` are for `BaseModels.fill`.
 
         Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
@@ -67,7 +72,7 @@ class Service:
         """
         self.settings = settings
         self.keys = KeyRing(api_keys)
-        self.store = Store(state_dir / "server.db")
+        self.store = store or Store(state_dir / "server.db")
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=state_dir / "peft")
         self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, read_only)
         self.external_weights = ExternalWeights(self.checkpoints)
@@ -81,16 +86,11 @@ class Service:
             max_unfetched_training_bytes=settings.max_unfetched_training_bytes,
             on_finish=self.traces.note,
         )
-        self._snapshot_writer = _writer("snapshots")
-        self.snapshots = Snapshots(
-            state_dir / "snapshots",
-            max_bytes=settings.max_snapshot_bytes,
-            max_file_bytes=settings.max_snapshot_file_bytes,
-            writer=self._snapshot_writer,
-            on_written=lambda: self.sequencer.errand(self.snapshots.tidy),
-        )
-        self.sequencer = Sequencer(self.futures, settings, self.snapshots)
-        self.metering = Metering(self.sequencer.meter, self.store)
+        meter = Meter()
+        self._sources = sources
+        self.calls = Calls(make_worker, meter, on_lost=self._note_loss)
+        self.sequencer = Sequencer(self.futures, settings, self.calls)
+        self.metering = Metering(meter, self.store)
         self.intake = Intake(self.futures, self.sequencer)
         self._writer = _writer("checkpoints")
         self.training = TrainingRequests(
@@ -104,22 +104,19 @@ class Service:
         self.saving = SaveRequests(
             base_models=self.base_models,
             checkpoints=self.checkpoints,
-            futures=self.futures,
             intake=self.intake,
-            sequencer=self.sequencer,
             sessions=self.sessions,
-            snapshots=self.snapshots,
             store=self.store,
             writer=self._writer,
         )
         self.sampling = SamplingRequests(
             base_models=self.base_models,
+            calls=self.calls,
             checkpoints=self.checkpoints,
             futures=self.futures,
             sequencer=self.sequencer,
             sessions=self.sessions,
             settings=settings,
-            snapshots=self.snapshots,
             store=self.store,
         )
         self.answers = Answers(
@@ -130,7 +127,6 @@ class Service:
                 runs=runs,
                 sampling=self.sampling,
                 sequencer=self.sequencer,
-                snapshots=self.snapshots,
                 store=self.store,
             ),
             self.sequencer,
@@ -139,15 +135,21 @@ class Service:
         self._sweeping = threading.Lock()  # held while a thread sweeps the store
         self._is_shut_down = False
 
-    async def open(self) -> None:
-        self.futures.open()
+    async def open(self) -> Up:
+        """Start a worker, and wait until it has its base models.
+
+        Raises:
+            CookhouseError: it cannot have them.
+        """
+        up = await self.calls.open()
+        self.base_models.fill(up.base_models, self._sources)
         self._sweeper = asyncio.create_task(self._sweep_forever(), name="sweeper")
+        return up
 
     def problem(self) -> str | None:
         """Why requests are not taken, None if they are. Blocking: reads the database."""
-        is_made = self.sequencer.ready.done() and self.sequencer.ready.exception() is None
-        if not is_made:
-            return "the engine does not have its models yet"
+        if not self.calls.is_up:
+            return "the engine is being started"
         return "the server is stopping" if self.futures.is_closed else self.store.damage()
 
     def dismiss_waiters(self) -> None:
@@ -163,17 +165,16 @@ class Service:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
+        await self.calls.close(seconds=1.0)
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
-        """Stop the threads and close the files; blocking, at most about two seconds. Again does nothing."""
+        """Stop the threads and close the files; blocking, at most about a second. Again does nothing."""
         if self._is_shut_down:
             return
         self._is_shut_down = True
         self.answers.shut_down()
         self._writer.shutdown(wait=False, cancel_futures=True)
-        # An engine that is busy for longer may still be saving; its store ends with the process.
-        is_stopped = self.sequencer.stop(seconds=1.0)
         is_swept = self._sweeping.acquire(timeout=1.0)
         try:
             self.metering.flush()
@@ -181,9 +182,8 @@ class Service:
             self.store.touch_runs(self.intake.taken_times())
         except StorageError as error:
             _log.warning("what is only listed was not written: %s", error)
-        if is_stopped and is_swept:
+        if is_swept:
             self.store.close()
-        self._snapshot_writer.shutdown(wait=False, cancel_futures=True)
 
     async def begin_session(
         self,
@@ -220,15 +220,23 @@ class Service:
         self.sessions.end(session)
         ended = InputError(f"session {session.session_id} has ended")
         for model in session.models.values():
-            for future in self.sequencer.drop_model(model.model_id):
+            for future in self.sequencer.drop_model(model):
                 self.futures.finish(future, Result.of_error(ended))
-            self.sequencer.errand(partial(_free_model, model))
         self._drop_samples(session, ended)
         for sampler in session.samplers.values():
             if sampler.snapshot is not None:
-                self.sequencer.errand(partial(self.snapshots.free, snapshot=sampler.snapshot))
+                self.sequencer.free_snapshot(sampler.snapshot)
         self.futures.start_clock(session.session_id)
         self.store.finish_session(session.session_id, time.time(), reason=reason, detail=detail)
+
+    def _note_loss(self, reason: str) -> None:
+        """What was in the memory of a worker that ended is gone."""
+        for session in self.sessions:
+            for model in session.models.values():
+                model.lose(reason)
+            for sampler in session.samplers.values():
+                if sampler.snapshot is not None:
+                    sampler.snapshot.lose(reason)
 
     def _drop_samples(self, session: Session, error: InputError) -> None:
         if waiting := self.futures.unfinished_samples(session.session_id):
@@ -271,17 +279,6 @@ class Service:
             self.checkpoints.sweep()
 
 
-def _free_model(model: Model, engine: Engine) -> None:
-    if model.is_made:
-        engine.delete_model(model.model_id)
-
-
 def _writer(name: str) -> ThreadPoolExecutor:
-    """One thread that writes files in order, beside the engine's."""
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=_use_any_core)
-
-
-def _use_any_core() -> None:
-    """Free this thread of the core of the one that started it: the engine's is bound to its own."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()))
+    """One thread that writes files in order."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)

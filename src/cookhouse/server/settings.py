@@ -12,7 +12,9 @@ class Settings:
     max_answer_body_bytes: int = 8 * 2**20
     """Largest request of OpenAI's clients, which is text: a long context of one prompt takes a few MB."""
     max_queued_bytes: int = 2**30
-    """Bytes of training data waiting for the engine, of all tenants together; beyond it submits get 429."""
+    """Bytes of decoded training data that a tenant may have waiting or running; beyond it submits get 429."""
+    max_pending_bytes: int = 64 * 2**20
+    """Of these, those that are with the engine at a time: the others follow as they are done."""
     max_queued_requests: int = 512
     """Requests waiting per model."""
     max_queued_samples: int = 8192
@@ -24,6 +26,8 @@ class Settings:
     """What these files may take, of all tenants together; beyond it weights go that nobody is likely to ask for."""
     max_pass_tokens: int = 32768
     """Tokens of several models that one engine turn takes together; a single request may be longer."""
+    deterministic: bool = False
+    """Give each request a pass of its own, so that its numbers do not depend on what other tenants ask for."""
     gap_seconds: float = 1.0
     """How long a request waits for one with a smaller `seq_id`: the SDK sends the chunks of a call out of order, the
     first one last, and ids that never come are normal after a client error."""

@@ -15,6 +15,7 @@ from cookhouse.engine.model.pretrained import num_weight_bytes, read_config
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
+from tests.engine.stepping import advance
 
 SPEC = LoraSpec(rank=2)
 
@@ -41,7 +42,7 @@ def _request(base_model: str) -> SampleRequest:
 def _sample(engine: TorchEngine, base_model: str) -> SampleOutput:
     engine.submit_sample(_request(base_model))
     while engine.has_samples():
-        for output in engine.step_samples():
+        for output in advance(engine):
             return output
     raise AssertionError("no sample finished")
 

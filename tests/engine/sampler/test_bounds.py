@@ -7,6 +7,7 @@ import pytest
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
+from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.scheduler import Scheduler
@@ -30,8 +31,8 @@ def _requests(count: int, base_model: str, seed: int) -> Iterator[SampleRequest]
         )
 
 
-def _drain(engine: TorchEngine) -> dict[str, SampleOutput]:
-    outputs: dict[str, SampleOutput] = {}
+def _drain(engine: TorchEngine) -> dict[str, SampleOutput | SampleFailure]:
+    outputs: dict[str, SampleOutput | SampleFailure] = {}
     while engine.has_samples():
         outputs |= {output.request_id: output for output in engine.step_samples()}
     return outputs
@@ -152,14 +153,16 @@ def test_a_diverged_model_fails_its_own_requests_only(engine: TorchEngine, qwen3
     engine._samplers[qwen3_folder] = Sampler(engine._bases[qwen3_folder], cache_bytes=size, is_native=is_native)
     for request in requests:
         if request.snapshot_id == "bad":
-            assert isinstance(mixed[request.request_id].error, InputError)
-            assert "diverged" in str(mixed[request.request_id].error)
-            assert not mixed[request.request_id].sequences
+            failure = mixed[request.request_id]
+            assert isinstance(failure, SampleFailure)
+            assert isinstance(failure.error, InputError)
+            assert "diverged" in str(failure.error)
             continue
         engine.submit_sample(request)
         expected = _drain(engine)[request.request_id]
         for output in (mixed[request.request_id], again[request.request_id]):
-            assert output.error is None
+            assert isinstance(output, SampleOutput)
+            assert isinstance(expected, SampleOutput)
             for one, other in zip(output.sequences, expected.sequences, strict=True):
                 assert one.tokens_T.tolist() == other.tokens_T.tolist()
                 assert np.isfinite(one.logprobs_T).all()
@@ -181,5 +184,7 @@ def test_owners_share_no_prefix_of_the_bare_base_model(engine: TorchEngine, qwen
                 max_tokens=1,
             )
         )
-        hits.append(_drain(engine)[str(index)].num_reused_tokens)
+        output = _drain(engine)[str(index)]
+        assert isinstance(output, SampleOutput)
+        hits.append(output.num_reused_tokens)
     assert hits == [0, 32, 0, 32, 32, 0]

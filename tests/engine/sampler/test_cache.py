@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cookhouse.engine.contract import SampledSequence, SampleRequest
+from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
 from cookhouse.engine.model.base_model import BaseModel, CacheShape
 from cookhouse.engine.sampler import Sampler, runner
 from cookhouse.engine.sampler import sampler as sampler_module
@@ -166,5 +166,6 @@ def _sample(base: BaseModel) -> list[SampledSequence]:
         sampler.step()
     while sampler.has_work:
         for output in sampler.step():
+            assert isinstance(output, SampleOutput)
             sequences += output.sequences
     return sequences

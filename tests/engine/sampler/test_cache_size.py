@@ -15,6 +15,7 @@ from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.scheduler import Scheduler
 from cookhouse.engine.sampler.sequence import Sequence
 from cookhouse.errors import InputError
+from tests.engine.stepping import advance
 
 BLOCK_BYTES = 16 * 2 * 2 * 2 * 16 * 4
 """16 positions of keys and values in 2 layers of 2 heads of 16 fp32 features."""
@@ -35,7 +36,7 @@ def _request(base_model: str, num_prompt: int, max_tokens: int | None, name: str
 def _drain(engine: TorchEngine) -> dict[str, SampleOutput]:
     outputs: dict[str, SampleOutput] = {}
     while engine.has_samples():
-        outputs |= {output.request_id: output for output in engine.step_samples()}
+        outputs |= {output.request_id: output for output in advance(engine)}
     return outputs
 
 
@@ -68,7 +69,7 @@ def test_a_cache_grows_when_it_is_needed_and_changes_no_token(
         engine.submit_sample(request)
     outputs: dict[str, SampleOutput] = {}
     while engine.has_samples():
-        outputs |= {output.request_id: output for output in engine.step_samples()}
+        outputs |= {output.request_id: output for output in advance(engine)}
         seen.append(blocks.num_blocks)
     assert seen[0] == 4
     assert seen == sorted(seen)

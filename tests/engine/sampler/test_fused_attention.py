@@ -12,6 +12,7 @@ from cookhouse.engine.sampler import Sampler
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near
+from tests.engine.stepping import advance
 
 PROMPTS = [np.random.default_rng(length).integers(0, VOCAB_SIZE, length) for length in (1, 16, 45, 83)]
 
@@ -37,7 +38,7 @@ def _sample(engine: TorchEngine, folder: str, *, is_native: bool) -> tuple[list[
         )
     outputs: dict[str, SampleOutput] = {}
     while engine.has_samples():
-        outputs |= {output.request_id: output for output in engine.step_samples()}
+        outputs |= {output.request_id: output for output in advance(engine)}
     ordered = [outputs[str(i)] for i in range(len(PROMPTS))]
     scores = [np.asarray(output.prompt_logprobs_T)[1:] for output in ordered]
     return [output.sequences[0] for output in ordered], scores

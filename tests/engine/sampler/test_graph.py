@@ -30,6 +30,7 @@ from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near
 from tests.engine.sampler.recorder import Recorder, attend_plainly
+from tests.engine.stepping import advance
 
 paged = pytest.importorskip("cookhouse.engine.kernels.gpu.paged_attention", reason="needs Triton")
 _CACHE_BYTES = 2**20
@@ -79,7 +80,7 @@ class _Bench:
         while pending or self.engine.has_samples():
             for request in pending.pop(0) if pending else ():
                 self.engine.submit_sample(request)
-            outputs |= {output.request_id: output for output in self.engine.step_samples()}
+            outputs |= {output.request_id: output for output in advance(self.engine)}
         return outputs
 
 

@@ -23,6 +23,7 @@ from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.numerics import MODEL, assert_logprobs_near
+from tests.engine.stepping import advance
 
 Ask = Callable[..., SampleRequest]
 PROMPT_T = np.random.default_rng(5).integers(0, 256, 37)
@@ -51,7 +52,7 @@ def _sample(engine: TorchEngine, *requests: SampleRequest) -> dict[str, SampleOu
         engine.submit_sample(request)
     outputs: dict[str, SampleOutput] = {}
     while engine.has_samples():
-        outputs |= {output.request_id: output for output in engine.step_samples()}
+        outputs |= {output.request_id: output for output in advance(engine)}
     return outputs
 
 

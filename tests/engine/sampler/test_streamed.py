@@ -8,6 +8,7 @@ import pytest
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import SampleOutput, SampleRequest
 from tests.engine.sampler.test_sampler import PROMPT_T, Ask, ask
+from tests.engine.stepping import advance
 
 __all__ = ["ask"]
 
@@ -17,7 +18,7 @@ def _outputs(engine: TorchEngine, *requests: SampleRequest) -> dict[str, list[Sa
         engine.submit_sample(request)
     outputs: dict[str, list[SampleOutput]] = defaultdict(list)
     while engine.has_samples():
-        for output in engine.step_samples():
+        for output in advance(engine):
             outputs[output.request_id].append(output)
     return outputs
 
@@ -61,9 +62,9 @@ def test_what_was_asked_about_a_prompt_comes_with_its_first_token(engine: TorchE
 def test_a_canceled_request_is_not_told_of(engine: TorchEngine, ask: Ask) -> None:
     engine.submit_sample(ask("gone", is_streamed=True, max_tokens=50))
     engine.submit_sample(ask("stays", is_streamed=True, max_tokens=5, prompt_T=PROMPT_T[:9]))
-    assert {output.request_id for output in engine.step_samples()} == {"gone", "stays"}
+    assert {output.request_id for output in advance(engine)} == {"gone", "stays"}
     engine.cancel_sample("gone")
     told = set()
     while engine.has_samples():
-        told |= {output.request_id for output in engine.step_samples()}
+        told |= {output.request_id for output in advance(engine)}
     assert told == {"stays"}

@@ -20,6 +20,7 @@ from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near, near_sum
+from tests.engine.stepping import advance
 
 FULL = LoraSpec(rank=0)
 ADAM = AdamStep(learning_rate=1e-3, weight_decay=0.1)
@@ -144,7 +145,7 @@ def _prompt_request(snapshot_id: str | None, base_model: str, prompt_T: np.ndarr
 def _sampled(engine: TorchEngine, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
     engine.submit_sample(request)
     while engine.has_samples():
-        for output in engine.step_samples():
+        for output in advance(engine):
             (sequence,) = output.sequences
             return sequence.tokens_T.astype(np.int64), sequence.logprobs_T
     raise AssertionError("no sample finished")

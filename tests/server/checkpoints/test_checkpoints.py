@@ -11,7 +11,7 @@ from cookhouse.engine.files.checkpoint import new_folder
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.refusals import NotFoundError, StorageError
+from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
 from cookhouse.server.store.store import CheckpointRow, Store
 
 NEW = NewCheckpoint(
@@ -145,8 +145,8 @@ def test_a_lost_database_loses_no_checkpoint(
     assert message.startswith(f"9 checkpoints have no folder in {tmp_path / 'checkpoints'}")
     for row in rows[1:]:
         (tmp_path / "checkpoints-put-aside" / row.checkpoint_id).rename(checkpoints.folder_of(row))
-        with checkpoints.opened(kept(row, checkpoints)) as folder:
-            assert (folder / "adapter").read_text() == "weights"
+        checkpoints.verify(kept(row, checkpoints))
+        assert (checkpoints.folder_of(row) / "adapter").read_text() == "weights"
     assert (tmp_path / "checkpoints-put-aside" / rows[0].checkpoint_id / "adapter").read_text() == "weights"
 
 
@@ -190,11 +190,8 @@ def test_damage_is_the_services(
         file.unlink()
     else:
         folder.rename(tmp_path / "elsewhere")
-    with (
-        pytest.raises(ServiceError, match="damaged on the service's side") as caught,
-        checkpoints.opened(kept(row, checkpoints)),
-    ):
-        pytest.fail("opened")
+    with pytest.raises(ServiceError, match="damaged on the service's side") as caught:
+        checkpoints.verify(kept(row, checkpoints))
     assert row.path in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
     assert str(folder) in caplog.text
@@ -211,23 +208,20 @@ def test_a_damaged_checkpoint_is_not_copied(checkpoints: Checkpoints, tmp_path: 
 
 def test_what_an_engine_says_of_a_folder_names_the_checkpoint(checkpoints: Checkpoints) -> None:
     row = checkpoints.write(NEW, fill)
-    with (
-        pytest.raises(InputError, match=f"^checkpoint {PATH} holds NaN$"),
-        checkpoints.opened(kept(row, checkpoints)) as folder,
-    ):
-        raise InputError(f"checkpoint {folder} holds NaN")
-    with (
-        pytest.raises(ServiceError, match="damaged on the service's side"),
-        checkpoints.opened(kept(row, checkpoints)) as folder,
-    ):
-        raise DamagedError(f"checkpoint {folder} cannot be read")
+    stored = kept(row, checkpoints)
+    refused = checkpoints.explained(stored, InputError(f"checkpoint {stored.folder} holds NaN"))
+    assert (type(refused), str(refused)) == (InputError, f"checkpoint {PATH} holds NaN")
+    for error in (DamagedError(f"checkpoint {stored.folder} cannot be read"), DiskError("Input/output error")):
+        damaged = checkpoints.explained(stored, error)
+        assert isinstance(damaged, ServiceError)
+        assert "damaged on the service's side" in str(damaged)
 
 
 def test_a_checkpoint_deleted_before_it_is_loaded_is_not_damaged(checkpoints: Checkpoints) -> None:
     row = checkpoints.write(NEW, fill)
     checkpoints.delete(row)
-    with pytest.raises(InputError, match=f"{PATH} has been deleted"), checkpoints.opened(kept(row, checkpoints)):
-        pytest.fail("opened")
+    with pytest.raises(InputError, match=f"{PATH} has been deleted"):
+        checkpoints.verify(kept(row, checkpoints))
 
 
 def test_a_crash_while_deleting_is_finished_by_the_next_start(

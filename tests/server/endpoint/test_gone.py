@@ -14,7 +14,8 @@ from tests.server.hosting import KEY, Host, hosted
 from tests.waiting import wait_until
 
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.contract import Engine, SampleOutput
+from cookhouse.engine.contract import SampleOutput
+from cookhouse.engine.engine import Engine
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 PATIENCE_SECONDS = 30.0

@@ -14,13 +14,11 @@ LARGE = Result(body=b"0" * 10_000)
 
 
 def opened(result_seconds: float = 100.0, max_sample_bytes: int = 10**6, max_training_bytes: int = 10**6) -> Futures:
-    futures = Futures(
+    return Futures(
         result_seconds=result_seconds,
         max_unfetched_sample_bytes=max_sample_bytes,
         max_unfetched_training_bytes=max_training_bytes,
     )
-    futures.open()
-    return futures
 
 
 def new(futures: Futures, *, owner: str = "me", is_sample: bool = False) -> Future:
@@ -34,7 +32,7 @@ async def test_a_waiter_is_woken_at_once() -> None:
     waiting = asyncio.create_task(futures.wait(future, 60))
     await asyncio.sleep(0.01)
     started_at = time.monotonic()
-    await asyncio.to_thread(futures.finish_threadsafe, future, DONE)
+    futures.finish(future, DONE)
     assert await waiting == DONE
     assert time.monotonic() - started_at < 1.0
 

@@ -141,8 +141,8 @@ def test_an_older_database_is_migrated_with_all_it_has(tmp_path: Path, open_stor
     assert not is_outdated(file)
     kept = checkpoints.find("tinker://s:train:0/weights/first", "me")
     assert kept.row.sha256 is None
-    with checkpoints.opened(kept) as folder:
-        assert (folder / "adapter").read_text() == "weights"
+    checkpoints.verify(kept)
+    assert (kept.folder / "adapter").read_text() == "weights"
 
 
 def test_a_database_that_a_server_of_the_older_version_uses_is_left_alone(tmp_path: Path) -> None:

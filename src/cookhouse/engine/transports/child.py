@@ -72,6 +72,13 @@ class Child:
             socket.send_fds(self._socket, [b"\0"], [_STDERR])
         self._sender.send(encode(({**asdict(options), "folder": str(options.folder)}, dict(engine_options))))
 
+    def discard(self) -> None:
+        """End a process that has not been told what to be."""
+        self._process.kill()
+        self._process.wait()
+        self._sender.close()
+        self._socket.close()
+
     def submit(self, commands: Sequence[Command]) -> None:
         """See `Worker`."""
         pieces: Pieces = []

@@ -15,7 +15,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
-from cookhouse.server.refusals import NotFoundError, StorageError
+from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
 from cookhouse.server.store.store import CheckpointRow, Store
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,16 @@ def check_ttl(ttl_seconds: int | None) -> None:
     """Refuse a time to live outside an hour to ten years; None is for ever."""
     if ttl_seconds is not None and not _MIN_TTL_SECONDS <= ttl_seconds <= _MAX_TTL_SECONDS:
         raise InputError(f"ttl_seconds is {ttl_seconds}; allowed are 3600 (an hour) to ten years, or none for ever")
+
+
+def check_name(new: NewCheckpoint) -> str:
+    """The name to save under; refuses one that cannot be used, and a time to live as `check_ttl`."""
+    if new.name is None or not _NAME.fullmatch(new.name) or new.name in (".", ".."):
+        raise InputError(
+            f"{new.name!r} cannot name a checkpoint; a name has 1 to 200 letters, digits and any of . _ - = +"
+        )
+    check_ttl(new.ttl_seconds)
+    return new.name
 
 
 class Checkpoints:
@@ -136,31 +146,35 @@ class Checkpoints:
             )
         return kept
 
-    @contextlib.contextmanager
-    def opened(self, kept: StoredCheckpoint) -> Iterator[Path]:
-        """The folder of a checkpoint, verified, for the engine to load. Errors name the checkpoint, never the folder.
+    def verify(self, kept: StoredCheckpoint) -> None:
+        """Read all its files, and compare them with what was written. Errors name the checkpoint, never the folder.
 
         Raises:
             InputError: it has been deleted, or cannot be loaded for what is in it.
             ServiceError: its files are damaged, or gone.
         """
-        row, folder = kept.row, kept.folder
         try:
-            if not folder.is_dir():
-                raise DamagedError(f"{folder} is gone")
-            verify(folder, row.sha256)
-            yield folder
-        except (DamagedError, OSError) as error:
+            if not kept.folder.is_dir():
+                raise DamagedError(f"{kept.folder} is gone")
+            verify(kept.folder, kept.row.sha256)
+        except (InputError, OSError) as error:
+            raise self.explained(kept, error) from error
+
+    def explained(self, kept: StoredCheckpoint, error: Exception) -> Exception:
+        """What to say of an error that reading a checkpoint's files gave, as `verify` does."""
+        row, folder = kept.row, kept.folder
+        if isinstance(error, DamagedError | OSError | DiskError):
             is_own = folder == self.folder_of(row)
             if row.checkpoint_id not in self._store.checkpoint_ids() if is_own else not folder.is_dir():
-                raise InputError(f"{row.path} has been deleted") from error
+                return InputError(f"{row.path} has been deleted")
             _log.error("%s is damaged: %s", row.path, error)
-            raise ServiceError(
+            return ServiceError(
                 f"{row.path} is damaged on the service's side; load another checkpoint, and tell the service's "
                 "operator, whose log has the details"
-            ) from error
-        except InputError as error:
-            raise InputError(str(error).replace(str(folder), row.path)) from error
+            )
+        if isinstance(error, InputError):
+            return InputError(str(error).replace(str(folder), row.path))
+        return error
 
     def check(self, new: NewCheckpoint) -> str:
         """The name to save under.
@@ -168,51 +182,62 @@ class Checkpoints:
         Raises:
             InputError: the name or the time to live cannot be used, or the name is taken.
         """
-        if new.name is None or not _NAME.fullmatch(new.name) or new.name in (".", ".."):
-            raise InputError(
-                f"{new.name!r} cannot name a checkpoint; a name has 1 to 200 letters, digits and any of . _ - = +"
-            )
-        check_ttl(new.ttl_seconds)
-        taken = self._store.checkpoint(new.model_id, new.kind, new.name, new.owner, now=time.time())
+        name = check_name(new)
+        taken = self._store.checkpoint(new.model_id, new.kind, name, new.owner, now=time.time())
         if taken is not None and not new.overwrite:
             raise InputError(f"{taken.path} exists; save under another name, delete it, or pass overwrite")
-        return new.name
+        return name
+
+    def new_folder(self) -> Path:
+        """Where a new checkpoint is to be written; `commit` makes it one, `abandon` deletes it."""
+        return self.folder_with_id(uuid.uuid4().hex)
+
+    def abandon(self, folder: Path) -> None:
+        """Delete what was written for a checkpoint that will not be."""
+        shutil.rmtree(folder, ignore_errors=True)
 
     def write(self, new: NewCheckpoint, write: Callable[[Path], None]) -> CheckpointRow:
-        """Let `write` fill a new folder, then make the checkpoint visible, all or nothing.
+        """Let `write` fill a new folder, then `commit` it. Raises as that does."""
+        name, folder = self.check(new), self.new_folder()
+        try:
+            write(folder)
+        except BaseException as error:
+            self.abandon(folder)
+            if isinstance(error, OSError):
+                path = f"tinker://{new.model_id}/{new.kind}/{name}"
+                raise unwritten(path, error.strerror or str(error)) from error
+            raise
+        return self.commit(new, folder)
+
+    def commit(self, new: NewCheckpoint, folder: Path) -> CheckpointRow:
+        """Make a folder of `new_folder`, which has been written whole, a checkpoint; or delete it.
 
         Raises:
             InputError: as `check`.
             StorageError: the disk is full, or failed otherwise.
         """
-        name = self.check(new)
-        now = time.time()
-        row = CheckpointRow(
-            checkpoint_id=uuid.uuid4().hex,
-            model_id=new.model_id,
-            kind=new.kind,
-            name=name,
-            owner=new.owner,
-            base_model=new.base_model,
-            lora=asdict(new.lora),
-            has_optimizer=new.has_optimizer,
-            size_bytes=0,
-            created_at=now,
-            expires_at=None if new.ttl_seconds is None else now + new.ttl_seconds,
-            user_metadata=dict(new.user_metadata),
-        )
-        folder = self.folder_of(row)
         with contextlib.ExitStack() as undo:
-            undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            undo.callback(self.abandon, folder)
+            now = time.time()
+            row = CheckpointRow(
+                checkpoint_id=folder.name,
+                model_id=new.model_id,
+                kind=new.kind,
+                name=self.check(new),
+                owner=new.owner,
+                base_model=new.base_model,
+                lora=asdict(new.lora),
+                has_optimizer=new.has_optimizer,
+                size_bytes=0,
+                created_at=now,
+                expires_at=None if new.ttl_seconds is None else now + new.ttl_seconds,
+                user_metadata=dict(new.user_metadata),
+            )
             try:
-                write(folder)
                 size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 row = replace(row, size_bytes=size_bytes, sha256=checksums(folder))
             except OSError as error:
-                raise StorageError(
-                    f"{row.path} could not be written: {error.strerror or error}; free space on the service's disk, "
-                    "for example by deleting checkpoints, and save again"
-                ) from error
+                raise unwritten(row.path, error.strerror or str(error)) from error
             replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
             undo.pop_all()
         if replaced is not None:
@@ -240,8 +265,9 @@ class Checkpoints:
             user_metadata=row.user_metadata,
         )
         try:
-            with self.opened(StoredCheckpoint(row=row, folder=self.folder_of(row))) as source:
-                return self.write(new, lambda folder: _link_files(source, folder))
+            source = StoredCheckpoint(row=row, folder=self.folder_of(row))
+            self.verify(source)
+            return self.write(new, lambda folder: _link_files(source.folder, folder))
         except StorageError:
             raise
         except ServiceError as error:
@@ -318,6 +344,14 @@ class Checkpoints:
             self._folder,
             self._folder.parent,
         )
+
+
+def unwritten(path: str, reason: str) -> StorageError:
+    """What to say of a checkpoint that the disk has no room for, or that failed otherwise."""
+    return StorageError(
+        f"{path} could not be written: {reason}; free space on the service's disk, for example by deleting "
+        "checkpoints, and save again"
+    )
 
 
 def _link_files(source: Path, folder: Path) -> None:

@@ -12,16 +12,17 @@ from contextlib import suppress
 
 from tinker import types
 
-from cookhouse.engine.contract import Engine
+from cookhouse.engine.contract import Account, Fetch
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.opening import opened
+from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Sampler, Sessions, Snapshot
-from cookhouse.server.sessions.snapshots import Snapshots
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import SamplerRow, Store
 from cookhouse.server.wire import decode_sample
@@ -37,19 +38,20 @@ class SamplingRequests:
         base_models: BaseModels,
         checkpoints: Checkpoints,
         futures: Futures,
+        calls: Calls,
         sequencer: Sequencer,
         sessions: Sessions,
         settings: Settings,
-        snapshots: Snapshots,
         store: Store,
     ) -> None:
         self._base_models = base_models
         self._checkpoints = checkpoints
         self._futures = futures
+        self._calls = calls
         self._sequencer = sequencer
+        self._fetching: set[asyncio.Task[None]] = set()
         self._sessions = sessions
         self._settings = settings
-        self._snapshots = snapshots
         self._store = store
 
     async def create_sampler(self, owner: str, request: types.CreateSamplingSessionRequest) -> Sampler:
@@ -174,23 +176,32 @@ class SamplingRequests:
     def load_snapshot(self, kept: StoredCheckpoint) -> Snapshot:
         """The weights of a checkpoint, which are loaded behind the answer."""
         checkpoint = kept.row
-        base_model = self._base_models.named(checkpoint.base_model).name
         snapshot = Snapshot(
             snapshot_id=uuid.uuid4().hex,
             owner=checkpoint.owner,
-            base_model=base_model,
+            base_model=self._base_models.named(checkpoint.base_model).name,
             lora=checkpoint.lora_spec,
-            checkpoint=kept.folder,
+            ready=asyncio.get_running_loop().create_future(),
         )
-
-        def load(engine: Engine) -> None:
-            try:
-                self._snapshots.admit(engine)
-                with self._checkpoints.opened(kept) as folder:
-                    engine.load_snapshot(snapshot.snapshot_id, base_model, checkpoint.lora_spec, folder)
-                self._snapshots.add(engine, snapshot)
-            except Exception as error:
-                snapshot.error = error  # each sample that wants these weights fails with it
-
-        self._sequencer.errand(load)
+        task = asyncio.create_task(self._fetch(kept, snapshot))
+        self._fetching.add(task)
+        task.add_done_callback(self._fetching.discard)
         return snapshot
+
+    async def _fetch(self, kept: StoredCheckpoint, snapshot: Snapshot) -> None:
+        """Have the engine read weights; each sample of them fails with what is wrong."""
+        try:
+            async with opened(self._checkpoints, kept) as url:
+                command = Fetch(
+                    command_id=uuid.uuid4().hex,
+                    account=Account(snapshot.owner, ""),
+                    snapshot_id=snapshot.snapshot_id,
+                    base_model=snapshot.base_model,
+                    lora=snapshot.lora,
+                    url=url,
+                )
+                await self._calls.send(command)
+        except Exception as error:
+            snapshot.error = error
+        finally:
+            snapshot.ready.set_result(None)

@@ -1,38 +1,43 @@
 """Saves of a model: training state, weights for samplers, and weights for other libraries.
 
-Training state and weights for samplers are copied in memory, in the order of the requests, and written to disk by a
-thread of its own while training goes on: a save is of the step after which it was requested, and acknowledged when on
-disk. Weights for other libraries, and training state that does not fit into memory twice, keep the engine waiting.
+The engine copies what it saves in the order of the requests, and writes it to a new folder while training goes on; then
+checksums are made and the row is written here, by a thread of its own. A save is of the step after which it was
+requested, and acknowledged when on disk.
 """
 
-import logging
-import threading
+import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 
 from tinker import types
 
-from cookhouse.engine.contract import Engine
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.engine.contract import Form, Publish, Save
+from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.checkpoints.checkpoints import Checkpoints, check_name, unwritten
+from cookhouse.server.refusals import DiskError
 from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.sequencer.futures import Future, Futures, Result
+from cookhouse.server.requests.commands import identity_of
+from cookhouse.server.sequencer.futures import Result
 from cookhouse.server.sequencer.intake import Intake
-from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sequencer.sequencer import Run, Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
-from cookhouse.server.sessions.snapshots import Snapshots
 from cookhouse.server.store.store import CheckpointKind, SamplerRow, Store
 
-_log = logging.getLogger(__name__)
-_MAX_COPIES = 4
-"""Copies of weights that may wait for the disk; the engine waits for one to be written before the next."""
+_FORMS: Mapping[CheckpointKind, Form] = {
+    "weights": "state",
+    "sampler_weights": "weights",
+    "external_weights": "peft",
+}
+_TYPES: Mapping[CheckpointKind, str] = {
+    "weights": "save_weights",
+    "sampler_weights": "save_weights_for_sampler",
+    "external_weights": "save_weights_external",
+}
+"""What an answer calls itself."""
 
 
 class SaveRequests:
@@ -43,24 +48,17 @@ class SaveRequests:
         *,
         base_models: BaseModels,
         checkpoints: Checkpoints,
-        futures: Futures,
         intake: Intake,
-        sequencer: Sequencer,
         sessions: Sessions,
-        snapshots: Snapshots,
         store: Store,
         writer: Executor,
     ) -> None:
         self._base_models = base_models
         self._checkpoints = checkpoints
-        self._futures = futures
         self._intake = intake
-        self._sequencer = sequencer
         self._sessions = sessions
-        self._snapshots = snapshots
         self._store = store
         self._writer = writer
-        self._copies = threading.BoundedSemaphore(_MAX_COPIES)
 
     def save_state(self, owner: str, request: types.SaveWeightsRequest) -> str:
         """Queue the writing of weights and optimizer state."""
@@ -74,16 +72,7 @@ class SaveRequests:
             overwrite=request.overwrite,
         )
 
-        def run(engine: Engine, future: Future) -> None:
-            self._checkpoints.check(new)
-            with self._copy():
-                copied = engine.copy_state(model.model_id, with_optimizer=True)
-                write = copied or partial(engine.save_state, model.model_id, with_optimizer=True)
-                written = self._writer.submit(self._write_state, write, new, future)
-            if copied is None:
-                written.result()  # nothing else may call the engine meanwhile
-
-        return self._intake.accept(model, request.seq_id, run)
+        return self._intake.accept(model, request.seq_id, self._saving(model, new))
 
     def save_for_sampler(self, owner: str, request: types.SaveWeightsForSamplerRequest) -> str:
         """Queue a snapshot: named, to be kept on disk, or unnamed, for one new sampler."""
@@ -113,12 +102,7 @@ class SaveRequests:
             overwrite=False,
         )
 
-        def run(engine: Engine, _future: Future) -> Result:
-            write = partial(engine.save_peft, model.model_id, base_name=plain_name(model.base_model))
-            row = self._checkpoints.write(new, write)
-            return Result.of_json({"type": "save_weights_external", "path": row.path})
-
-        return self._intake.accept(model, request.seq_id, run)
+        return self._intake.accept(model, request.seq_id, self._saving(model, new))
 
     def _publish(self, model: Model, seq_id: int | None, sampler_seq_id: int) -> str:
         known = self._intake.known(model, seq_id)
@@ -129,13 +113,12 @@ class SaveRequests:
                 f"sampling_session_seq_id {sampler_seq_id} of this session is in use; give each sampler its own"
             )
             return self._intake.refuse(model, seq_id, error)
-        base_model = self._base_models.named(model.base_model).name
         snapshot = Snapshot(
             snapshot_id=uuid.uuid4().hex,
             owner=model.owner,
-            base_model=base_model,
+            base_model=self._base_models.named(model.base_model).name,
             lora=model.lora,
-            model_id=model.model_id,
+            is_published=True,
         )
         sampler = Sampler(
             sampler_id=f"{model.session_id}:sample:{sampler_seq_id}",
@@ -153,10 +136,8 @@ class SaveRequests:
             created_at=time.time(),
         )
 
-        def run(engine: Engine, _future: Future) -> Result:
-            self._snapshots.admit(engine)
-            engine.snapshot(model.model_id, snapshot.snapshot_id)
-            self._snapshots.add(engine, snapshot)
+        async def run(turn: Turn) -> Result:
+            await turn.send(Publish(**identity_of(model), snapshot_id=snapshot.snapshot_id))
             self._store.add_sampler(row)
             return Result.of_json({"type": "save_weights_for_sampler", "sampling_session_id": sampler.sampler_id})
 
@@ -174,51 +155,35 @@ class SaveRequests:
             overwrite=False,
         )
 
-        def run(engine: Engine, future: Future) -> None:
-            self._checkpoints.check(new)
-            snapshot_id = uuid.uuid4().hex
-            with self._copy():
-                engine.snapshot(model.model_id, snapshot_id)
-                self._writer.submit(self._write_snapshot, engine, snapshot_id, new, future)
+        return self._intake.accept(model, request.seq_id, self._saving(model, new))
 
-        return self._intake.accept(model, request.seq_id, run)
+    def _saving(self, model: Model, new: NewCheckpoint) -> Run:
+        """Has the engine write a folder, and makes it a checkpoint."""
 
-    @contextmanager
-    def _copy(self) -> Iterator[None]:
-        """Wait until one more copy may wait for the disk. The writer gives the place back, if it is handed over."""
-        self._copies.acquire()
-        try:
-            yield
-        except BaseException:
-            self._copies.release()
-            raise
+        async def run(turn: Turn) -> Result:
+            name = check_name(new)
+            folder = self._checkpoints.new_folder()
+            command = Save(
+                **identity_of(model),
+                url=folder.absolute().as_uri(),
+                form=_FORMS[new.kind],
+                with_optimizer=new.has_optimizer,
+                base_name=plain_name(model.base_model),
+            )
+            loop = asyncio.get_running_loop()
+            try:
+                await turn.send(command)
+            except BaseException as error:
+                loop.run_in_executor(self._writer, self._checkpoints.abandon, folder)
+                if isinstance(error, DiskError):
+                    raise unwritten(f"tinker://{model.model_id}/{new.kind}/{name}", error.reason) from error
+                raise
+            row = await loop.run_in_executor(self._writer, self._checkpoints.commit, new, folder)
+            if new.kind == "weights":
+                model.last_checkpoint = row.path
+            return Result.of_json({"type": _TYPES[new.kind], "path": row.path})
 
-    def _write_state(self, write: Callable[[Path], None], new: NewCheckpoint, future: Future) -> None:
-        """Runs in the writer's thread."""
-        try:
-            self._finish_written("save_weights", write, new, future)
-        finally:
-            self._copies.release()
-
-    def _write_snapshot(self, engine: Engine, snapshot_id: str, new: NewCheckpoint, future: Future) -> None:
-        """Runs in the writer's thread, which the engine allows for `save_snapshot`."""
-        try:
-            write = partial(engine.save_snapshot, snapshot_id, is_durable=True)
-            self._finish_written("save_weights_for_sampler", write, new, future)
-        finally:
-            self._sequencer.errand(lambda engine: engine.delete_snapshot(snapshot_id))
-            self._copies.release()
-
-    def _finish_written(self, kind: str, write: Callable[[Path], None], new: NewCheckpoint, future: Future) -> None:
-        """Write a checkpoint and tell whoever waits for it."""
-        try:
-            row = self._checkpoints.write(new, write)
-            result = Result.of_json({"type": kind, "path": row.path})
-        except Exception as error:
-            if not isinstance(error, CookhouseError):
-                _log.exception("a checkpoint could not be written")
-            result = Result.of_error(error)
-        self._futures.finish_threadsafe(future, result)
+        return run
 
 
 def _new_checkpoint(

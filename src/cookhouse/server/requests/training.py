@@ -8,28 +8,41 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from tinker import types
 from tinker.types.optimizer import OptimizerConfigBase
 
-from cookhouse.engine.contract import Engine, ForwardBackward, LoraSpec
+from cookhouse.engine.contract import (
+    Create,
+    ForwardBackward,
+    ForwardBackwardOutput,
+    Load,
+    LoraSpec,
+    Pass,
+    Step,
+)
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.sequencer.futures import Future, Result
+from cookhouse.server.requests.commands import identity_of
+from cookhouse.server.requests.opening import opened
+from cookhouse.server.sequencer.futures import PROTOBUF, Result
 from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.sequencer.sequencer import Turn
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import RunRow, Store
-from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, parse_training
+from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
 _INLINE_BYTES = 64 * 2**10
+_OBJECT_BYTES = 128
 
-Fill = Callable[[Engine, Model], Mapping[str, str]]
+Fill = Callable[[Turn, Model], Awaitable[Mapping[str, str]]]
 """Makes a model in the engine; returns what the client is told, less the model's id."""
 
 
@@ -59,12 +72,12 @@ class TrainingRequests:
         info = self._base_models.named(request.base_model)
         lora = decode_lora(request.lora_config, seed=secrets.randbits(31), max_rank=info.max_lora_rank)
 
-        def run(engine: Engine, model: Model) -> Mapping[str, str]:
-            engine.create_model(model.model_id, info.name, lora)
+        async def fill(turn: Turn, model: Model) -> Mapping[str, str]:
+            await turn.send(Create(**identity_of(model), base_model=info.name, lora=lora))
             return {"type": "create_model"}
 
         return self._make(
-            owner, (request.session_id, request.model_seq_id), request.base_model, lora, request.user_metadata, run
+            owner, (request.session_id, request.model_seq_id), request.base_model, lora, request.user_metadata, fill
         )
 
     async def load_weights(self, owner: str, request: types.LoadWeightsRequest) -> tuple[str, str]:
@@ -80,18 +93,18 @@ class TrainingRequests:
             )
         lora = checkpoint.lora_spec
 
-        def run(engine: Engine, model: Model) -> Mapping[str, str]:
-            self._load(engine, model, kept, with_optimizer=request.optimizer)
+        async def fill(turn: Turn, model: Model) -> Mapping[str, str]:
+            await self._load(turn, model, kept, with_optimizer=request.optimizer)
             return {"type": "load_weights", "path": request.path}
 
         if request.session_id is not None and request.model_seq_id is not None:
             identity = (request.session_id, request.model_seq_id)
-            made = self._make(owner, identity, base_model, lora, request.user_metadata, run)
+            made = self._make(owner, identity, base_model, lora, request.user_metadata, fill)
             return made.creation, made.model_id
         model = self._sessions.model(request.model_id or "", owner)
 
-        def reload(engine: Engine, _future: Future) -> Result:
-            return Result.of_json({**run(engine, model), "model_id": model.model_id})
+        async def reload(turn: Turn) -> Result:
+            return Result.of_json({**await fill(turn, model), "model_id": model.model_id})
 
         return self._intake.accept(model, request.seq_id, reload), model.model_id
 
@@ -105,7 +118,8 @@ class TrainingRequests:
         model = self._sessions.model(head.model_id, owner)
         if isinstance(decoded, InputError):
             return self._intake.refuse(model, head.seq_id, decoded), model.model_id
-        return self._intake.accept_pass(model, head.seq_id, decoded, num_bytes=len(body)), model.model_id
+        run = partial(_run_pass, model, decoded)
+        return self._intake.accept(model, head.seq_id, run, num_bytes=_num_bytes(decoded)), model.model_id
 
     def optim_step(self, owner: str, request: types.OptimStepRequest) -> str:
         """Queue an optimizer step."""
@@ -115,8 +129,9 @@ class TrainingRequests:
         except InputError as error:
             return self._intake.refuse(model, request.seq_id, error)
 
-        def run(engine: Engine, _future: Future) -> Result:
-            metrics = engine.optim_step(model.model_id, step)
+        async def run(turn: Turn) -> Result:
+            metrics = await turn.send(Step(**identity_of(model), adam=step))
+            assert isinstance(metrics, Mapping)
             # The SDK's JSON parser takes no NaN or infinity.
             finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
             return Result.of_json({"type": "optim_step", "metrics": finite})
@@ -156,9 +171,8 @@ class TrainingRequests:
             user_metadata=dict(user_metadata or {}),
         )
 
-        def run(engine: Engine, _future: Future) -> Result:
-            content = fill(engine, model)
-            model.is_made = True
+        async def run(turn: Turn) -> Result:
+            content = await fill(turn, model)
             self._store.add_run(row)
             return Result.of_json({**content, "model_id": model.model_id})
 
@@ -166,7 +180,7 @@ class TrainingRequests:
         self._sessions.add_model(model, model_seq_id)
         return model
 
-    def _load(self, engine: Engine, model: Model, kept: StoredCheckpoint, *, with_optimizer: bool) -> None:
+    async def _load(self, turn: Turn, model: Model, kept: StoredCheckpoint, *, with_optimizer: bool) -> None:
         checkpoint = kept.row
         lora = checkpoint.lora_spec
         if with_optimizer and not checkpoint.has_optimizer:
@@ -178,8 +192,32 @@ class TrainingRequests:
                 f"{model.base_model!r}; make a new training client from the checkpoint"
             )
         base_model = self._base_models.named(checkpoint.base_model).name
-        with self._checkpoints.opened(kept) as folder:
-            engine.load_state(model.model_id, base_model, lora, folder, with_optimizer=with_optimizer)
+        async with opened(self._checkpoints, kept) as url:
+            command = Load(
+                **identity_of(model), base_model=base_model, lora=lora, url=url, with_optimizer=with_optimizer
+            )
+            await turn.send(command)
+        if checkpoint.kind == "weights":
+            model.last_checkpoint = checkpoint.path
+
+
+async def _run_pass(model: Model, request: ForwardBackward, turn: Turn) -> Result:
+    output = await turn.send(Pass(**identity_of(model), request=request))
+    assert isinstance(output, ForwardBackwardOutput)
+    if sum(logprobs.nbytes for logprobs in output.logprobs_D) > _INLINE_BYTES:
+        body = await asyncio.to_thread(encode_pass, output)
+    else:
+        body = encode_pass(output)
+    return Result(body=body, media_type=PROTOBUF, kind="forward_backward")
+
+
+def _num_bytes(request: ForwardBackward) -> int:
+    """Of its arrays, and about what an object takes."""
+    return sum(
+        array.nbytes + _OBJECT_BYTES
+        for datum in request.data_D
+        for array in (datum.tokens_T, *datum.loss_fn_inputs.values())
+    )
 
 
 def _decode(body: bytes, max_bytes: int) -> tuple[TrainingHead, ForwardBackward | InputError]:

@@ -1,6 +1,6 @@
-"""Results that clients wait for. All of it lives on the event loop; the engine's thread hands results over to it.
+"""Results that clients wait for. All of it lives on the event loop.
 
-    submit ──► create ──► request_id ──► client ──► wait ◄── event ── finish ◄── call_soon_threadsafe ◄── engine thread
+    submit ──► create ──► request_id ──► client ──► wait ◄── event ── finish ◄── sequencer
                                                      │
                                          first fetch starts the clock of `sweep`
 
@@ -124,24 +124,13 @@ class Futures:
         self._unfetched_samples = Unfetched(max_unfetched_sample_bytes)
         self._unfetched_training = Unfetched(max_unfetched_training_bytes)
         self._num_finished = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = asyncio.Event()
-
-    def open(self) -> None:
-        """Bind to the running event loop."""
-        self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
         """Send every waiter away; the process is about to end."""
         self._closed.set()
         for future in self._futures.values():
             future.done.set()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that all of this lives on, from `open` on."""
-        assert self._loop is not None
-        return self._loop
 
     @property
     def is_closed(self) -> bool:
@@ -204,11 +193,6 @@ class Futures:
         if future.request_id in self._futures:
             for request_id in self._unfetched(future).add(future.request_id, future.owner, len(result.body)):
                 self.drop(request_id)
-
-    def finish_threadsafe(self, future: Future, result: Result) -> None:
-        """`finish`, from another thread than the event loop's."""
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.finish, future, result)
 
     def drop(self, request_id: str) -> None:
         """Forget a future; who waits for it right now still gets its result."""

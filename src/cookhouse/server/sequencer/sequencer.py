@@ -1,142 +1,178 @@
-"""The one thread that calls the engine, and what waits for it.
+"""What clients asked for, on its way to the engine. Lives on the event loop.
 
-    event loop ── submit / submit_sample / errand ──► [lock] queues, errands ──► engine thread ── Futures ──► event loop
-                                                                                   │
-                     errands first (loads, frees, new samples, cancels: all short) ┤
-                     then a turn: training jobs, or one sampling step ─────────────┘
+    submit ──► order of its model ──its turn──► run ── command ──► Calls ──► worker
+                                                 │                              │
+                                     Future ◄── result ◄───────── answer ◄──────┘
 
-Bounds are those of `TrainingQueues` and of `max_queued_samples`; a full queue refuses with `BusyError`. The thread ends
-when `stop` is called, after the turn it is in.
+A request has its turn when all before it, of the same model, have submitted their commands; the engine runs these in
+that order, and decides whose are run when. What a request does before and after its command (checksums, rows, encoding)
+keeps nobody else waiting.
+
+A tenant may hold so many bytes here (`max_queued_bytes`, else `BusyError`), of which so many (`max_pending_bytes`) are
+with the engine.
 """
 
+import asyncio
 import logging
-import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future as ConcurrentFuture
-from dataclasses import dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from operator import methodcaller
 
 from cookhouse.engine.contract import (
-    BaseModelInfo,
+    Account,
+    CanceledError,
     DamagedError,
-    Engine,
-    ForwardBackward,
+    Forget,
+    ModelCommand,
+    Output,
+    Sample,
     SampleOutput,
     SampleRequest,
 )
 from cookhouse.errors import CookhouseError, InputError
-from cookhouse.server.refusals import BusyError
+from cookhouse.server.refusals import BusyError, LostError
+from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result
-from cookhouse.server.sequencer.meter import Account, Meter
-from cookhouse.server.sequencer.turns import Job, TimeShare, TrainingQueues
-from cookhouse.server.sessions.sessions import Snapshot
-from cookhouse.server.sessions.snapshots import Snapshots
+from cookhouse.server.sequencer.order import ModelOrder
+from cookhouse.server.sessions.sessions import Model, Snapshot
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.usage import Usage
-from cookhouse.server.wire import SampleShape, encode_pass, encode_sample
+from cookhouse.server.wire import SampleShape, encode_sample
 
 _log = logging.getLogger(__name__)
+_INLINE_TOKENS = 16_384
+"""Of a result, what is encoded on the event loop; more is encoded in a thread."""
 
-Errand = Callable[[Engine], None]
+OnOutput = Callable[[SampleOutput | Exception], None]
+"""Told what a sampling request gives: the last that it is told is not partial, or is why there is no more."""
+
+
+class Turn:
+    """The turn of a request: from `send` on, the next request of its model has its own."""
+
+    def __init__(self, calls: Calls, model: Model, end: Callable[[], None]) -> None:
+        self._calls = calls
+        self._model = model
+        self._end = end
+
+    async def send(self, command: ModelCommand) -> Output:
+        """Submit the command, and wait for its answer.
+
+        Raises:
+            InputError: the caller is to blame, or the model's session has ended.
+            ServiceError: the engine failed, or was lost.
+        """
+        if self._model.is_dropped:
+            raise InputError(f"session {self._model.session_id} has ended")
+        if self._model.loss is not None:
+            raise LostError(self._model.loss)
+        answer = self._calls.send(command)
+        self._end()
+        return await answer
+
+
+Run = Callable[[Turn], Awaitable[Result]]
+"""Does what a request asks for, in its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineJob(Job):
-    """Training work and the future that waits for it: a pass to be run, or else a function to be called."""
+class Job:
+    """A request on a model, and the future that waits for it."""
 
     future: Future
-    request: ForwardBackward | None = None
-    run: Callable[[Engine], Result | None] | None = None
-    """Returns None if it finishes the future itself, later."""
+    run: Run
+    num_bytes: int = 0
+    """Of its arrays."""
 
 
-OnOutput = Callable[[SampleOutput], None]
-"""Told in the engine's thread of what a sampling request gives: the last that it is told of is not partial."""
+@dataclass(slots=True, kw_only=True)
+class _Queue:
+    model: Model
+    order: ModelOrder[Job]
+    unfinished: dict[str, Job] = field(default_factory=dict)
+    """By request: those that wait, and those that have had their turn."""
+    is_taken: bool = False
+    """Whether a request has its turn now."""
+    timer: asyncio.TimerHandle | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RunningSample:
-    account: Account
-    snapshot: Snapshot | None
-    num_prompt_tokens: int
+class _Sampling:
+    owner: str
     on_output: OnOutput
 
 
 class Sequencer:
-    """Feeds one engine, in an order that is fair and that each model's client expects."""
+    """Requests of models, each in its order, and samples, which have none."""
 
-    def __init__(self, futures: Futures, settings: Settings, snapshots: Snapshots) -> None:
+    def __init__(self, futures: Futures, settings: Settings, calls: Calls) -> None:
         self._futures = futures
         self._settings = settings
-        self._snapshots = snapshots
-        self._wake = threading.Condition()
-        self._queues: TrainingQueues[EngineJob] = TrainingQueues(
-            gap_seconds=settings.gap_seconds,
-            max_pass_tokens=settings.max_pass_tokens,
-            max_queued_requests=settings.max_queued_requests,
-            max_queued_bytes=settings.max_queued_bytes,
-        )
-        self._errands: deque[Errand] = deque()
+        self._calls = calls
+        self._queues: dict[str, _Queue] = {}
+        self._held_bytes: Counter[str] = Counter()
+        """By owner: of all requests that are not done."""
+        self._pending_bytes: Counter[str] = Counter()
+        """By owner: of those that have had their turn."""
+        self._held_back: defaultdict[str, deque[_Queue]] = defaultdict(deque)
+        """By owner: models whose next request waits until fewer bytes are pending."""
+        self._samples: dict[str, _Sampling] = {}
         self._num_samples: Counter[str] = Counter()
-        self._is_stopping = False
-        self._share = TimeShare()
-        self._samples: dict[str, _RunningSample] = {}
-        self._thread: threading.Thread | None = None
-        self.meter = Meter()
-        self.ready: ConcurrentFuture[Sequence[BaseModelInfo]] = ConcurrentFuture()
-        """The base models, once the engine has been made; or what went wrong."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, make_engine: Callable[[], Engine]) -> None:
-        # A daemon: a pass may take minutes, and must not keep a process alive that was told to end.
-        self._thread = threading.Thread(target=self._run, args=(make_engine,), name="engine", daemon=True)
-        self._thread.start()
+    def note(self, model: Model, seq_id: int) -> None:
+        """Say that a request came in which will not run, so that nothing waits for it."""
+        queue = self._queue(model)
+        queue.order.note(seq_id)
+        self._advance(queue)
 
-    def stop(self, seconds: float) -> bool:
-        """End the thread after its present turn; False if that takes longer than `seconds`."""
-        with self._wake:
-            self._is_stopping = True
-            self._wake.notify()
-        if self._thread is not None:
-            self._thread.join(seconds)
-        return self._thread is None or not self._thread.is_alive()
-
-    def submit(self, job: EngineJob) -> None:
-        """Queue training work.
+    def submit(self, model: Model, seq_id: int | None, job: Job) -> None:
+        """Queue a request; its future gets the result.
 
         Raises:
-            BusyError: the queue is full.
+            BusyError: the model has too many that are not done, or its tenant holds too many bytes.
         """
-        with self._wake:
-            self._queues.put(job)
-            self._wake.notify()
+        queue = self._queue(model)
+        if len(queue.unfinished) >= self._settings.max_queued_requests:
+            raise BusyError(
+                f"{len(queue.unfinished)} requests of {model.model_id} are waiting; send more when some are done"
+            )
+        held = self._held_bytes[model.owner]
+        if held and held + job.num_bytes > self._settings.max_queued_bytes:
+            raise BusyError(f"{held} bytes of your training data are waiting; send more when some are done")
+        self._held_bytes[model.owner] += job.num_bytes
+        queue.unfinished[job.future.request_id] = job
+        queue.order.put(job, seq_id, time.monotonic())
+        self._advance(queue)
 
-    def note(self, model_id: str, seq_id: int) -> None:
-        """Say that this request came in and was answered without the engine."""
-        with self._wake:
-            self._queues.note(model_id, seq_id)
+    def drop_model(self, model: Model) -> Sequence[Future]:
+        """Forget a model, here and in the engine; the futures that wait are returned, for the caller to finish.
 
-    def errand(self, run: Errand) -> None:
-        """Have something short done before the next turn; errands keep their order."""
-        with self._wake:
-            self._errands.append(run)
-            self._wake.notify()
-
-    def drop_model(self, model_id: str) -> Sequence[Future]:
-        """Forget a model's waiting work; the futures of it are returned, for the caller to finish."""
-        with self._wake:
-            return [job.future for job in self._queues.drop(model_id)]
+        What is with the engine ends as it says: what has begun is done, the rest is canceled.
+        """
+        model.is_dropped = True
+        self._calls.forget(_forget(model.owner, model.session_id, model_ids=(model.model_id,)))
+        queue = self._queues.pop(model.model_id, None)
+        if queue is None:
+            return ()
+        if queue.timer is not None:
+            queue.timer.cancel()
+        waiting = queue.order.drain()
+        for job in waiting:
+            self._finish_job(queue, job)
+        return [job.future for job in waiting]
 
     def submit_sample(
         self, request: SampleRequest, shape: SampleShape, future: Future, snapshot: Snapshot | None
     ) -> None:
         """Hand a sampling request to the engine, and its result to a future. Raises as `stream_sample`."""
 
-        def finish(output: SampleOutput) -> None:
-            if output.error is not None:
-                self._fail(future, output.error)
+        def finish(output: SampleOutput | Exception) -> None:
+            if isinstance(output, Exception):
+                self._fail(future, output)
+            elif sum(sequence.tokens_T.size for sequence in output.sequences) > _INLINE_TOKENS:
+                self._begin(self._encode(future, output, shape))
             else:
                 self._finish_encoded(future, partial(encode_sample, output, shape))
 
@@ -151,174 +187,158 @@ class Sequencer:
         owner: str,
         session_id: str | None = None,
     ) -> None:
-        """Hand a sampling request to the engine, which has its own queue.
+        """Hand a sampling request to the engine.
 
         Raises:
             BusyError: the tenant has too many waiting.
         """
-        with self._wake:
-            if self._num_samples[owner] >= self._settings.max_queued_samples:
-                raise BusyError(
-                    f"{self._num_samples[owner]} sampling requests are waiting; send more when some are done"
-                )
-            self._num_samples[owner] += 1
-        sample = _RunningSample(
-            account=Account(owner, session_id or f"endpoint-{owner}"),
-            snapshot=snapshot,
-            num_prompt_tokens=request.prompt_T.size,
-            on_output=on_output,
-        )
-        self.errand(lambda engine: self._start_sample(engine, request, sample))
+        if self._num_samples[owner] >= self._settings.max_queued_samples:
+            raise BusyError(f"{self._num_samples[owner]} sampling requests are waiting; send more when some are done")
+        self._num_samples[owner] += 1
+        self._samples[request.request_id] = _Sampling(owner=owner, on_output=on_output)
+        account = Account(owner, session_id or f"endpoint-{owner}")
+        command = Sample(command_id=request.request_id, account=account, request=request)
+        if snapshot is None or snapshot.ready.done():
+            self._send_sample(command, snapshot)
+        else:
+            snapshot.ready.add_done_callback(lambda _: self._send_sample(command, snapshot))
 
     def cancel_samples(self, request_ids: Sequence[str], error: InputError) -> None:
         """Drop samples that wait and stop those that run; they fail with the error, and what is done stays so."""
+        by_owner: defaultdict[str, list[str]] = defaultdict(list)
+        for request_id in request_ids:
+            if request_id in self._samples:
+                by_owner[self._samples[request_id].owner].append(request_id)
+                self._end_sample(request_id, error)
+        for owner, ids in by_owner.items():
+            self._calls.forget(_forget(owner, "", command_ids=tuple(ids)))
 
-        def cancel(engine: Engine) -> None:
-            for request_id in request_ids:
-                sample = self._end_sample(request_id)
-                if sample is not None:
-                    sample.on_output(SampleOutput(request_id=request_id, error=error))
-                    engine.cancel_sample(request_id)
+    def free_snapshot(self, snapshot: Snapshot) -> None:
+        """Have the engine forget weights."""
+        self._calls.forget(_forget(snapshot.owner, "", snapshot_ids=(snapshot.snapshot_id,)))
 
-        self.errand(cancel)
+    def _queue(self, model: Model) -> _Queue:
+        if model.model_id not in self._queues:
+            order: ModelOrder[Job] = ModelOrder(self._settings.gap_seconds)
+            self._queues[model.model_id] = _Queue(model=model, order=order)
+        return self._queues[model.model_id]
 
-    # Everything below runs in the engine's thread.
-
-    def _run(self, make_engine: Callable[[], Engine]) -> None:
-        try:
-            engine = make_engine()
-            base_models = engine.base_models()
-        except BaseException as error:
-            self.ready.set_exception(error)
+    def _advance(self, queue: _Queue) -> None:
+        """Give the next request of a model its turn, if it is time."""
+        ready_at = queue.order.ready_at()
+        if queue.is_taken or ready_at is None:
             return
-        self.ready.set_result(base_models)
-        while not self._is_stopping:
-            errands, jobs, can_sample = self._wait_for_turn(engine)
-            for errand in errands:
-                self._guarded(engine, errand)
-            served = [(_account(job), job.num_tokens) for job in jobs] or [
-                (sample.account, 1) for sample in self._samples.values() if can_sample
-            ]
-            started_at = time.monotonic()
-            if jobs:
-                self._run_jobs(engine, jobs)
-            elif can_sample:
-                self._step_samples(engine)
-            if jobs or can_sample:
-                seconds = time.monotonic() - started_at
-                self._share.charge(seconds, training=bool(jobs))
-                if served:
-                    self.meter.charge(served, seconds)
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
+        wait_seconds = ready_at - time.monotonic()
+        if ready_at and wait_seconds > 0:
+            queue.timer = asyncio.get_running_loop().call_later(wait_seconds, self._advance, queue)
+            return
+        owner, num_bytes = queue.model.owner, queue.order.first().num_bytes
+        pending = self._pending_bytes[owner]
+        if pending and pending + num_bytes > self._settings.max_pending_bytes:
+            if queue not in self._held_back[owner]:
+                self._held_back[owner].append(queue)
+            return
+        self._pending_bytes[owner] += num_bytes
+        queue.is_taken = True
+        self._begin(self._run(queue, queue.order.take()))
 
-    def _wait_for_turn(self, engine: Engine) -> tuple[Sequence[Errand], Sequence[EngineJob], bool]:
-        """What to do next: errands, or jobs, or (True) a sampling step."""
-        can_sample = engine.has_samples()
-        with self._wake:
-            while True:
-                wait_seconds = self._queues.wait_seconds(time.monotonic())
-                if self._is_stopping:
-                    return (), (), False
-                if self._errands:
-                    errands = list(self._errands)
-                    self._errands.clear()
-                    return errands, (), False
-                can_train = wait_seconds == 0
-                if can_train or can_sample:
-                    break
-                self._wake.wait(wait_seconds)
-            if self._share.is_trainings_turn(can_train=can_train, can_sample=can_sample):
-                return (), self._queues.take(time.monotonic()), False
-            return (), (), True
+    async def _run(self, queue: _Queue, job: Job) -> None:
+        has_turn = True
 
-    def _guarded(self, engine: Engine, errand: Errand) -> None:
+        def end_turn() -> None:
+            nonlocal has_turn
+            if has_turn:
+                has_turn = queue.is_taken = False
+                self._advance(queue)
+
         try:
-            errand(engine)
-        except Exception:
-            _log.exception("an errand to the engine failed")
-
-    def _run_jobs(self, engine: Engine, jobs: Sequence[EngineJob]) -> None:
-        try:
-            if jobs[0].run is not None:
-                result = jobs[0].run(engine)
-                if result is not None:
-                    self._finish(jobs[0].future, result)
-                return
-            requests = [job.request for job in jobs if job.request is not None]
-            for job, output in zip(jobs, engine.forward_backward(requests), strict=True):
-                if isinstance(output, Exception):
-                    self._fail(job.future, output)
-                else:
-                    is_scored = job.request is not None and job.request.forward_only
-                    kind = "scored_tokens" if is_scored else "trained_tokens"
-                    self.meter.count(_account(job), Usage(**{kind: job.num_tokens}))
-                    self._finish_encoded(job.future, partial(encode_pass, output))
+            result = await job.run(Turn(self._calls, queue.model, end_turn))
+        except LostError as error:
+            self._fail(job.future, LostError(queue.model.loss or str(error)))
+        except CanceledError:
+            self._fail(job.future, InputError(f"session {queue.model.session_id} has ended"))
         except Exception as error:
-            for job in jobs:
-                self._fail(job.future, error)
+            self._fail(job.future, error)
+        else:
+            self._futures.finish(job.future, result)
+        finally:
+            self._pending_bytes[queue.model.owner] -= job.num_bytes
+            self._finish_job(queue, job)
+            end_turn()
 
-    def _start_sample(self, engine: Engine, request: SampleRequest, sample: _RunningSample) -> None:
-        self._samples[request.request_id] = sample
-        if sample.snapshot is not None:
-            sample.snapshot.num_samples += 1
+    def _finish_job(self, queue: _Queue, job: Job) -> None:
+        """Give back what a request held."""
+        owner = queue.model.owner
+        queue.unfinished.pop(job.future.request_id, None)
+        self._held_bytes[owner] -= job.num_bytes
+        waiting = self._held_back.pop(owner, deque())
+        for held_back in waiting:
+            self._advance(held_back)
+
+    def _send_sample(self, command: Sample, snapshot: Snapshot | None) -> None:
+        request_id = command.command_id
+        if request_id not in self._samples:  # canceled while its weights were looked for
+            return
+        if snapshot is not None and snapshot.error is not None:
+            # The caller has the request's id first.
+            asyncio.get_running_loop().call_soon(self._end_sample, request_id, snapshot.error)
+            return
+        answer = self._calls.send(command, self._samples[request_id].on_output)
+        answer.add_done_callback(partial(self._take_answer, request_id))
+
+    def _take_answer(self, request_id: str, answer: "asyncio.Future[Output]") -> None:
+        output = answer.exception() or answer.result()
+        assert isinstance(output, SampleOutput | Exception)
+        self._end_sample(request_id, output)
+
+    def _end_sample(self, request_id: str, output: SampleOutput | Exception) -> None:
+        sampling = self._samples.pop(request_id, None)
+        if sampling is not None:
+            self._num_samples[sampling.owner] -= 1
+            sampling.on_output(output)
+
+    async def _encode(self, future: Future, output: SampleOutput, shape: SampleShape) -> None:
         try:
-            if sample.snapshot is not None:
-                if sample.snapshot.error is not None:
-                    raise sample.snapshot.error
-                if sample.snapshot.is_made:
-                    self._snapshots.use(engine, sample.snapshot)
-            engine.submit_sample(request)
-        except Exception as error:
-            self._end_sample(request.request_id)
-            sample.on_output(SampleOutput(request_id=request.request_id, error=error))
-
-    def _step_samples(self, engine: Engine) -> None:
-        try:
-            for output in engine.step_samples():
-                self._tell(output)
-        except Exception as error:
-            # Which request is to blame cannot be told, and trying again would fail again.
-            for request_id in list(self._samples):
-                sample = self._end_sample(request_id)
-                if sample is not None:
-                    sample.on_output(SampleOutput(request_id=request_id, error=error))
-                self._guarded(engine, methodcaller("cancel_sample", request_id))
-
-    def _tell(self, output: SampleOutput) -> None:
-        request_id = output.request_id
-        sample = self._samples.get(request_id) if output.is_partial else self._end_sample(request_id)
-        if sample is not None:
-            if not output.is_partial and output.error is None:
-                num_sampled = sum(sequence.tokens_T.size for sequence in output.sequences)
-                used = Usage(prompt_tokens=sample.num_prompt_tokens, sampled_tokens=num_sampled)
-                self.meter.count(sample.account, used)
-            sample.on_output(output)
-
-    def _end_sample(self, request_id: str) -> _RunningSample | None:
-        sample = self._samples.pop(request_id, None)
-        if sample is not None:
-            if sample.snapshot is not None:
-                sample.snapshot.num_samples -= 1
-            with self._wake:
-                self._num_samples[sample.account.owner] -= 1
-        return sample
-
-    def _finish_encoded(self, future: Future, encode: Callable[[], bytes]) -> None:
-        """Hand over a result, or why it cannot be encoded: one that is too large must not fail its neighbors."""
-        try:
-            result = Result(body=encode(), media_type=PROTOBUF, kind="forward_backward")
+            body = await asyncio.to_thread(encode_sample, output, shape)
         except Exception as error:
             self._fail(future, error)
         else:
-            self._finish(future, result)
+            self._futures.finish(future, Result(body=body, media_type=PROTOBUF, kind="sample"))
 
-    def _finish(self, future: Future, result: Result) -> None:
-        self._futures.finish_threadsafe(future, result)
+    def _finish_encoded(self, future: Future, encode: Callable[[], bytes]) -> None:
+        try:
+            result = Result(body=encode(), media_type=PROTOBUF, kind="sample")
+        except Exception as error:
+            self._fail(future, error)
+        else:
+            self._futures.finish(future, result)
 
     def _fail(self, future: Future, error: Exception) -> None:
-        if not isinstance(error, CookhouseError) or isinstance(error, DamagedError):
-            _log.error("the engine failed", exc_info=error)
-        self._finish(future, Result.of_error(error))
+        if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
+            _log.error("a request failed", exc_info=error)
+        self._futures.finish(future, Result.of_error(error))
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-def _account(job: EngineJob) -> Account:
-    return Account(job.future.owner, job.future.session_id)
+def _forget(
+    owner: str,
+    session_id: str,
+    *,
+    model_ids: tuple[str, ...] = (),
+    snapshot_ids: tuple[str, ...] = (),
+    command_ids: tuple[str, ...] = (),
+) -> Forget:
+    return Forget(
+        command_id="",
+        account=Account(owner, session_id),
+        model_ids=model_ids,
+        snapshot_ids=snapshot_ids,
+        command_ids=command_ids,
+    )

@@ -9,9 +9,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cookhouse.engine.contract import LoraSpec
+from cookhouse.errors import ServiceError
 from cookhouse.server.refusals import GoneError, NotFoundError
 
 
@@ -29,30 +29,50 @@ class Model:
     """Request id of the future that makes it."""
     requests: dict[int, str] = field(default_factory=dict)
     """Request id by `seq_id`, for the model's life: running a duplicate would double a gradient."""
-    is_made: bool = False
-    """Set in the engine's thread."""
+    last_checkpoint: str | None = None
+    """The newest of its training states that can be loaded: saved by it, or the one that it came from."""
+    loss: str | None = None
+    """Why it is not in the engine any more, in words for its client."""
+    is_dropped: bool = False
+    """Whether its session has ended."""
+
+    def lose(self, reason: str) -> None:
+        """Note that the worker which held it is gone."""
+        way_out = "make a new training client"
+        if self.last_checkpoint is not None:
+            way_out += f" from its last checkpoint, {self.last_checkpoint}"
+        self.loss = f"the engine was lost, and model {self.model_id} with it ({reason}); {way_out}"
+
+
+def _now() -> "asyncio.Future[None]":
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
 
 
 @dataclass(slots=True, kw_only=True)
 class Snapshot:
-    """Weights that one sampler reads. Written to in the engine's thread only."""
+    """Weights that one sampler reads, by the id that the engine knows them by."""
 
     snapshot_id: str
     owner: str
     base_model: str
     """As the engine calls it."""
     lora: LoraSpec
-    model_id: str | None = None
-    """The model that published them, if it was not a checkpoint."""
-    checkpoint: Path | None = None
-    """The folder that they were loaded from."""
-    num_samples: int = 0
-    """Samples of them under way."""
-    is_superseded: bool = False
-    """Whether the model has published others since."""
-    is_made: bool = False
+    is_published: bool = False
+    """Whether a model published them, so that no file has them; else they are a checkpoint's."""
+    ready: "asyncio.Future[None]" = field(default_factory=_now)
+    """Done once the engine has them, or `error` is set."""
     error: Exception | None = None
-    """Why it could not be made."""
+    """Why they cannot be sampled from."""
+
+    def lose(self, reason: str) -> None:
+        """Note that the worker which held them is gone."""
+        if self.is_published:
+            self.error = ServiceError(
+                f"the engine was lost, and the weights of this sampling client with it ({reason}); publish them again, "
+                "or sample from a checkpoint"
+            )
 
 
 @dataclass(slots=True, kw_only=True)

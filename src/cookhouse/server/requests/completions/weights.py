@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import InputError, UnknownNameError
@@ -23,7 +22,6 @@ from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Snapshot
-from cookhouse.server.sessions.snapshots import Snapshots
 from cookhouse.server.store.store import Store
 
 _TINKER = "tinker://"
@@ -57,7 +55,6 @@ class WeightNames:
         checkpoints: Checkpoints,
         sampling: SamplingRequests,
         sequencer: Sequencer,
-        snapshots: Snapshots,
         store: Store,
         registry: ModelRegistry | None = None,
         runs: Mapping[str, str] | None = None,
@@ -67,7 +64,6 @@ class WeightNames:
         self._checkpoints = checkpoints
         self._sampling = sampling
         self._sequencer = sequencer
-        self._snapshots = snapshots
         self._store = store
         self._began_at = time.time()
         self._registry = registry
@@ -153,7 +149,7 @@ class WeightNames:
         self._loaded.move_to_end(key)
         while len(self._loaded) > _MAX_LOADED:
             _, oldest = self._loaded.popitem(last=False)
-            self._sequencer.errand(partial(self._snapshots.free, snapshot=oldest))
+            self._sequencer.free_snapshot(oldest)
         return snapshot
 
 
