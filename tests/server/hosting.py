@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
+from cookhouse.engine.contract import Worker, WorkerOptions
 from cookhouse.engine.engine import Engine
 from cookhouse.engine.transports.thread import InThread
 from cookhouse.server.app import create_app
@@ -51,13 +53,25 @@ def hosted(
     **options: Any,
 ) -> Iterator[Host]:
     """Serve until the block ends; for `sources` see `BaseModels.fill`, for further `options` `Service`."""
+    with hosted_over(state_dir, partial(InThread, make_engine), settings, sources, **options) as host:
+        yield host
+
+
+@contextlib.contextmanager
+def hosted_over(
+    state_dir: Path,
+    make_worker: Callable[[WorkerOptions], Worker],
+    settings: Settings | None = None,
+    sources: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Iterator[Host]:
+    """As `hosted`, with any worker."""
     settings = settings or Settings()
-    worker = worker_options(settings, state_dir)
     service = Service(
         api_keys=[KEY, OTHER_KEY],
         state_dir=state_dir,
         settings=settings,
-        make_worker=lambda: InThread(make_engine, worker),
+        make_worker=partial(make_worker, worker_options(settings, state_dir)),
         sources=sources,
         **options,
     )

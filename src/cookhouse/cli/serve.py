@@ -107,6 +107,14 @@ def serve(
             show_default="8 GiB",
         ),
     ] = None,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Give each training request a pass of its own: its numbers are the same to the bit whatever other "
+            "clients ask for meanwhile. Costs speed where many small models are trained at once.",
+        ),
+    ] = False,
     run: Annotated[
         list[str] | None,
         typer.Option(
@@ -153,6 +161,7 @@ def serve(
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
+    options += ["--deterministic"] * deterministic
     options += named_weights(run or [], registry)
     state = state_dir or default_state_dir(os.environ)
     code = asyncio.run(_serve(host, listening, models, names, state, keys, command or [], options))

@@ -69,7 +69,9 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 base_models=base_models,
                 make_worker=children,
                 settings=Settings(
-                    silent_seconds=60 * options.silent_minutes, session_seconds=60 * options.session_minutes
+                    silent_seconds=60 * options.silent_minutes,
+                    session_seconds=60 * options.session_minutes,
+                    deterministic=options.deterministic,
                 ),
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
                 read_state_dirs=options.read_state_dir,
@@ -188,6 +190,11 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         default=os.environ.get(SNAPSHOT_VARIABLE) or None,
         help=f"disk for weights of sampling clients that wait in files; default: {SNAPSHOT_VARIABLE}, or 8 GiB",
+    )
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="give each request a pass of its own, so that its numbers do not depend on what others ask for",
     )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     # Taken out before words are parsed: it is here to be told of.

@@ -1,0 +1,114 @@
+"""What clients meet when the engine is killed: over HTTP, with the SDK, on a child over the fake engine."""
+
+import logging
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tinker
+from tests.contract.calls import ADAM
+from tests.engine.transports.engine_child import engine_child
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import KEY, Host, hosted_over
+
+from cookhouse.engine.contract import SampleOutput, Worker, WorkerOptions
+from cookhouse.engine.engine import SampleFailure
+from cookhouse.engine.transports.child import Child
+
+PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
+PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
+
+
+class SlowEngine(FakeEngine):
+    """Takes its time for each token, so that a kill meets samples under way."""
+
+    def step_samples(self) -> list[SampleOutput | SampleFailure]:
+        time.sleep(0.01)
+        return list(super().step_samples())
+
+
+class Killed:
+    """A server whose engine can be killed."""
+
+    def __init__(self, host: Host, children: list[Child]) -> None:
+        self.host = host
+        self._children = children
+
+    @property
+    def num_engines(self) -> int:
+        return len(self._children)
+
+    def kill(self) -> None:
+        """Kill the engine, and wait until the server has noticed."""
+        count = len(self._children)
+        os.kill(self._children[-1].pid, signal.SIGKILL)
+        self.wait(count)
+
+    def wait(self, count: int) -> None:
+        """Wait until there have been more engines than so many, and the last is up."""
+        deadline = time.monotonic() + 60
+        while len(self._children) <= count or not self.host.service.calls.is_up:
+            assert time.monotonic() < deadline, "no new engine came up"
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Killed]:
+    caplog.set_level(logging.CRITICAL, "cookhouse")  # the losses are meant
+    children: list[Child] = []
+
+    def make_worker(options: WorkerOptions) -> Worker:
+        children.append(engine_child(SlowEngine, options))
+        return children[-1]
+
+    with hosted_over(tmp_path, make_worker) as host:
+        yield Killed(host, children)
+
+
+def test_training_fails_in_words_and_goes_on_from_its_checkpoint(server: Killed) -> None:
+    """Would catch a client that waits for ever, and one that is not told where it can go on."""
+    with tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client:
+        trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
+        path = trainer.save_state("first").result().path
+        server.kill()
+        with pytest.raises(tinker.TinkerError, match=f"engine was lost, and model .*killed by signal 9.*{path}"):
+            trainer.optim_step(ADAM).result()
+        resumed = client.create_training_client_from_state_with_optimizer(path).result()
+        assert resumed.optim_step(ADAM).result().metrics
+
+
+@pytest.mark.parametrize("num_kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_samples_go_on_whenever_it_is_killed(server: Killed, num_kills: int) -> None:
+    """Would catch a sample that is lost with its engine, is drawn with another seed, or of other weights."""
+    chance = random.Random(num_kills)
+    with tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client:
+        trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
+        saved = trainer.save_weights_for_sampler("weights").result().path
+        samplers = [
+            client.create_sampling_client(base_model="cookhouse/tiny").result(),
+            client.create_sampling_client(model_path=saved).result(),
+        ]
+        expected = [one.sample(PROMPT, 2, PARAMS).result().sequences for one in samplers]
+        for kill in range(num_kills):
+            drawing = [one.sample(PROMPT, 2, PARAMS) for one in samplers]
+            time.sleep(chance.uniform(0.0, 0.3))
+            server.kill()
+            for future, sequences in zip(drawing, expected, strict=True):
+                assert [one.tokens for one in future.result(60).sequences] == [one.tokens for one in sequences]
+            assert server.num_engines == kill + 2
+            other = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
+            assert other.optim_step(ADAM).result().metrics
+
+
+def test_unnamed_weights_are_gone_in_words(server: Killed) -> None:
+    """Would catch a sampler that waits for ever, or samples other weights than it was made for."""
+    with tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client:
+        trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
+        sampler = trainer.save_weights_and_get_sampling_client().result()
+        server.kill()
+        with pytest.raises(tinker.TinkerError, match=r"weights of this sampling client with it .*publish them again"):
+            sampler.sample(PROMPT, 1, PARAMS).result()
