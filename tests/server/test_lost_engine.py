@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,19 +16,19 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted_over
 
 from cookhouse.engine.contract import SampleOutput, Worker, WorkerOptions
-from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.transports.child import Child
 
 PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
 PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
+LONG = tinker.SamplingParams(max_tokens=124, seed=5, stop=[])
 
 
 class SlowEngine(FakeEngine):
     """Takes its time for each token, so that a kill meets samples under way."""
 
-    def step_samples(self) -> list[SampleOutput | SampleFailure]:
+    def step_samples(self) -> Sequence[SampleOutput]:
         time.sleep(0.01)
-        return list(super().step_samples())
+        return super().step_samples()
 
 
 class Killed:
@@ -109,6 +109,9 @@ def test_unnamed_weights_are_gone_in_words(server: Killed) -> None:
     with tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client:
         trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
         sampler = trainer.save_weights_and_get_sampling_client().result()
+        running = sampler.sample(PROMPT, 1, LONG)
         server.kill()
+        with pytest.raises(tinker.TinkerError, match=r"weights of this sampling client with it"):
+            running.result()
         with pytest.raises(tinker.TinkerError, match=r"weights of this sampling client with it .*publish them again"):
             sampler.sample(PROMPT, 1, PARAMS).result()

@@ -287,10 +287,12 @@ class Sequencer:
             asyncio.get_running_loop().call_soon(self._end_sample, request_id, snapshot.error)
             return
         answer = self._calls.send(command, self._samples[request_id].on_output)
-        answer.add_done_callback(partial(self._take_answer, request_id))
+        answer.add_done_callback(partial(self._take_answer, request_id, snapshot))
 
-    def _take_answer(self, request_id: str, answer: "asyncio.Future[Output]") -> None:
+    def _take_answer(self, request_id: str, snapshot: Snapshot | None, answer: "asyncio.Future[Output]") -> None:
         output = answer.exception() or answer.result()
+        if isinstance(output, LostError) and snapshot is not None and snapshot.error is not None:
+            output = snapshot.error
         assert isinstance(output, SampleOutput | Exception)
         self._end_sample(request_id, output)
 
