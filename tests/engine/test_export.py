@@ -21,7 +21,7 @@ from cookhouse.assets import resolve_model
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.engine.export import export_merged, export_peft, import_peft, inspect
-from cookhouse.engine.files import checkpoint
+from cookhouse.engine.files.manifest import is_checkpoint
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums, save_model
 from tests.engine.families import save_family
@@ -422,6 +422,6 @@ def test_a_checkpoint_says_what_it_holds(qwen3_folder: str, tmp_path: Path) -> N
     trained(qwen3_folder, ATTENTION_ONLY, tmp_path / "checkpoint")
     info = inspect(tmp_path / "checkpoint")
     assert (info.base_model, info.lora, info.num_steps) == (qwen3_folder, ATTENTION_ONLY, 0)
-    assert checkpoint.is_checkpoint(tmp_path / "checkpoint")
+    assert is_checkpoint(tmp_path / "checkpoint")
     num_parameters = 3 * 2 * ((64 + 64) + 2 * (64 + 32) + (64 + 64))
     assert 3 * 4 * num_parameters < info.num_bytes < 3 * 4 * num_parameters + 5000

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.device import choose_dtype
 from cookhouse.engine.files import checkpoint
+from cookhouse.engine.files.manifest import read_num_steps, read_spec
 from cookhouse.engine.files.model_card import CARD, merged_card, peft_card
 from cookhouse.engine.files.peft_folder import PeftAdapter, first_names, read_peft, write_peft
 from cookhouse.engine.lora.lora import AdapterLayout, LoraSite, Routing
@@ -46,11 +47,11 @@ def inspect(folder: Path) -> CheckpointInfo:
     Raises:
         InputError: it holds no checkpoint.
     """
-    base_model, lora = checkpoint.read_spec(folder)
+    base_model, lora = read_spec(folder)
     return CheckpointInfo(
         base_model=base_model,
         lora=lora,
-        num_steps=checkpoint.read_num_steps(folder),
+        num_steps=read_num_steps(folder),
         num_bytes=sum(file.stat().st_size for file in folder.iterdir()),
     )
 
@@ -72,7 +73,7 @@ def export_peft(
             parts that the format cannot hold.
         OSError: the disk is full or not writable; nothing is left behind.
     """
-    base_model, spec = checkpoint.read_spec(folder)
+    base_model, spec = read_spec(folder)
     if spec.rank == 0:
         raise InputError(f"checkpoint {folder} holds all weights and no adapter; export it merged")
     layout = _layout(base_model, spec)
@@ -107,7 +108,7 @@ def export_merged(
     if output.exists():
         raise InputError(f"folder {output} exists; choose another name")
     dtype = choose_dtype(precision, _CPU)
-    base_model, spec = checkpoint.read_spec(folder)
+    base_model, spec = read_spec(folder)
     if spec.rank == 0:
         model, full_layout, flat = read_flat(base_model, _CPU, dtype)
         read_full(folder, full_layout, {"params": flat})

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.files import checkpoint
+from cookhouse.engine.files.manifest import read_spec
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 
@@ -113,6 +114,6 @@ def test_damaged_checkpoints_are_refused_and_change_nothing(
 def test_another_shape_is_refused(engine: TorchEngine, qwen3_folder: str, tmp_path: Path) -> None:
     engine.create_model("m", qwen3_folder, SPEC)
     engine.save_state("m", tmp_path / "s", with_optimizer=True)
-    assert checkpoint.read_spec(tmp_path / "s") == (qwen3_folder, SPEC)
+    assert read_spec(tmp_path / "s") == (qwen3_folder, SPEC)
     with pytest.raises(InputError, match="another base model or adapter shape"):
         engine.load_state("n", qwen3_folder, LoraSpec(rank=5), tmp_path / "s", with_optimizer=True)

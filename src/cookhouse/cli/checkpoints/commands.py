@@ -177,7 +177,7 @@ def import_(
     """Make a PEFT adapter, or a folder that a server put aside, a checkpoint to train on from or to sample."""
     _quiet_unless_watched()
     from cookhouse.engine.export import import_peft
-    from cookhouse.engine.files.checkpoint import is_checkpoint, read_num_steps, read_spec
+    from cookhouse.engine.files.manifest import is_checkpoint, read_num_steps, read_spec
     from cookhouse.server.checkpoints.offline import add_checkpoint
     from cookhouse.service.local import folder_key
 

@@ -144,7 +144,7 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def _in_folder(folder: Path) -> Saved:
-    from cookhouse.engine.files.checkpoint import is_checkpoint
+    from cookhouse.engine.files.manifest import is_checkpoint
 
     if is_checkpoint(folder):
         return Saved(path=None, folder=folder)

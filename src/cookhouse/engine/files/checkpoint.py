@@ -1,32 +1,27 @@
-"""Adapters on disk: a folder with `adapter.safetensors` and `adapter.json`, written whole or not at all.
+"""Adapters on disk: a folder with `adapter.safetensors` and its manifest, written whole or not at all.
 
 The safetensors file holds flat tensors: `params`, and with an optimizer `adam_m` and `adam_v`. Training state is fp32,
-weights for sampling have the precision of sampling. The JSON names the format, the base model, the adapter's spec and
-the sites in the order in which they lie in the flat tensors.
+weights for sampling have the precision of sampling.
 """
 
-import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cookhouse.engine.contract import DamagedError, LoraSpec
+from cookhouse.engine.contract import DamagedError
+from cookhouse.engine.files.manifest import read_manifest, write_manifest
 from cookhouse.engine.lora.lora import AdapterLayout
 from cookhouse.errors import InputError
 
-_FORMAT = 1
 _TENSORS = "adapter.safetensors"
-_MANIFEST = "adapter.json"
 
 
 def write(
@@ -48,20 +43,6 @@ def write(
     with new_folder(folder, is_durable=is_durable) as temporary:
         save_file({name: tensor.detach().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
         write_manifest(temporary, base_model, layout.spec, sites=sites, num_steps=num_steps)
-
-
-def write_manifest(
-    folder: Path, base_model: str, spec: LoraSpec, *, sites: list[list[str | int]], num_steps: int
-) -> None:
-    """Write what makes a folder a checkpoint."""
-    manifest = {
-        "format": _FORMAT,
-        "base_model": base_model,
-        "lora": asdict(spec),
-        "sites": sites,
-        "num_steps": num_steps,
-    }
-    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
 @contextmanager
@@ -128,48 +109,6 @@ def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[
         if not torch.isfinite(tensor).all():
             raise InputError(f"checkpoint {folder}: {name} holds NaN or infinity")
     return {name: tensor.float() for name, tensor in tensors.items()}, int(manifest["num_steps"])
-
-
-def read_spec(folder: Path) -> tuple[str, LoraSpec]:
-    """Base model and adapter spec of a checkpoint folder.
-
-    Raises:
-        DamagedError: the folder holds no checkpoint.
-    """
-    manifest = read_manifest(folder)
-    try:
-        return str(manifest["base_model"]), LoraSpec(**manifest["lora"])
-    except (KeyError, TypeError) as error:
-        raise DamagedError(f"checkpoint {folder} has an unreadable {_MANIFEST}: {error}") from error
-
-
-def read_num_steps(folder: Path) -> int:
-    """Optimizer steps that a checkpoint with optimizer has taken; 0 for one without.
-
-    Raises:
-        DamagedError: the folder holds no checkpoint.
-    """
-    return int(read_manifest(folder)["num_steps"])
-
-
-def is_checkpoint(folder: Path) -> bool:
-    """Whether the folder looks like one that `write` made."""
-    return (folder / _MANIFEST).is_file()
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `write_manifest` wrote.
-
-    Raises:
-        DamagedError: the folder holds no checkpoint.
-    """
-    try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DamagedError(f"{folder} holds no readable checkpoint: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT or "num_steps" not in manifest:
-        raise DamagedError(f"{folder} holds no checkpoint of format {_FORMAT}")
-    return manifest
 
 
 def _flush(path: Path) -> None:

@@ -1,0 +1,70 @@
+"""What makes a folder a checkpoint: `adapter.json`, which is read without torch.
+
+It names the format, the base model, the adapter's spec, and the sites in the order in which the flat tensors have them.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cookhouse.engine.contract import DamagedError, LoraSpec
+
+_FORMAT = 1
+_MANIFEST = "adapter.json"
+
+
+def write_manifest(
+    folder: Path, base_model: str, spec: LoraSpec, *, sites: list[list[str | int]], num_steps: int
+) -> None:
+    """Write what makes a folder a checkpoint."""
+    manifest = {
+        "format": _FORMAT,
+        "base_model": base_model,
+        "lora": asdict(spec),
+        "sites": sites,
+        "num_steps": num_steps,
+    }
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def read_spec(folder: Path) -> tuple[str, LoraSpec]:
+    """Base model and adapter spec of a checkpoint folder.
+
+    Raises:
+        DamagedError: the folder holds no checkpoint.
+    """
+    manifest = read_manifest(folder)
+    try:
+        return str(manifest["base_model"]), LoraSpec(**manifest["lora"])
+    except (KeyError, TypeError) as error:
+        raise DamagedError(f"checkpoint {folder} has an unreadable {_MANIFEST}: {error}") from error
+
+
+def read_num_steps(folder: Path) -> int:
+    """Optimizer steps that a checkpoint with optimizer has taken; 0 for one without.
+
+    Raises:
+        DamagedError: the folder holds no checkpoint.
+    """
+    return int(read_manifest(folder)["num_steps"])
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether the folder looks like one that `write` made."""
+    return (folder / _MANIFEST).is_file()
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What `write_manifest` wrote.
+
+    Raises:
+        DamagedError: the folder holds no checkpoint.
+    """
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DamagedError(f"{folder} holds no readable checkpoint: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT or "num_steps" not in manifest:
+        raise DamagedError(f"{folder} holds no checkpoint of format {_FORMAT}")
+    return manifest
