@@ -15,7 +15,7 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.model_names import parse_served
 from cookhouse.registry import open_registry
-from cookhouse.server.libraries import loading
+from cookhouse.server.libraries import hide_torch, loading
 from cookhouse.server.main import run_server
 from cookhouse.server.settings import Settings
 from cookhouse.server.waiting import wait_for_arguments
@@ -226,4 +226,5 @@ def exit_with(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    hide_torch()
     exit_with(main())

@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cookhouse.assets import adapter_folders
+from cookhouse.engine.files.manifest import read_spec
+from cookhouse.engine.peft_import import import_apart
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums
@@ -58,14 +60,11 @@ class ReadOnlyCheckpoints:
 
 def _imported(folder: Path, into: Path) -> StoredCheckpoint:
     """The adapter of a PEFT folder as a checkpoint, written unless an earlier start of this server has."""
-    from cookhouse.engine.export import import_peft
-    from cookhouse.engine.files.checkpoint import read_spec
-
     model_id, _, name = peft_path(folder).removeprefix("tinker://").split("/")
     files = into / model_id.split(":")[0]
     if not files.is_dir():
         into.mkdir(parents=True, exist_ok=True)
-        import_peft(folder, files)
+        import_apart(folder, files)
     base_model, lora = read_spec(files)
     row = CheckpointRow(
         checkpoint_id=files.name,
