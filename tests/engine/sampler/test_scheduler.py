@@ -10,13 +10,28 @@ from cookhouse.engine.sampler.sequence import Sequence
 
 
 def _sequence(
-    name: str, num_prompt: int, num_new: int, num_forks: int = 0, *, text: str = "", is_scored: bool = False
+    name: str,
+    num_prompt: int,
+    num_new: int,
+    num_forks: int = 0,
+    *,
+    text: str = "",
+    is_scored: bool = False,
+    owner: str = "",
+    session_id: str = "",
 ) -> Sequence:
     """A prompt that no other shares, or the beginning of the numbers that belong to `text`."""
     prompt_T = np.random.default_rng(list((text or name).encode())).integers(0, 1000, num_prompt)
     return Sequence(
         request=SampleRequest(
-            request_id=name, base_model="m", snapshot_id=None, prompt_T=prompt_T, seed=0, prompt_logprobs=is_scored
+            request_id=name,
+            base_model="m",
+            snapshot_id=None,
+            prompt_T=prompt_T,
+            seed=0,
+            prompt_logprobs=is_scored,
+            owner=owner,
+            session_id=session_id,
         ),
         index=0,
         tokens=prompt_T.tolist(),
@@ -201,3 +216,107 @@ def test_what_can_never_fit_is_known_at_once() -> None:
     scheduler = _scheduler(4)
     assert scheduler.can_ever_fit(16)
     assert not scheduler.can_ever_fit(17)
+
+
+def _steps_until(scheduler: Scheduler, name: str) -> int:
+    """Passes until a request has finished."""
+    for step in range(1, 10_000):
+        if name in _advance(scheduler, scheduler.plan()):
+            _check_blocks(scheduler)
+            return step
+    raise AssertionError(f"{name} never finishes")
+
+
+@pytest.mark.parametrize(
+    ("num_blocks", "requests"),
+    [
+        (10_000, [(20, 50, 0)] * 100),
+        (10_000, [(20, 50, 30)] * 4),
+        (10_000, [(5000, 10, 0)] * 4),
+        (60, [(20, 50, 0)] * 100),
+    ],
+    ids=["many requests", "many samples of each", "long prompts", "few blocks"],
+)
+def test_no_tenant_waits_behind_the_work_of_another(num_blocks: int, requests: list[tuple[int, int, int]]) -> None:
+    """Would catch a line for all tenants, in which one's sample waits for a thousand of another's."""
+    scheduler = _scheduler(num_blocks)
+    for index, shape in enumerate(requests):
+        scheduler.submit(_sequence(f"a{index}.", *shape, owner="a"))
+    for _ in range(10):
+        _advance(scheduler, scheduler.plan())
+    scheduler.submit(_sequence("b", 10, 5, owner="b"))
+    assert _steps_until(scheduler, "b0") == 5
+    _drain(scheduler)
+    assert scheduler.blocks.num_free == num_blocks
+
+
+def test_tenants_share_the_sequences_that_run() -> None:
+    """Would catch one that keeps what it took while it was alone, and pairs that give way to one another for ever."""
+    scheduler = _scheduler(1000, max_running=9)
+    for owner in "abc":
+        for index in range(20):
+            scheduler.submit(_sequence(f"{owner}{index}.", 5, 100, owner=owner))
+        _advance(scheduler, scheduler.plan())
+    owners = [sequence.request.owner for sequence in scheduler.running]
+    assert sorted(owners) == list("aaabbbccc")
+    before = list(scheduler.running)
+    _advance(scheduler, scheduler.plan())
+    assert scheduler.running == before
+    assert len(_drain(scheduler)) == 60
+
+
+def test_tenants_share_the_reading_of_prompts() -> None:
+    """Would catch a budget that one prompt takes whole, and one that is not used up."""
+    scheduler = _scheduler(1000, budget_tokens=60)
+    scheduler.submit(_sequence("a", 500, 1, owner="a"))
+    _advance(scheduler, scheduler.plan())
+    scheduler.submit(_sequence("b", 500, 1, owner="b"))
+    scheduler.submit(_sequence("c", 10, 1, owner="c"))
+    sizes = {piece.sequence.request.owner: piece.stop - piece.start for piece in scheduler.plan().pieces}
+    assert sizes == {"a": 25, "b": 25, "c": 10}
+
+
+def test_sessions_of_a_tenant_take_turns() -> None:
+    """Would catch someone's chat that waits for their own evaluation of a thousand prompts."""
+    scheduler = _scheduler(1000, max_running=2)
+    for index in range(10):
+        scheduler.submit(_sequence(f"eval{index}.", 10, 10, session_id="eval"))
+    _advance(scheduler, scheduler.plan())
+    scheduler.submit(_sequence("chat", 10, 1, session_id="chat"))
+    assert _steps_until(scheduler, "chat0") == 10
+
+
+def test_the_owner_of_most_blocks_gives_one_up_and_the_oldest_stays() -> None:
+    """Would catch a small tenant's sequence that makes way for a large one's."""
+    scheduler = _scheduler(25, budget_tokens=100)
+    for name, num_prompt, owner in (("a1", 30, "a"), ("a2", 30, "a"), ("b", 10, "b")):
+        scheduler.submit(_sequence(name, num_prompt, 30, owner=owner))
+        _advance(scheduler, scheduler.plan())
+    preempted = set()
+    while scheduler.running:
+        before = [sequence.request.request_id for sequence in scheduler.running]
+        finished = _advance(scheduler, scheduler.plan())
+        after = [sequence.request.request_id for sequence in scheduler.running]
+        preempted |= {name for name in before if name not in after and f"{name}0" not in finished}
+    assert preempted == {"a2"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_loads_of_several_tenants_come_to_an_end(seed: int) -> None:
+    """Would catch two that take blocks from each other for ever, and blocks lost when one gives way."""
+    rng = np.random.default_rng(seed)
+    num_blocks = int(rng.integers(8, 30))
+    scheduler = _scheduler(num_blocks, max_running=int(rng.integers(1, 9)), budget_tokens=int(rng.integers(9, 40)))
+    expected, finished = [], []
+    for i in range(60):
+        num_prompt, num_new, num_forks = int(rng.integers(1, 16)), int(rng.integers(1, 16)), int(rng.integers(0, 4))
+        owner, session_id = str(rng.choice(list("abc"))), str(rng.integers(2))
+        scheduler.submit(
+            _sequence(f"r{i}.", num_prompt, num_new, num_forks, owner=owner, session_id=owner + session_id)
+        )
+        expected += [f"r{i}.{index}" for index in range(num_forks + 1)]
+        if rng.random() < 0.5:
+            finished += _advance(scheduler, scheduler.plan())
+            _check_blocks(scheduler)
+    assert sorted(finished + _drain(scheduler)) == sorted(expected)
+    assert scheduler.blocks.num_free == num_blocks

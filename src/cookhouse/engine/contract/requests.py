@@ -103,7 +103,10 @@ class SampleRequest:
     seed: int
     """Sample i of a request uses (seed, i): tokens depend on no neighbors in the batch, and are the same again."""
     owner: str = ""
-    """Requests of different owners share no cached prefix: how fast one is answered tells nothing of the others'."""
+    """Requests of different owners share no cached prefix: how fast one is answered tells nothing of the others'.
+    Owners take turns, then the sessions of an owner.
+    """
+    session_id: str = ""
     num_samples: int = 1
     max_tokens: int | None = None
     """None: up to the model's context."""

@@ -4,17 +4,20 @@
                   ▲                  │
                   └────preempt───────┘      blocks freed; the sequence is read again, but for what the cache still holds
 
-Running sequences go first, oldest first; what is left of the token budget reads prompts, in pieces if need be. When a
-running sequence finds no free block, the youngest one is preempted. A sequence starts with the full blocks that the
-cache knows of its tokens, whoever computed them. A sequence is admitted only if the whole cache
-can hold it at its full length, which is promised to it, so the oldest always finishes.
+Running sequences go first, oldest first; what is left of the token budget reads prompts, in pieces if need be. Owners
+share it equally, and who was served fewest tokens is admitted first. Where sequences or blocks are as many as there may
+be, the owner that has the most gives up its youngest sequence. A sequence starts with the full blocks that the cache
+knows of its tokens, whoever computed them. It is admitted only if the whole cache can hold it at its full length, which
+is promised to it, and the oldest is never given up for others, so that it always finishes.
 """
 
-from collections import deque
+from collections import Counter
 from dataclasses import dataclass, field
 
+from cookhouse.engine.rotation import Rotation
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.sequence import Sequence
+from cookhouse.engine.sampler.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,13 @@ class Scheduler:
         self.blocks = blocks
         self.max_running = max_running
         self.budget_tokens = budget_tokens
-        self.waiting: deque[Sequence] = deque()
+        self.waiting = Waiting()
         self.running: list[Sequence] = []
+        self._owners: Rotation[str] = Rotation()
+        self._num_live: Counter[str] = Counter()
+        """Sequences that wait or run, by owner."""
+        self._num_running: Counter[str] = Counter()
+        """By owner."""
 
     def can_ever_fit(self, num_positions: int) -> bool:
         """Whether the empty cache would hold a sequence of this length."""
@@ -74,16 +82,19 @@ class Scheduler:
     def submit(self, sequence: Sequence) -> None:
         """Queue a sequence; the caller has checked `can_ever_fit` of its `max_total`."""
         self.blocks.num_promised = max(self.blocks.num_promised, self.blocks.num_blocks_for(sequence.max_total))
+        self._count(sequence)
         self.waiting.append(sequence)
 
     def plan(self) -> Plan:
         """Choose the next pass and give its sequences the blocks they need. Empty only if nothing is queued."""
         plan = Plan()
+        shares = self._shares()
+        num_decoding = sum(sequence.num_uncached == 1 for sequence in self.running)
         for sequence in list(self.running):
+            num_decoding -= sequence.num_uncached == 1
             if sequence in self.running:
-                self._plan_running(plan, sequence)
-        while self.waiting and len(self.running) < self.max_running and self._admit(plan, self.waiting[0]):
-            self.waiting.popleft()
+                self._plan_running(plan, sequence, shares, num_decoding)
+        self._admit_waiting(plan, shares)
         return plan
 
     def advance(self, piece: Piece) -> None:
@@ -100,6 +111,7 @@ class Scheduler:
         Returns the (source, target) blocks to copy for a partly filled last one. Without a free block for it the child
         waits, and reads the prompt again.
         """
+        self._count(child)
         full = parent.num_cached // self.blocks.block_size
         has_partial = parent.num_cached % self.blocks.block_size > 0
         if len(self.running) >= self.max_running or not self.blocks.provide(int(has_partial)):
@@ -108,7 +120,7 @@ class Scheduler:
             return None
         self.blocks.share(parent.blocks[:full])
         child.blocks = parent.blocks[:full]
-        self.running.append(child)
+        self._start(child)
         if not has_partial:
             return None
         child.blocks += self.blocks.allocate(1)
@@ -117,36 +129,137 @@ class Scheduler:
     def finish(self, sequence: Sequence) -> None:
         """Drop a sequence, running or waiting, and free its blocks."""
         if sequence in self.running:
-            self.running.remove(sequence)
+            self._stop(sequence)
         else:
             self.waiting.remove(sequence)
+        owner = sequence.request.owner
+        self._num_live[owner] -= 1
+        if not self._num_live[owner]:
+            del self._num_live[owner]
+            self._owners.remove(owner)
         self._release(sequence)
         if not (self.running or self.waiting):
             self.blocks.num_promised = 0
 
-    def _plan_running(self, plan: Plan, sequence: Sequence) -> None:
-        count = min(sequence.num_uncached, self.budget_tokens - plan.num_tokens)
+    def _shares(self) -> dict[str, int]:
+        """Positions of the next pass in which each owner may read prompts: equal parts, less what one does not need."""
+        left = self.budget_tokens
+        wanted: Counter[str] = Counter()
+        for sequence in self.running:
+            if sequence.num_uncached == 1:
+                left -= 1
+            else:
+                wanted[sequence.request.owner] += sequence.num_uncached
+        if len({*wanted, *self.waiting.owners}) <= 1:
+            return dict.fromkeys(self._num_live, self.budget_tokens)
+        for owner in self.waiting.owners:
+            wanted[owner] += self.waiting.num_tokens(owner, self.budget_tokens)
+        chosen = [owner for owner in self._owners.order() if owner in wanted][: max(left, 0)]
+        shares = {}
+        for index, owner in enumerate(sorted(chosen, key=wanted.__getitem__)):
+            shares[owner] = min(wanted[owner], left // (len(chosen) - index))
+            left -= shares[owner]
+        return shares
+
+    def _plan_running(self, plan: Plan, sequence: Sequence, shares: dict[str, int], num_decoding: int) -> None:
+        """`num_decoding` others come behind, for each of which there is to be room."""
+        owner = sequence.request.owner
+        count = min(1, self.budget_tokens - plan.num_tokens)
+        if sequence.num_uncached > 1:
+            count = self.budget_tokens - plan.num_tokens - num_decoding
+            count = min(sequence.num_uncached, shares.get(owner, 0), count)
         if count <= 0:
             return
         while not self._reserve(sequence, sequence.num_cached + count):
-            youngest = self.running[-1]
-            self._preempt(youngest, plan)
-            if youngest is sequence:
+            victim = self._with_most_blocks()
+            self._preempt(victim, plan)
+            if victim is sequence:
                 return
-        plan.add(Piece(sequence, sequence.num_cached, sequence.num_cached + count))
+        if sequence.num_uncached > 1:
+            shares[owner] -= count
+        self._add(plan, Piece(sequence, sequence.num_cached, sequence.num_cached + count))
 
-    def _admit(self, plan: Plan, sequence: Sequence) -> bool:
-        budget = self.budget_tokens - plan.num_tokens
-        if budget <= 0:
-            return False
+    def _admit_waiting(self, plan: Plan, shares: dict[str, int]) -> None:
+        """Admit from the owners that were served least. When one finds no blocks, nobody else takes those that there
+        are: a long prompt would wait for ever.
+        """
+        candidates = set(self.waiting.owners)
+        while candidates and plan.num_tokens < self.budget_tokens:
+            owner = self._owners.first(candidates)
+            room = min(shares.get(owner, 0), self.budget_tokens - plan.num_tokens)
+            if room <= 0 or not (len(self.running) < self.max_running or self._give_place(plan, owner)):
+                candidates.remove(owner)
+                continue
+            sequence = self.waiting.head(owner)
+            while not self._admit(plan, sequence, room):
+                if not self._give_blocks(plan, sequence):
+                    return
+            shares[owner] -= plan.pieces[-1].stop - plan.pieces[-1].start
+            candidates &= set(self.waiting.owners)
+
+    def _admit(self, plan: Plan, sequence: Sequence, room: int) -> bool:
         self._reuse(sequence)
-        stop = sequence.num_cached + min(sequence.num_uncached, budget)
+        stop = sequence.num_cached + min(sequence.num_uncached, room)
         if not self._reserve(sequence, stop):
             self._release(sequence)
             return False
-        self.running.append(sequence)
-        plan.add(Piece(sequence, sequence.num_cached, stop))
+        self.waiting.remove(sequence, num_read=sequence.num_uncached)
+        self._start(sequence)
+        self._add(plan, Piece(sequence, sequence.num_cached, stop))
         return True
+
+    def _give_place(self, plan: Plan, owner: str) -> bool:
+        """Make the owner that runs the most sequences give one up, if it will still have at least as many."""
+        most = max(self._num_running, key=self._num_running.__getitem__)
+        if self._num_running[most] <= self._num_running[owner] + 1:
+            return False
+        self._preempt(next(other for other in reversed(self.running) if other.request.owner == most), plan)
+        return True
+
+    def _give_blocks(self, plan: Plan, sequence: Sequence) -> bool:
+        """Make the owner that holds the most blocks give up a sequence, if it holds more than this one's would then."""
+        if len(self._num_running) < 2 and sequence.request.owner in self._num_running:
+            return False
+        held = self._held_blocks()
+        wanted = held[sequence.request.owner] + self.blocks.num_blocks_for(len(sequence.tokens))
+        if len(self.running) < 2 or max(held.values()) <= wanted:
+            return False
+        victim = self._with_most_blocks()
+        if held[victim.request.owner] <= wanted:
+            return False
+        self._preempt(victim, plan)
+        return True
+
+    def _with_most_blocks(self) -> Sequence:
+        """The youngest sequence of the owner that holds the most blocks; the oldest of all only where it is alone."""
+        others = self.running[1:] or self.running
+        held = self._held_blocks()
+        return max(enumerate(others), key=lambda other: (held[other[1].request.owner], other[0]))[1]
+
+    def _held_blocks(self) -> Counter[str]:
+        held: Counter[str] = Counter()
+        for sequence in self.running:
+            held[sequence.request.owner] += len(sequence.blocks)
+        return held
+
+    def _count(self, sequence: Sequence) -> None:
+        self._num_live[sequence.request.owner] += 1
+        self._owners.add(sequence.request.owner)
+
+    def _add(self, plan: Plan, piece: Piece) -> None:
+        plan.add(piece)
+        self._owners.charge(piece.sequence.request.owner, piece.stop - piece.start)
+
+    def _start(self, sequence: Sequence) -> None:
+        self.running.append(sequence)
+        self._num_running[sequence.request.owner] += 1
+
+    def _stop(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        owner = sequence.request.owner
+        self._num_running[owner] -= 1
+        if not self._num_running[owner]:
+            del self._num_running[owner]
 
     def _reuse(self, sequence: Sequence) -> None:
         if sequence.can_skip_prompt:
@@ -165,7 +278,7 @@ class Scheduler:
         return True
 
     def _preempt(self, sequence: Sequence, plan: Plan) -> None:
-        self.running.remove(sequence)
+        self._stop(sequence)
         self._release(sequence)
         plan.drop(sequence)
         self.waiting.appendleft(sequence)

@@ -1,7 +1,7 @@
 """Samples under way in an engine: whose they are, and what becomes of them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cookhouse.engine.contract import Account, Done, Event, Sample, SampleOutput, Tokens
 from cookhouse.engine.engine import Engine, SampleFailure
@@ -30,7 +30,8 @@ class Samples:
     def start(self, engine: Engine, command: Sample, snapshot: Snapshot | None) -> None:
         """Hand a request to the engine; raises what the engine raises."""
         assert command.request.request_id == command.command_id
-        engine.submit_sample(command.request)
+        account = command.account
+        engine.submit_sample(replace(command.request, owner=account.owner, session_id=account.session_id))
         self._running[command.command_id] = _Running(command, snapshot)
         if snapshot is not None:
             snapshot.num_samples += 1

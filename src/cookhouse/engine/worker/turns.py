@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cookhouse.engine.contract import Command, DropBaseModel, HostBaseModel, ModelCommand, Pass, Sample
-from cookhouse.engine.worker.rotation import Rotation
+from cookhouse.engine.rotation import Rotation
 
 _ERRAND_SECONDS = 0.05
 """What errands may take between two turns: about a decode step."""
