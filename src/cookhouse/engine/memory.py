@@ -1,8 +1,10 @@
-"""How much memory the machine can spare."""
+"""How much memory the machine can spare, and what is let go of."""
 
 import contextlib
 import functools
+import gc
 import os
+import traceback
 from pathlib import Path
 
 import torch
@@ -33,6 +35,14 @@ def check_free(free: int, num_bytes: int, what: str, way_out: str) -> None:
     """
     if num_bytes > free:
         raise InputError(f"{what} takes {show_bytes(num_bytes)} and {show_bytes(free)} of memory are free; {way_out}")
+
+
+def let_go(error: Exception) -> None:
+    """Free what a computation that failed held: the error's frames refer to its tensors."""
+    traceback.clear_frames(error.__traceback__)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def free_bytes(device: torch.device) -> int:

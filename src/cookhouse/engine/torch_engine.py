@@ -254,7 +254,13 @@ class TorchEngine:
 
     def step_samples(self) -> Sequence[SampleOutput | SampleFailure]:
         """See `Engine`."""
-        outputs = [output for sampler in self._all_samplers() if sampler.has_work for output in sampler.step()]
+        outputs: list[SampleOutput | SampleFailure] = []
+        for sampler in self._all_samplers():
+            if sampler.has_work:
+                try:
+                    outputs += sampler.step()
+                except Exception as error:  # requests of other base models are not to blame
+                    outputs += sampler.fail_all(error)
         self._drop_idle_full_samplers()
         return outputs
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
@@ -19,6 +20,7 @@ from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.vocabulary import check_tokens
+from cookhouse.engine.sampler.alone import together_or_alone
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.capture import Capture, CudaCapture
@@ -38,12 +40,16 @@ _BUDGET_TOKENS = {"cpu": 2048, "cuda": 8192}
 """Positions of a pass, by kind of device. What decodes waits for the prompts of its pass: a fraction of a second."""
 _MAX_SAMPLES = 1024
 _MAX_STOPS = 1024
-"""Each string is looked for after every token, while all other requests wait."""
+_MAX_STOP_BYTES = 512
+"""As many tokens are read again after each one, while all other requests wait."""
+_MAX_ALL_STOP_BYTES = 2**14
+"""Each string is looked for after each token."""
 _MAX_RANKED = 2**24
 """Candidates of all sampled tokens of a request: 128 MiB, and as much again when they are sent."""
 _NO_TOKENS = SampledSequence(tokens_T=np.empty(0, np.int32), logprobs_T=np.empty(0, np.float32), is_stopped=False)
 _MIN_TEMPERATURE = 1e-6
 """Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
+_Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
 @dataclass
@@ -173,6 +179,25 @@ class Sampler:
     def step(self) -> list[SampleOutput | SampleFailure]:
         """Advance every running sequence by one token, read prompts, and return the requests that finished."""
         pieces = sorted(self._scheduler.plan().pieces, key=lambda piece: piece.sequence.root)
+        outputs: list[SampleOutput | SampleFailure] = []
+        for read, logits_BV in together_or_alone(pieces, self._read, what="a step of samples"):
+            if isinstance(logits_BV, Exception):
+                # Other samples of the request may have failed before.
+                sequences = [p.sequence for p in read if p.sequence.request.request_id in self._requests]
+                outputs += [self._fail(sequence, logits_BV) for sequence in sequences]
+            else:
+                outputs += self._draw(read, logits_BV)
+        return outputs
+
+    def fail_all(self, error: Exception) -> list[SampleFailure]:
+        """Drop all requests for an error that is none of them in particular."""
+        failures = [SampleFailure(request_id=request_id, error=error) for request_id in self._requests]
+        for failure in failures:
+            self.cancel(failure.request_id)
+        return failures
+
+    def _read(self, pieces: Seq[Piece]) -> Tensor:
+        """Logits after those of the pieces that reach their last token; scores what was asked about prompts."""
         states = [self._requests[piece.sequence.request.request_id] for piece in pieces]
         with_hidden = any(
             state.scores.is_asked and not piece.is_decoding for state, piece in zip(states, pieces, strict=True)
@@ -181,19 +206,21 @@ class Sampler:
         for state, piece, first_row in zip(states, pieces, reading.first_rows, strict=True):
             if not piece.is_decoding:
                 state.scores.add(self._base.head, piece, first_row, reading)
+        return reading.logits_BV
+
+    def _draw(self, pieces: Seq[Piece], logits_BV: Tensor) -> list[SampleOutput | SampleFailure]:
+        """Draw the next token after each piece that is a last one; what is to be told of that."""
         ready = [piece for piece in pieces if piece.is_last]
         for piece in pieces:
             self._scheduler.advance(piece)
         if not ready:
             return []
         sequences, rows = self._fork(ready)
-        logits_BV = reading.logits_BV
         if len(rows) > len(ready):
             logits_BV = logits_BV[upload(np.array(rows), logits_BV.device)]
-        self._choose(sequences, logits_BV)
-        failed = self._fail(sequences)
+        failed = self._choose(sequences, logits_BV)
         alive = [s for s in sequences if s.request.request_id in self._requests]
-        return failed + self._tell(alive) + self._finish(alive)
+        return [*failed, *self._tell(alive), *self._finish(alive)]
 
     def _fork(self, ready: Seq[Piece]) -> tuple[list[Sequence], list[int]]:
         """Sequences whose next token is due, with the row of its logits; a prompt just read gives all its samples."""
@@ -211,48 +238,71 @@ class Sampler:
             rows += [row] * (1 + len(children))
         return sequences, rows
 
-    def _choose(self, sequences: Seq[Sequence], logits_BV: Tensor) -> None:
-        seeds = [sequence_seed(s.seed, s.index) for s in sequences]
-        quantiles = uniforms(seeds, [len(s.tokens) for s in sequences])
+    def _choose(self, sequences: Seq[Sequence], logits_BV: Tensor) -> list[SampleFailure]:
+        """Draw a token for each sequence; those that cannot go on, whose requests are dropped."""
+        failures = []
+        drawn = together_or_alone(
+            range(len(sequences)), lambda rows: self._next(sequences, logits_BV, rows), what="a choice of tokens"
+        )
+        for rows, choices in drawn:
+            for index, row in enumerate(rows):
+                sequence = sequences[row]
+                if sequence.request.request_id not in self._requests:  # another of its samples has failed
+                    continue
+                try:
+                    if isinstance(choices, Exception):
+                        raise choices
+                    self._append(sequence, *choices[index])
+                except Exception as error:
+                    failures.append(self._fail(sequence, error))
+        return failures
+
+    def _next(
+        self, sequences: Seq[Sequence], logits_BV: Tensor, rows: Seq[int]
+    ) -> list[tuple[int, float, _Candidates | None]]:
+        """For sequences by their rows: the next token, its log-probability, and the candidates that were asked for."""
+        chosen = [sequences[row] for row in rows]
+        if len(rows) < len(logits_BV):
+            logits_BV = logits_BV[upload(np.array(rows), logits_BV.device)]
+        quantiles = uniforms([sequence_seed(s.seed, s.index) for s in chosen], [len(s.tokens) for s in chosen])
         choices = [
             Choice(s.request.temperature, s.request.top_k, s.request.top_p, float(uniform))
-            for s, uniform in zip(sequences, quantiles, strict=True)
+            for s, uniform in zip(chosen, quantiles, strict=True)
         ]
-        for sequence, token, logprob in zip(sequences, *choose(logits_BV, choices), strict=True):
-            sequence.tokens.append(token)
-            sequence.logprobs.append(logprob)
-            sequence.is_stopped = token in sequence.stop_tokens or self._ends_in_stop_string(sequence)
-        asking = [row for row, s in enumerate(sequences) if s.request.topk_sample_logprobs]
+        tokens, logprobs = choose(logits_BV, choices)
+        ranked: dict[int, _Candidates] = {}
+        asking = [row for row, s in enumerate(chosen) if s.request.topk_sample_logprobs]
         if asking:
-            ranked = rank(
-                logits_BV[upload(np.array(asking), logits_BV.device)],
-                [choices[row] for row in asking],
-                [sequences[row].request.topk_sample_logprobs for row in asking],
-            )
-            for row, candidates in zip(asking, ranked, strict=True):
-                sequences[row].ranked.append(candidates)
+            counts = [chosen[row].request.topk_sample_logprobs for row in asking]
+            asked_BV = logits_BV[upload(np.array(asking), logits_BV.device)]
+            ranked = dict(zip(asking, rank(asked_BV, [choices[row] for row in asking], counts), strict=True))
+        return [
+            (token, logprob, ranked.get(row)) for row, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True))
+        ]
 
-    def _fail(self, sequences: Seq[Sequence]) -> list[SampleFailure]:
-        """Drop the requests of sequences whose logits were not finite; the error of each."""
-        outputs = []
-        for sequence in sequences:
-            request_id = sequence.request.request_id
-            if math.isfinite(sequence.logprobs[-1]) or request_id not in self._requests:
-                continue
-            self.cancel(request_id)
-            error = InputError(
-                f"the model's output after {len(sequence.tokens) - 1} tokens is not finite, so that no token can be "
+    def _append(self, sequence: Sequence, token: int, logprob: float, ranked: _Candidates | None) -> None:
+        if not math.isfinite(logprob):
+            raise InputError(
+                f"the model's output after {len(sequence.tokens)} tokens is not finite, so that no token can be "
                 "chosen: its weights have diverged; sample from an earlier checkpoint, or lower the learning rate"
             )
-            outputs.append(SampleFailure(request_id=request_id, error=error))
-        return outputs
+        sequence.tokens.append(token)
+        sequence.logprobs.append(logprob)
+        if ranked is not None:
+            sequence.ranked.append(ranked)
+        sequence.is_stopped = token in sequence.stop_tokens or self._ends_in_stop_string(sequence)
+
+    def _fail(self, sequence: Sequence, error: Exception) -> SampleFailure:
+        """Drop the request of a sequence."""
+        request_id = sequence.request.request_id
+        self.cancel(request_id)
+        return SampleFailure(request_id=request_id, error=error)
 
     def _ends_in_stop_string(self, sequence: Sequence) -> bool:
         if not sequence.stop_strings:
             return False
         # A token is at least one byte, except that a character may be split over four of them.
-        longest = max(len(stop.encode()) for stop in sequence.stop_strings) + 4
-        tail = sequence.tokens[sequence.num_prompt :][-longest:]
+        tail = sequence.tokens[sequence.num_prompt :][-(sequence.longest_stop_bytes + 4) :]
         text = self._base.tokenizer.decode(tail)
         return any(stop in text for stop in sequence.stop_strings)
 
@@ -361,6 +411,13 @@ def _check(request: SampleRequest, vocab_size: int, context: int) -> None:
         raise InputError(f"temperature is {request.temperature}; use 0 (greedy), or at least {_MIN_TEMPERATURE:g}")
     if len(request.stop or ()) > _MAX_STOPS:
         raise InputError(f"stop holds {len(request.stop or ())} entries; it may hold {_MAX_STOPS}")
+    sizes = [len(stop.encode(errors="surrogatepass")) for stop in request.stop or () if isinstance(stop, str)]
+    if max(sizes, default=0) > _MAX_STOP_BYTES or sum(sizes) > _MAX_ALL_STOP_BYTES:
+        raise InputError(
+            f"stop holds strings of {sum(sizes)} bytes, up to {max(sizes)} in one; all together may have "
+            f"{_MAX_ALL_STOP_BYTES} and one {_MAX_STOP_BYTES}, since each is looked for after every token; name fewer, "
+            "or what they begin with"
+        )
     for stop in request.stop or ():
         if stop == "" or (isinstance(stop, int) and not 0 <= stop < vocab_size):
             raise InputError(f"stop holds {stop!r}; give non-empty strings, or token ids below {vocab_size}")

@@ -46,7 +46,6 @@ class PromptScores:
         start, stop = max(piece.start + 1, self._num_scored), min(piece.stop + 1, piece.sequence.num_prompt)
         if start >= stop:
             return
-        self._num_scored = stop
         hidden_NH, segments = reading.hidden_NH, reading.segments
         offset = first_row - piece.start - 1
         rows = torch.arange(start + offset, stop + offset)
@@ -63,3 +62,4 @@ class PromptScores:
                 tokens = torch.tensor(self._targets.tokens_M[first:end], device=hidden_NH.device)
                 targets = Targets(torch.tensor(self._targets.positions_M[first:end] + offset), tokens)
                 self.target_logprobs_M[first:end] = head.logprobs(hidden_NH, targets, segments).cpu().numpy()
+        self._num_scored = stop

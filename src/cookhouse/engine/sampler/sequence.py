@@ -35,6 +35,13 @@ class Sequence:
     num_forks: int = 0
     """Further samples that start when the prompt has been read."""
     is_stopped: bool = False
+    longest_stop_bytes: int = field(init=False)
+    """Of the strings in `stop_strings`."""
+
+    def __post_init__(self) -> None:
+        self.longest_stop_bytes = max(
+            (len(stop.encode(errors="surrogatepass")) for stop in self.stop_strings), default=0
+        )
 
     @property
     def num_uncached(self) -> int:

@@ -1,8 +1,6 @@
 """Requests put into passes: which run together, in which order, and what becomes of the others when a pass fails."""
 
-import gc
 import logging
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -10,6 +8,7 @@ import torch
 
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
 from cookhouse.engine.lora.adapter import Adapter
+from cookhouse.engine.memory import let_go
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.train.full import FullModel
 from cookhouse.engine.train.trainer import forward_backward
@@ -32,7 +31,7 @@ def run_alone(
     """One checked request of a run that trains all weights, in passes as of `run_together`; a failure is returned."""
     output = _attempt_alone(model.base, budget_tokens, lambda tokens: model.forward_backward(request, tokens))
     if isinstance(output, Exception):
-        _free_memory(output)
+        let_go(output)
     return output
 
 
@@ -60,12 +59,12 @@ def _run(
         output = _attempt_alone(base, budget_tokens, lambda tokens: forward_backward(base, jobs, tokens))
         if not isinstance(output, Exception):
             return output
-        _free_memory(output)
+        let_go(output)
         return [output]
     outputs = _attempt(lambda: forward_backward(base, jobs, budget_tokens or base.pass_tokens))
     if not isinstance(outputs, Exception):
         return outputs
-    _free_memory(outputs)
+    let_go(outputs)
     _log.warning("a pass of %d requests failed (%r); each is tried alone", len(jobs), outputs)
     return [output for job in jobs for output in _run(base, [job], budget_tokens)]
 
@@ -93,7 +92,7 @@ def _attempt_alone(base: BaseModel, budget_tokens: int | None, run: Callable[[in
     if not (isinstance(output, Exception) and _is_out_of_memory(output)):
         return output
     _log.warning("memory ran out in a pass (%s); shorter ones are tried", output)
-    _free_memory(output)
+    let_go(output)
     with base.activations.at_most(0):
         return _attempt(lambda: run(max((budget_tokens or base.pass_tokens) // _SHORTER, 1)))
 
@@ -109,14 +108,6 @@ def _attempt(run: Callable[[], _T]) -> _T | Exception:
 def _is_out_of_memory(error: Exception) -> bool:
     # torch has no class of its own for the memory of the host.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
-def _free_memory(error: Exception) -> None:
-    """Let go of what the failed passes held: the error's frames refer to their tensors."""
-    traceback.clear_frames(error.__traceback__)
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def _waves(jobs: Sequence[Job]) -> list[dict[str, list[int]]]:
