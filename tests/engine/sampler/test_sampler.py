@@ -348,6 +348,8 @@ def test_a_snapshot_keeps_its_weights_while_training_goes_on(engine: TorchEngine
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"stop": [""]}, "stop holds ''"),
         ({"stop": ["a"] * 2000}, "may hold 1024"),
+        ({"stop": ["b" * 513]}, "513 bytes, up to 513 in one; .* one 512"),
+        ({"stop": ["c" * 500] * 40}, "20000 bytes, up to 500 in one; all together may have 16384"),
         ({"stop": [VOCAB_SIZE]}, "stop holds"),
         ({"snapshot_id": "none"}, "unknown snapshot"),
     ],
