@@ -1,6 +1,6 @@
 """Who is next among several that have work, so that each gets an equal share."""
 
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -46,6 +46,6 @@ class Rotation(Generic[K]):
         """All that have work, the next one first."""
         return sorted(self._served, key=self._served.__getitem__)
 
-    def first(self, keys: Iterable[K]) -> K:
-        """The one of these whose turn is next."""
-        return min(keys, key=self._served.__getitem__)
+    def first(self, keys: Container[K]) -> K:
+        """The one of these whose turn is next; one of them has work."""
+        return min((key for key in self._served if key in keys), key=self._served.__getitem__)
