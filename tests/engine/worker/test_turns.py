@@ -111,11 +111,20 @@ def test_tenants_ride_along_in_turn() -> None:
 
 def test_tokens_count_not_requests() -> None:
     """Would catch a tenant with passes ten times as long that gets ten times as much."""
-    commands: list[Command] = [a_pass(f"a{i}", "a", tokens=100) for i in range(20)]
-    turns = waiting(*commands, *(a_pass(f"b{i}", "b", BOB, tokens=10) for i in range(200)), max_pass_tokens=1)
-    order = [name for turn in drain(turns) for name in turn][:110]
-    tokens = {"a": 100 * sum(name[0] == "a" for name in order), "b": 10 * sum(name[0] == "b" for name in order)}
-    assert abs(tokens["a"] - tokens["b"]) <= 100
+    long = [a_pass(f"a{i}", "a", tokens=10_000) for i in range(20)]
+    turns = waiting(*long, *(a_pass(f"b{i}", "b", BOB, tokens=1000) for i in range(200)), max_pass_tokens=1)
+    order = [name for turn in drain(turns) for name in turn]
+    share = sum(name[0] == "a" for name in order[:88]) / 88  # 10,256 a turn to 1,256
+    assert share == pytest.approx(1256 / (1256 + 10_256), abs=0.02)
+
+
+def test_a_turn_counts_however_small_it_is() -> None:
+    """Would catch a tenant whose hundreds of tiny passes hold up another's long one."""
+    tiny = [a_pass(f"a{i}", "a", tokens=1) for i in range(200)]
+    turns = waiting(*tiny, *(a_pass(f"b{i}", "b", BOB, tokens=1024) for i in range(2)), deterministic=True)
+    order = [name for turn in drain(turns) for name in turn]
+    assert order.index("b0") <= 1
+    assert order.index("b1") <= 1 + 1280 // 257 + 2
 
 
 def test_what_is_held_holds_its_model_alone() -> None:
@@ -198,7 +207,7 @@ def test_random_work_is_all_done_in_order_and_fairly(seed: int, deterministic: b
     accounts = [ALICE, BOB, CAROL]
     submitted: dict[str, list[str]] = {}
     done: dict[str, list[str]] = {}
-    largest = 256
+    largest = 256 + 100
     served = dict.fromkeys(range(3), 0)
     always = dict.fromkeys(range(3), True)
     for index in range(600):
@@ -216,7 +225,7 @@ def test_random_work_is_all_done_in_order_and_fairly(seed: int, deterministic: b
             who = int(taken.model_id[0])
             done.setdefault(taken.model_id, []).append(taken.command_id)
             if all(always.values()):
-                served[who] += taken.request.data_D[0].tokens_T.size if isinstance(taken, Pass) else 256
+                served[who] += 256 + (taken.request.data_D[0].tokens_T.size if isinstance(taken, Pass) else 0)
             remaining[who] -= 1
             always[who] = remaining[who] > 0
         if deterministic and all(always.values()):  # else who has more models rides along more often

@@ -20,8 +20,8 @@ from cookhouse.engine.rotation import Rotation
 
 _ERRAND_SECONDS = 0.05
 """What errands may take between two turns: about a decode step."""
-_OTHER_TOKENS = 256
-"""What a command that has no tokens counts as."""
+_COMMAND_TOKENS = 256
+"""What a command counts beside its tokens, however few those are."""
 
 IsHeld = Callable[[Command], bool]
 """Whether a command cannot run yet, for lack of room say; those of its queue wait behind it."""
@@ -131,7 +131,7 @@ class Queues:
     def _pop(self, key: str) -> Command:
         command = self._queues[key].popleft()
         del self._key_of[command.command_id]
-        amount = num_tokens(command) or _OTHER_TOKENS
+        amount = num_tokens(command) + _COMMAND_TOKENS
         owner = self._owner_of[key]
         self._owners.charge(owner, amount)
         self._keys[owner].charge(key, amount)
