@@ -139,7 +139,14 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 
 def test_work_takes_the_seconds_that_it_is_given() -> None:
     spent: list[float] = []
-    costs = Costs(pass_seconds=10, pass_token_seconds=1, step_seconds=100, decode_seconds=1000, decode_token_seconds=1)
+    costs = Costs(
+        pass_seconds=10,
+        pass_token_seconds=1,
+        step_seconds=100,
+        decode_seconds=1000,
+        decode_token_seconds=1,
+        prompt_token_seconds=10,
+    )
     engine = new_engine(costs=costs, spend=spent.append)
     spent.clear()
     engine.forward_backward([a_pass(1, length=3), a_pass(2, length=4)])
@@ -148,7 +155,8 @@ def test_work_takes_the_seconds_that_it_is_given() -> None:
     engine.submit_sample(a_sample("s"))
     engine.step_samples()
     assert spent[:2] == [17, 100]
-    assert spent[-1] == 1002
+    engine.step_samples()
+    assert spent[-2:] == [1042, 1002]  # two prompts of two tokens are computed once
 
 
 def test_a_fault_comes_before_anything_has_changed() -> None:

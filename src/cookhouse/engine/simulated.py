@@ -109,6 +109,8 @@ class SimulatedEngine:
         self._ending: defaultdict[int, list[str]] = defaultdict(list)
         """Requests by the decode step that is their last."""
         self._num_steps = 0
+        self._prompt_tokens = 0
+        """Of requests that came since the last decode step, which computes them."""
 
     def describe(self) -> str:
         return "nothing: it is simulated"
@@ -135,7 +137,7 @@ class SimulatedEngine:
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         self._work("create_model", self._costs.save_seconds)
-        self._models[model_id] = _Model(base_model, lora, _chained("", base_model, *astuple(lora)))
+        self._models[model_id] = _Model(base_model, lora, created(base_model, lora))
 
     def delete_model(self, model_id: str) -> None:
         del self._models[model_id]
@@ -156,19 +158,19 @@ class SimulatedEngine:
     def _pass(self, request: ForwardBackward) -> ForwardBackwardOutput:
         model = self._model(request.model_id)
         shapes = [_targets(request, index).shape for index in range(len(request.data_D))]
-        state = _chained(model.state, "pass", *(_content(request)))
+        state = passed(model.state, request)
         if not request.forward_only:
             model.state = state
         return ForwardBackwardOutput(
-            logprobs_D=[np.full(shape, -_fraction(state), dtype=np.float32) for shape in shapes],
-            metrics={"loss:sum": _fraction(state) * sum(int(np.prod(shape)) for shape in shapes)},
+            logprobs_D=[np.full(shape, -fraction(state), dtype=np.float32) for shape in shapes],
+            metrics={"loss:sum": fraction(state)},
         )
 
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
         self._work("optim_step", self._costs.step_seconds)
         model = self._model(model_id)
-        model.state = _chained(model.state, "step", *astuple(step))
-        return {"grad_norm": _fraction(model.state)}
+        model.state = stepped(model.state, step)
+        return {"grad_norm": fraction(model.state)}
 
     def state(self, model_id: str) -> str:
         """The hash over all that changed a model."""
@@ -216,7 +218,8 @@ class SimulatedEngine:
             raise InputError(f"a prompt of {request.prompt_T.size} tokens does not fit {MAX_CONTEXT_TOKENS}")
         if request.scores_prompt or request.topk_sample_logprobs:
             raise InputError("a simulated engine has no logprobs of prompts, and ranks no tokens; ask for neither")
-        self._work("submit_sample", self._costs.prompt_token_seconds * request.prompt_T.size)
+        self._work("submit_sample", 0.0)
+        self._prompt_tokens += request.prompt_T.size
         running = _Running(request, sampled(request, self._weights(request)), self._num_steps)
         self._running[request.request_id] = running
         if request.is_streamed:
@@ -232,7 +235,9 @@ class SimulatedEngine:
 
     def step_samples(self) -> Sequence[SampleOutput | SampleFailure]:
         self._num_steps += 1
-        self._spend(self._costs.decode_seconds + self._costs.decode_token_seconds * len(self._running))
+        costs = self._costs
+        prompt_seconds, self._prompt_tokens = costs.prompt_token_seconds * self._prompt_tokens, 0
+        self._spend(costs.decode_seconds + costs.decode_token_seconds * len(self._running) + prompt_seconds)
         outputs: list[SampleOutput | SampleFailure] = []
         for request_id, running in self._streamed.items():
             newest = [_part(sequence, self._num_steps - running.first_step) for sequence in running.sequences]
@@ -264,6 +269,32 @@ class SimulatedEngine:
         if request.snapshot_id not in self._snapshots:
             raise InputError(f"no snapshot {request.snapshot_id!r}")
         return self._snapshots[request.snapshot_id]
+
+
+def created(base_model: str, lora: LoraSpec) -> str:
+    """The state of a new model."""
+    return _chained("", base_model, *astuple(lora))
+
+
+def passed(state: str, request: ForwardBackward) -> str:
+    """The state after a pass, which hashes all that is in it."""
+    content: list[object] = [request.loss_fn, *sorted(request.loss_fn_config.items())]
+    for datum in request.data_D:
+        content += [
+            datum.tokens_T.tobytes(),
+            *((name, a.tobytes()) for name, a in sorted(datum.loss_fn_inputs.items())),
+        ]
+    return _chained(state, "pass", *content)
+
+
+def stepped(state: str, step: AdamStep) -> str:
+    """The state after an optimizer step."""
+    return _chained(state, "step", *astuple(step))
+
+
+def fraction(state: str) -> float:
+    """A state as a number of [0, 1), which the wire carries exactly: the loss of a pass, the norm of a step."""
+    return float(int(state[:_HEX_OF_DOUBLE], 16)) / 2.0**52
 
 
 def sampled(request: SampleRequest, weights: str) -> Sequence[SampledSequence]:
@@ -304,24 +335,8 @@ def _targets(request: ForwardBackward, index: int) -> NDArray[Any]:
     return inputs["target_tokens"]
 
 
-def _content(request: ForwardBackward) -> Sequence[object]:
-    """All of a pass that the state follows from."""
-    content: list[object] = [request.loss_fn, *sorted(request.loss_fn_config.items())]
-    for datum in request.data_D:
-        content += [
-            datum.tokens_T.tobytes(),
-            *((name, a.tobytes()) for name, a in sorted(datum.loss_fn_inputs.items())),
-        ]
-    return content
-
-
 def _chained(state: str, *changes: object) -> str:
     return hashlib.blake2b(repr((state, changes)).encode(), digest_size=16).hexdigest()
-
-
-def _fraction(state: str) -> float:
-    """A state as a number of [0, 1), which the wire carries exactly."""
-    return float(int(state[:_HEX_OF_DOUBLE], 16)) / 2.0**52
 
 
 def _write(content: Mapping[str, Any], folder: Path) -> None:

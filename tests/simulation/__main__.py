@@ -1,0 +1,32 @@
+"""A random program, of any size: python -m tests.simulation --seed 7 --clients 64 --requests 1000000."""
+
+import argparse
+import time
+from dataclasses import asdict, fields, replace
+
+from tests.simulation.program import FAULTS, simulate
+
+
+def main() -> None:
+    """Print what came of it, and what it took."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=10_000)
+    for field in fields(FAULTS):
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=float, default=getattr(FAULTS, field.name))
+    options = parser.parse_args()
+    rates = replace(FAULTS, **{name: getattr(options, name) for name in asdict(FAULTS)})
+    began_at, used = time.perf_counter(), time.process_time()
+    report = simulate(options.seed, num_clients=options.clients, num_requests=options.requests, rates=rates)
+    used = time.process_time() - used
+    for name, number in sorted(report.counts.items()):
+        print(f"{number:10} {name}")  # noqa: T201
+    took = time.perf_counter() - began_at
+    print(f"digest {report.digest}")  # noqa: T201
+    print(f"{report.virtual_seconds:,.0f} simulated seconds took {took:.1f}, {used:.1f} of processor time")  # noqa: T201
+    print(f"{1e6 * used / report.counts['requests']:.0f} µs of processor time a request")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What a client knows of one model's requests, and whether their answers can be true."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cookhouse.engine.contract import AdamStep, ForwardBackward
+from cookhouse.engine.simulated import fraction, passed, stepped
+
+_EPSILON_SECONDS = 1e-3
+
+
+class BrokenPromiseError(AssertionError):
+    """An answer that a server must not give."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """A request on a model."""
+
+    seq_id: int
+    work: ForwardBackward | AdamStep | None
+    """None: one that changes nothing, such as a publication."""
+    arrived_at: float
+    number: float | None = None
+    """Of its answer: loss or norm. None: it failed."""
+
+    def after(self, state: str) -> str:
+        """The state that it makes of a state."""
+        if isinstance(self.work, AdamStep):
+            return stepped(state, self.work)
+        assert self.work is not None
+        return passed(state, self.work)
+
+
+@dataclass(slots=True)
+class History:
+    """The requests of one model in the order of their ids, and the state that it began with."""
+
+    begin: str
+    gap_seconds: float
+    asked: list[Asked] = field(default_factory=list)
+    state: str = ""
+    """After all that has been explained."""
+    ran: list[Asked] = field(default_factory=list)
+    """In the order in which they ran."""
+    _arrivals: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.state = self.begin
+
+    def explain(self) -> dict[int, str]:
+        """Find the order in which the requests ran, and the state after each, by its id.
+
+        Raises:
+            BrokenPromiseError: there is none, or it is not one that a client may rely on.
+        """
+        left = [one for one in sorted(self.asked, key=lambda one: one.seq_id) if one.number is not None]
+        states = {}
+        while left:
+            one = self._next(left)
+            left.remove(one)
+            self.ran.append(one)
+            states[one.seq_id] = self.state
+        self._check_order()
+        return states
+
+    def _next(self, left: Sequence[Asked]) -> Asked:
+        for one in left:
+            state = one.after(self.state)
+            if fraction(state) == one.number:
+                self.state = state
+                return one
+        raise BrokenPromiseError(
+            f"no order explains the answers of requests {[one.seq_id for one in left]}: work was lost, doubled, done "
+            "in part, or not this model's"
+        )
+
+    def was_late(self, seq_id: int, last_seq_id: int) -> bool:
+        """Whether a request came when nobody up to the last id had to wait for it any more."""
+        arrived_at = self._arrivals[seq_id]
+        between = [at for each, at in self._arrivals.items() if seq_id < each <= last_seq_id]
+        return bool(between) and arrived_at >= min(between) + self.gap_seconds - _EPSILON_SECONDS
+
+    def state_at(self, seq_id: int, states: Mapping[int, str]) -> str | None:
+        """The state that a request saw which changes nothing; None where lateness leaves it open.
+
+        `states` are those that `explain` gives.
+        """
+        if self.was_late(seq_id, max(self._arrivals)) or any(self.was_late(each, seq_id) for each in states):
+            return None
+        before = [each for each in states if each < seq_id]
+        return states[max(before)] if before else self.begin
+
+    def _check_order(self) -> None:
+        self._arrivals = {one.seq_id: one.arrived_at for one in self.asked}
+        for one, earlier in self._inversions():
+            if not self.was_late(one.seq_id, earlier.seq_id):
+                raise BrokenPromiseError(
+                    f"request {one.seq_id} ran after {earlier.seq_id}, though it came at {one.arrived_at:.3f} and was "
+                    f"to be waited for: {self._arrivals}"
+                )
+
+    def _inversions(self) -> Iterator[tuple[Asked, Asked]]:
+        """Requests that ran after one with a larger id: each with the one of the largest."""
+        largest: Asked | None = None
+        for one in self.ran:
+            if largest is None or one.seq_id > largest.seq_id:
+                largest = one
+            else:
+                yield one, largest
