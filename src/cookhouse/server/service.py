@@ -28,8 +28,10 @@ from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Futures, Result
+from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.meter import Meter
+from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Session, Sessions
 from cookhouse.server.settings import Settings
@@ -77,6 +79,8 @@ class Service:
         self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, read_only)
         self.external_weights = ExternalWeights(self.checkpoints)
         self.copying = Copying(self.checkpoints, self.store)
+        self.held = HeldBytes(max_bytes=settings.max_held_bytes, max_owner_bytes=settings.max_queued_bytes)
+        self.reading = Rotation()
         self.sessions = Sessions()
         self.base_models = BaseModels()
         self.traces = Traces()
@@ -89,7 +93,7 @@ class Service:
         meter = Meter()
         self._sources = sources
         self.calls = Calls(make_worker, meter, on_lost=self._note_loss)
-        self.sequencer = Sequencer(self.futures, settings, self.calls)
+        self.sequencer = Sequencer(self.futures, settings, self.calls, self.held)
         self.metering = Metering(meter, self.store)
         self.intake = Intake(self.futures, self.sequencer)
         self._writer = _writer("checkpoints")
@@ -97,6 +101,7 @@ class Service:
             base_models=self.base_models,
             checkpoints=self.checkpoints,
             intake=self.intake,
+            reading=self.reading,
             sessions=self.sessions,
             settings=settings,
             store=self.store,

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 class Settings:
     max_body_bytes: int = 64 * 2**20
     """Largest request body on the wire. The SDK splits training calls at about 5 MB: only a huge datum comes near."""
-    max_decoded_bytes: int = 256 * 2**20
-    """Largest request once decompressed and made dense."""
+    max_decoded_bytes: int = 128 * 2**20
+    """Largest training request once decompressed, and once decoded, with its tensors dense."""
+    max_json_bytes: int = 16 * 2**20
+    """Largest request that is JSON: a prompt of a million tokens takes 8 MB."""
     max_answer_body_bytes: int = 8 * 2**20
     """Largest request of OpenAI's clients, which is text: a long context of one prompt takes a few MB."""
-    max_queued_bytes: int = 2**30
-    """Bytes of decoded training data that a tenant may have waiting or running; beyond it submits get 429."""
+    max_queued_bytes: int = 2**29
+    """What a tenant may have the server hold: bodies while they are read, and requests, decoded, until they are done;
+    beyond it that tenant gets 429."""
     max_pending_bytes: int = 64 * 2**20
     """Of these, those that are with the engine at a time: the others follow as they are done."""
+    max_held_bytes: int = 2**31
+    """The same of all tenants together; beyond it those get 429 that hold more than an eighth of `max_queued_bytes`."""
     max_queued_requests: int = 512
     """Requests waiting per model."""
     max_queued_samples: int = 8192

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from cookhouse import pair_losses
 
+_OBJECT_BYTES = 1024
+"""What a list or an array takes beside its values, roughly."""
 PAIR_LOSSES = tuple(name for name, loss in pair_losses.BUILT_IN_PAIR_LOSSES.items() if not loss.compares_batch)
 """Losses over pairs of datums (chosen, rejected, chosen, ...), besides those over tokens."""
 
@@ -70,6 +72,12 @@ class ForwardBackward:
     forward_only: bool = False
     """Compute loss and outputs, leave the gradient as it is."""
 
+    @property
+    def num_bytes(self) -> int:
+        """What it takes to hold."""
+        arrays = (array for datum in self.data_D for array in (datum.tokens_T, *datum.loss_fn_inputs.values()))
+        return _OBJECT_BYTES * len(self.data_D) + sum(_OBJECT_BYTES + array.nbytes for array in arrays)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardBackwardOutput:
@@ -127,6 +135,13 @@ class SampleRequest:
     def scores_prompt(self) -> bool:
         """Whether anything is asked about the prompt's positions, so that they have to be computed."""
         return self.prompt_logprobs or self.topk_prompt_logprobs > 0 or self.prompt_targets is not None
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes to hold."""
+        stops = sum(len(stop) if isinstance(stop, str) else 32 for stop in self.stop or ())
+        targets = 0 if self.prompt_targets is None else 16 * len(self.prompt_targets.tokens_M)
+        return _OBJECT_BYTES + self.prompt_T.nbytes + stops + targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

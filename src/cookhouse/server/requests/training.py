@@ -33,6 +33,7 @@ from cookhouse.server.requests.commands import identity_of
 from cookhouse.server.requests.opening import opened
 from cookhouse.server.sequencer.futures import PROTOBUF, Result
 from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.sequencer import Turn
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
@@ -40,7 +41,8 @@ from cookhouse.server.store.store import RunRow, Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
 _INLINE_BYTES = 64 * 2**10
-_OBJECT_BYTES = 128
+_INLINE_BODY_BYTES = 16 * 2**10
+"""Of requests, which may be all of small messages."""
 
 Fill = Callable[[Turn, Model], Awaitable[Mapping[str, str]]]
 """Makes a model in the engine; returns what the client is told, less the model's id."""
@@ -56,6 +58,7 @@ class TrainingRequests:
         checkpoints: Checkpoints,
         intake: Intake,
         sessions: Sessions,
+        reading: Rotation,
         settings: Settings,
         store: Store,
     ) -> None:
@@ -63,6 +66,7 @@ class TrainingRequests:
         self._checkpoints = checkpoints
         self._intake = intake
         self._sessions = sessions
+        self._reading = reading
         self._settings = settings
         self._store = store
 
@@ -108,18 +112,19 @@ class TrainingRequests:
 
         return self._intake.accept(model, request.seq_id, reload), model.model_id
 
-    async def forward_backward(self, owner: str, body: bytes) -> tuple[str, str]:
-        """Queue a pass; returns request id and model id. Large bodies are decoded off the event loop."""
+    async def forward_backward(self, owner: str, body: bytes | bytearray) -> tuple[str, str]:
+        """Queue a pass; returns request id and model id. Large bodies are decoded off the event loop, one at a time."""
         max_bytes = self._settings.max_decoded_bytes
-        if len(body) > _INLINE_BYTES:
-            head, decoded = await asyncio.to_thread(_decode, body, max_bytes)
+        if len(body) > _INLINE_BODY_BYTES:
+            async with self._reading.turn(owner):
+                head, decoded = await asyncio.to_thread(_decode, body, max_bytes)
         else:
             head, decoded = _decode(body, max_bytes)
         model = self._sessions.model(head.model_id, owner)
         if isinstance(decoded, InputError):
             return self._intake.refuse(model, head.seq_id, decoded), model.model_id
         run = partial(_run_pass, model, decoded)
-        return self._intake.accept(model, head.seq_id, run, num_bytes=_num_bytes(decoded)), model.model_id
+        return self._intake.accept(model, head.seq_id, run, num_bytes=decoded.num_bytes), model.model_id
 
     def optim_step(self, owner: str, request: types.OptimStepRequest) -> str:
         """Queue an optimizer step."""
@@ -211,16 +216,7 @@ async def _run_pass(model: Model, request: ForwardBackward, turn: Turn) -> Resul
     return Result(body=body, media_type=PROTOBUF, kind="forward_backward")
 
 
-def _num_bytes(request: ForwardBackward) -> int:
-    """Of its arrays, and about what an object takes."""
-    return sum(
-        array.nbytes + _OBJECT_BYTES
-        for datum in request.data_D
-        for array in (datum.tokens_T, *datum.loss_fn_inputs.values())
-    )
-
-
-def _decode(body: bytes, max_bytes: int) -> tuple[TrainingHead, ForwardBackward | InputError]:
+def _decode(body: bytes | bytearray, max_bytes: int) -> tuple[TrainingHead, ForwardBackward | InputError]:
     """Whose request it is, and the request itself or what is wrong with it."""
     head = parse_training(body)
     try:

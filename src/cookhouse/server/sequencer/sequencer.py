@@ -8,8 +8,8 @@ A request has its turn when all before it, of the same model, have submitted the
 that order, and decides whose are run when. What a request does before and after its command (checksums, rows, encoding)
 keeps nobody else waiting.
 
-A tenant may hold so many bytes here (`max_queued_bytes`, else `BusyError`), of which so many (`max_pending_bytes`) are
-with the engine.
+A tenant may have so many bytes held (`HeldBytes`, else `BusyError`), of which so many (`max_pending_bytes`) are with
+the engine.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.refusals import BusyError, LostError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result
+from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.order import ModelOrder
 from cookhouse.server.sessions.sessions import Model, Snapshot
 from cookhouse.server.settings import Settings
@@ -100,19 +101,19 @@ class _Queue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sampling:
     owner: str
+    num_bytes: int
     on_output: OnOutput
 
 
 class Sequencer:
     """Requests of models, each in its order, and samples, which have none."""
 
-    def __init__(self, futures: Futures, settings: Settings, calls: Calls) -> None:
+    def __init__(self, futures: Futures, settings: Settings, calls: Calls, held: HeldBytes) -> None:
         self._futures = futures
         self._settings = settings
         self._calls = calls
         self._queues: dict[str, _Queue] = {}
-        self._held_bytes: Counter[str] = Counter()
-        """By owner: of all requests that are not done."""
+        self._held = held
         self._pending_bytes: Counter[str] = Counter()
         """By owner: of those that have had their turn."""
         self._held_back: defaultdict[str, deque[_Queue]] = defaultdict(deque)
@@ -138,10 +139,7 @@ class Sequencer:
             raise BusyError(
                 f"{len(queue.unfinished)} requests of {model.model_id} are waiting; send more when some are done"
             )
-        held = self._held_bytes[model.owner]
-        if held and held + job.num_bytes > self._settings.max_queued_bytes:
-            raise BusyError(f"{held} bytes of your training data are waiting; send more when some are done")
-        self._held_bytes[model.owner] += job.num_bytes
+        self._held.take(model.owner, job.num_bytes)
         queue.unfinished[job.future.request_id] = job
         queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
@@ -190,12 +188,13 @@ class Sequencer:
         """Hand a sampling request to the engine.
 
         Raises:
-            BusyError: the tenant has too many waiting.
+            BusyError: the tenant has too many waiting, or holds too many bytes.
         """
         if self._num_samples[owner] >= self._settings.max_queued_samples:
             raise BusyError(f"{self._num_samples[owner]} sampling requests are waiting; send more when some are done")
+        self._held.take(owner, request.num_bytes)
         self._num_samples[owner] += 1
-        self._samples[request.request_id] = _Sampling(owner=owner, on_output=on_output)
+        self._samples[request.request_id] = _Sampling(owner=owner, num_bytes=request.num_bytes, on_output=on_output)
         account = Account(owner, session_id or f"endpoint-{owner}")
         command = Sample(command_id=request.request_id, account=account, request=request)
         if snapshot is None or snapshot.ready.done():
@@ -273,7 +272,7 @@ class Sequencer:
         """Give back what a request held."""
         owner = queue.model.owner
         queue.unfinished.pop(job.future.request_id, None)
-        self._held_bytes[owner] -= job.num_bytes
+        self._held.give_back(owner, job.num_bytes)
         waiting = self._held_back.pop(owner, deque())
         for held_back in waiting:
             self._advance(held_back)
@@ -300,6 +299,7 @@ class Sequencer:
         sampling = self._samples.pop(request_id, None)
         if sampling is not None:
             self._num_samples[sampling.owner] -= 1
+            self._held.give_back(sampling.owner, sampling.num_bytes)
             sampling.on_output(output)
 
     async def _encode(self, future: Future, output: SampleOutput, shape: SampleShape) -> None:

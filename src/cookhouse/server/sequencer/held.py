@@ -1,0 +1,71 @@
+"""What tenants have the server hold: bodies while they are read, and requests, as arrays, until they are answered."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cookhouse.server.refusals import BusyError
+
+_OWN_PART = 8
+"""One in so many of the bytes of a tenant are its own: no other can take them."""
+
+
+class HeldBytes:
+    """Bytes by owner. Lives on the event loop.
+
+    An owner holds at most `max_owner_bytes`, all together `max_bytes`, and beyond the latter each its own part. One
+    that holds nothing may always begin.
+    """
+
+    def __init__(self, *, max_bytes: int, max_owner_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_owner_bytes = max_owner_bytes
+        self._by_owner: Counter[str] = Counter()
+
+    def take(self, owner: str, num_bytes: int) -> None:
+        """Hold more.
+
+        Raises:
+            BusyError: the owner holds too much, or all together do; nothing was taken.
+        """
+        mine, all_bytes = self._by_owner[owner], self._by_owner.total()
+        if mine and mine + num_bytes > self._max_owner_bytes:
+            raise BusyError(
+                f"{mine} bytes of your requests wait, of at most {self._max_owner_bytes}; send more when some are done"
+            )
+        is_own = not mine or mine + num_bytes <= self._max_owner_bytes // _OWN_PART
+        if not is_own and all_bytes + num_bytes > self._max_bytes:
+            raise BusyError(f"{all_bytes} bytes of all tenants' requests wait; send more when some are done")
+        self._by_owner[owner] += num_bytes
+
+    def give_back(self, owner: str, num_bytes: int) -> None:
+        """Hold less."""
+        left = self._by_owner[owner] - num_bytes
+        assert left >= 0
+        if left:
+            self._by_owner[owner] = left
+        else:
+            del self._by_owner[owner]
+
+    @contextmanager
+    def lease(self, owner: str) -> Iterator["Lease"]:
+        """What is taken in the block is given back at its end."""
+        lease = Lease(self, owner)
+        try:
+            yield lease
+        finally:
+            self.give_back(owner, lease.num_bytes)
+
+
+class Lease:
+    """What one piece of work holds."""
+
+    def __init__(self, held: HeldBytes, owner: str) -> None:
+        self._held = held
+        self._owner = owner
+        self.num_bytes = 0
+
+    def take(self, num_bytes: int) -> None:
+        """Hold more. Raises as `HeldBytes.take`."""
+        self._held.take(self._owner, num_bytes)
+        self.num_bytes += num_bytes
