@@ -1,4 +1,7 @@
-"""Request bodies: bounded while they arrive and when they are decompressed."""
+"""Request bodies: bounded while they arrive, and when they are decompressed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import zstandard
 from starlette.requests import Request
@@ -7,47 +10,107 @@ from cookhouse.errors import InputError
 from cookhouse.server.refusals import TooLargeError
 
 _MAX_ZSTD_WINDOW_BYTES = 32 * 2**20
+_CHUNK_BYTES = 2**18
+
+Count = Callable[[bytes], None]
+"""Told of the bytes of a body in order; raises where they are of too much."""
 
 
-async def read_body(request: Request, *, max_bytes: int, max_decoded_bytes: int) -> bytes:
-    """The body of a request, decompressed if it says `Content-Encoding: zstd`.
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body as it was sent."""
+
+    data: bytearray
+    is_compressed: bool
+    num_bytes: int
+    """Once it is decompressed."""
+
+    def read(self, count: Count | None = None) -> bytearray:
+        """The body itself. Takes time where it is compressed, or counted.
+
+        Raises:
+            InputError: it is not what its headers say.
+        """
+        if self.is_compressed:
+            return _decompressed(self.data, self.num_bytes, count)
+        if count is not None:
+            for at in range(0, len(self.data), _CHUNK_BYTES):
+                count(bytes(self.data[at : at + _CHUNK_BYTES]))
+        return self.data
+
+
+async def read_body(request: Request, take: Callable[[int], None], *, max_bytes: int, max_decoded_bytes: int) -> Body:
+    """The body of a request; `take` is told of the bytes that it is going to hold, and may refuse them.
 
     Raises:
         TooLargeError: it is over a limit; found from its declared length where there is one, else while it arrives.
         InputError: it is not what its headers say.
     """
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > max_bytes:
-        raise _too_large(int(declared), max_bytes)
-    chunks: list[bytes] = []
-    num_bytes = 0
+    num_taken = 0
+    if declared.isdigit():
+        if int(declared) > max_bytes:
+            raise _too_large(int(declared), max_bytes)
+        take(num_taken := int(declared))
+    data = bytearray()
     async for chunk in request.stream():
-        num_bytes += len(chunk)
-        if num_bytes > max_bytes:
-            raise _too_large(num_bytes, max_bytes)
-        chunks.append(chunk)
-    return decompressed(b"".join(chunks), request.headers.get("content-encoding", ""), max_decoded_bytes)
+        data += chunk
+        if len(data) > max_bytes:
+            raise _too_large(len(data), max_bytes)
+        if len(data) > num_taken:
+            take(len(data) - num_taken)
+            num_taken = len(data)
+    body = body_of(data, request.headers.get("content-encoding", ""), max_decoded_bytes)
+    if body.is_compressed:
+        take(body.num_bytes)
+    return body
 
 
-def decompressed(body: bytes, encoding: str, max_bytes: int) -> bytes:
-    """`body` without its content encoding; never holds more than `max_bytes` of the result."""
+def body_of(data: bytearray, encoding: str, max_bytes: int) -> Body:
+    """What was sent in a content encoding, of `max_bytes` at most once it is decompressed.
+
+    Raises:
+        TooLargeError: it is more.
+        InputError: it is not in that encoding.
+    """
     if encoding in ("", "identity"):
-        return body
+        return Body(data, is_compressed=False, num_bytes=len(data))
     if encoding != "zstd":
         raise InputError(f"content encoding {encoding!r} is not supported; send zstd or none")
     try:
-        num_bytes = zstandard.frame_content_size(body)
-        if num_bytes < 0:
-            raise InputError("the zstd frame does not state its content size; compress in one shot")
-        if num_bytes > max_bytes:
-            raise TooLargeError(
-                f"the request has {num_bytes} bytes once decompressed, at most {max_bytes} are accepted; "
-                "send fewer datums at a time"
-            )
-        # One shot: it allocates the stated size and no more, and a frame that is cut short is an error.
-        return zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES).decompress(body)
+        num_bytes = zstandard.frame_content_size(data)
     except zstandard.ZstdError as error:
-        raise InputError(f"the body is not valid zstd: {error}") from error
+        raise _no_zstd(error) from error
+    if num_bytes < 0:
+        raise InputError("the zstd frame does not state its content size; compress in one shot")
+    if num_bytes > max_bytes:
+        raise TooLargeError(
+            f"the request has {num_bytes} bytes once decompressed, at most {max_bytes} are accepted; send less at once"
+        )
+    return Body(data, is_compressed=True, num_bytes=num_bytes)
+
+
+def _decompressed(data: bytearray, num_bytes: int, count: Count | None) -> bytearray:
+    decoded = bytearray(num_bytes)  # pages of it are taken as they are written to
+    at = 0
+    try:
+        with (
+            zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES).stream_reader(data) as reader,
+            memoryview(decoded) as view,
+        ):
+            while at < num_bytes and (num_read := reader.readinto(view[at : at + _CHUNK_BYTES])):
+                if count is not None:
+                    count(bytes(view[at : at + num_read]))
+                at += num_read
+            if at < num_bytes or reader.read(1):
+                raise InputError(f"the zstd frame states {num_bytes} bytes, and does not have so many; send it again")
+    except zstandard.ZstdError as error:
+        raise _no_zstd(error) from error
+    return decoded
+
+
+def _no_zstd(error: zstandard.ZstdError) -> InputError:
+    return InputError(f"the body is not valid zstd: {error}")
 
 
 def _too_large(num_bytes: int, max_bytes: int) -> TooLargeError:

@@ -2,20 +2,25 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel
+from pydantic_core import from_json
 from starlette.responses import JSONResponse, Response
 
-from cookhouse.server.access.bodies import read_body
+from cookhouse.errors import InputError
+from cookhouse.server.access.bodies import Body, read_body
 from cookhouse.server.service import Service
+from cookhouse.server.wire import ValueCounter, training_counter
 
-_INLINE_BYTES = 256 * 2**10
+_INLINE_BYTES = 16 * 2**10
 
 Content = TypeVar("Content", bound=BaseModel)
+_T = TypeVar("_T")
 
 
 # Coroutines, though nothing waits in them: FastAPI runs plain functions in threads.
@@ -34,26 +39,58 @@ ServiceOf = Annotated[Service, Depends(_service)]
 Owner = Annotated[str, Depends(_owner)]
 
 
-async def body_of(request: Request) -> bytes:
-    """The body within the size limits, decompressed.
+@asynccontextmanager
+async def training_body(request: Request, owner: str) -> AsyncIterator[bytes | bytearray]:
+    """The body of a training request, decompressed and counted; it counts as the tenant's until the end of the block.
 
     Raises:
         TooLargeError: it is over a limit.
+        BusyError: the tenant has the server hold too much.
     """
-    settings = (await _service(request)).settings
-    return await read_body(request, max_bytes=settings.max_body_bytes, max_decoded_bytes=settings.max_decoded_bytes)
+    service = await _service(request)
+    most = service.settings
+    with service.held.lease(owner) as lease:
+        body = await read_body(
+            request, lease.take, max_bytes=most.max_body_bytes, max_decoded_bytes=most.max_decoded_bytes
+        )
+        counter = training_counter(body.num_bytes)
+        if counter is None and not body.is_compressed:
+            yield body.data
+        else:
+            yield await read_in_turn(service, owner, body, lambda: body.read(counter))
 
 
 async def content_of(request: Request, kind: type[Content]) -> Content:
-    """The JSON body as one of the SDK's request types; large ones are parsed off the event loop.
+    """The JSON body as one of the SDK's request types.
 
     Raises:
-        pydantic.ValidationError: it is not one.
+        TooLargeError: it is over a limit.
+        BusyError: the tenant has the server hold too much.
+        InputError: it is no JSON.
+        pydantic.ValidationError: it is not of that type.
     """
-    body = await body_of(request)
-    if len(body) > _INLINE_BYTES:
-        return await asyncio.to_thread(kind.model_validate_json, body)
-    return kind.model_validate_json(body)
+    service, owner = await _service(request), await _owner(request)
+    most = min(service.settings.max_json_bytes, service.settings.max_body_bytes)
+    with service.held.lease(owner) as lease:
+        body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
+        return await read_in_turn(service, owner, body, lambda: _content(body, kind))
+
+
+def _content(body: Body, kind: type[Content]) -> Content:
+    text = body.read(ValueCounter().feed)
+    try:
+        content = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise InputError(f"the body is not valid JSON: {error}") from error
+    return kind.model_validate(content)
+
+
+async def read_in_turn(service: Service, owner: str, body: Body, read: Callable[[], _T]) -> _T:
+    """What `read` makes of a body: off the event loop if it is large, with the tenants in rotation."""
+    if body.num_bytes <= _INLINE_BYTES:
+        return read()
+    async with service.reading.turn(owner):
+        return await asyncio.to_thread(read)
 
 
 async def forget(_request: Request, _error: Exception) -> Response:

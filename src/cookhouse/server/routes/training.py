@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 from tinker import types
 
-from cookhouse.server.routes.exchange import Owner, ServiceOf, body_of, content_of, future_answer
+from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of, future_answer, training_body
 
 router = APIRouter()
 
@@ -44,7 +44,8 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
 
 @router.post("/forward_backward")
 async def forward_backward(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    return future_answer(*await service.training.forward_backward(owner, await body_of(request)))
+    async with training_body(request, owner) as body:
+        return future_answer(*await service.training.forward_backward(owner, body))
 
 
 @router.post("/optim_step")

@@ -8,11 +8,14 @@ from cookhouse.server.wire.training import (
     decode_pass,
     encode_pass,
     parse_training,
+    training_counter,
 )
+from cookhouse.server.wire.values import ValueCounter
 
 __all__ = [
     "SampleShape",
     "TrainingHead",
+    "ValueCounter",
     "decode_adam",
     "decode_lora",
     "decode_pass",
@@ -20,4 +23,5 @@ __all__ = [
     "encode_pass",
     "encode_sample",
     "parse_training",
+    "training_counter",
 ]

@@ -1,7 +1,7 @@
 """Training requests and their results. D datums, T positions, K targets per position."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -13,7 +13,11 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.errors import InputError
+from cookhouse.server.wire.fields import FieldCounter, split_messages
 from cookhouse.server.wire.tensors import Budget, decode_tensor, decode_tokens
+
+_MAX_FIELDS = 2**18
+"""Of a request: a datum of the SDK's has about 40."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,29 +27,41 @@ class TrainingHead:
     model_id: str
     seq_id: int
     message: pb.ForwardBackwardRequest
+    """Less its datums."""
+    body: bytes | bytearray
+    data_D: Sequence[slice]
+    """Where the datums are in the body: one at a time is read."""
 
 
-def parse_training(body: bytes) -> TrainingHead:
-    """Read a `forward_backward` body.
+def training_counter(num_bytes: int) -> Callable[[bytes], None] | None:
+    """What counts the fields of a `forward_backward` body of so many bytes; None where they cannot be too many.
+
+    It raises `TooLargeError` where they are.
+    """
+    return FieldCounter(pb.ForwardBackwardRequest.DESCRIPTOR, _MAX_FIELDS).feed if num_bytes > 2 * _MAX_FIELDS else None
+
+
+def parse_training(body: bytes | bytearray) -> TrainingHead:
+    """Read a `forward_backward` body, whose fields have been counted.
 
     Raises:
         InputError: the body is not a `ForwardBackwardRequest`.
     """
-    message = pb.ForwardBackwardRequest()
+    rest, data_D = split_messages(body, pb.ForwardBackwardRequest.DATA_FIELD_NUMBER)
     try:
-        message.ParseFromString(body)
+        message = pb.ForwardBackwardRequest.FromString(rest)
     except DecodeError as error:
         raise InputError("the body is not a ForwardBackwardRequest in protobuf") from error
-    return TrainingHead(model_id=message.model_id, seq_id=message.seq_id, message=message)
+    return TrainingHead(model_id=message.model_id, seq_id=message.seq_id, message=message, body=body, data_D=data_D)
 
 
 def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
     """The engine's request, with tensors dense. Whether they fit the loss and the model is for the engine to say."""
     message = head.message
-    if not message.data:
+    if not head.data_D:
         raise InputError("the request has no datum; send at least one")
     budget = Budget(max_bytes)
-    data_D = [_decode_datum(datum, index, budget) for index, datum in enumerate(message.data)]
+    data_D = [_decode_datum(bytes(head.body[one]), index, budget) for index, one in enumerate(head.data_D)]
     return ForwardBackward(
         model_id=head.model_id,
         data_D=data_D,
@@ -55,13 +71,16 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
     )
 
 
-def _decode_datum(datum: pb.Datum, index: int, budget: Budget) -> TrainingDatum:
+def _decode_datum(data: bytes, index: int, budget: Budget) -> TrainingDatum:
     try:
         budget.take_object()
+        datum = pb.Datum.FromString(data)
         return TrainingDatum(
             tokens_T=decode_tokens(datum.model_input, budget),
             loss_fn_inputs={name: decode_tensor(tensor, name, budget) for name, tensor in datum.loss_fn_inputs.items()},
         )
+    except DecodeError as error:
+        raise InputError(f"datum {index} is not a Datum in protobuf") from error
     except InputError as error:
         raise InputError(f"datum {index}: {error}") from error
 

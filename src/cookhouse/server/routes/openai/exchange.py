@@ -14,8 +14,9 @@ from cookhouse.errors import CookhouseError
 from cookhouse.server.access.bodies import read_body
 from cookhouse.server.refusals import UnauthorizedError, message_of, status_of
 from cookhouse.server.requests.completions.sampling import Sampling
-from cookhouse.server.routes.exchange import ServiceOf
+from cookhouse.server.routes.exchange import ServiceOf, read_in_turn
 from cookhouse.server.service import Service
+from cookhouse.server.wire import ValueCounter
 from cookhouse.server.wire.openai import error_body
 
 _T = TypeVar("_T")
@@ -40,16 +41,20 @@ async def _owner(request: Request, service: ServiceOf) -> str:
 Owner = Annotated[str, Depends(_owner)]
 
 
-async def content_of(request: Request, service: Service, kind: type[Content]) -> Content:
+async def content_of(request: Request, service: Service, owner: str, kind: type[Content]) -> Content:
     """The JSON body as a request.
 
     Raises:
-        TooLargeError: it is over the limit.
+        TooLargeError: it is over a limit.
+        BusyError: the tenant has the server hold too much.
         pydantic.ValidationError: it is not one.
     """
     most = service.settings.max_answer_body_bytes
-    body = await read_body(request, max_bytes=most, max_decoded_bytes=most)
-    return await service.answers.in_text_thread(lambda: kind.model_validate_json(body))
+    with service.held.lease(owner) as lease:
+        body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
+        return await read_in_turn(
+            service, owner, body, lambda: kind.model_validate_json(body.read(ValueCounter().feed))
+        )
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, _T]) -> _T:

@@ -14,7 +14,7 @@ router = APIRouter()
 
 @router.post("/chat/completions")
 async def create_chat_completion(request: Request, service: ServiceOf, owner: Owner) -> Response:
-    content = await content_of(request, service, ChatRequest)
+    content = await content_of(request, service, owner, ChatRequest)
     answer, sampling = await service.answers.chat(owner, content)
     if content.stream:
         return await stream(request, service, sampling, lambda _, output: answer.chunks(output))
@@ -24,7 +24,7 @@ async def create_chat_completion(request: Request, service: ServiceOf, owner: Ow
 
 @router.post("/completions")
 async def create_completion(request: Request, service: ServiceOf, owner: Owner) -> Response:
-    content = await content_of(request, service, CompletionRequest)
+    content = await content_of(request, service, owner, CompletionRequest)
     completion, sampling = await service.answers.completion(owner, content)
     if content.stream:
         return await stream(request, service, sampling, completion.chunks, completion.end)
