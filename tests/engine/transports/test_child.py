@@ -196,6 +196,25 @@ def test_a_crash_is_seen_on_stderr(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "Fatal Python error: Segmentation fault" in capfd.readouterr().err
 
 
+def test_its_stderr_is_ours_as_it_is_when_it_begins(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A server that waits to be told what to serve is given its log after it started its child."""
+
+    async def test() -> None:
+        child = Child(FAKE_CHILD)
+        ours = os.dup(2)
+        with (tmp_path / "server.log").open("wb") as log:
+            os.dup2(log.fileno(), 2)
+        child.begin(options(tmp_path), {})
+        os.dup2(ours, 2)
+        os.close(ours)
+        child.submit([do("crash")])
+        await reason(child)
+
+    run(test())
+    assert "Segmentation fault" in (tmp_path / "server.log").read_text()
+    assert capfd.readouterr().err == ""
+
+
 def test_one_that_cannot_make_its_engine_says_who_is_to_blame(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, refusal="no such base model: nonsense; name another") as child:

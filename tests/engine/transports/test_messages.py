@@ -216,25 +216,34 @@ def test_an_end_within_a_frame_gives_what_was_whole_and_no_more(pair: tuple[sock
         next(values)
 
 
-def test_sending_never_waits_and_keeps_the_order(pair: tuple[socket.socket, socket.socket]) -> None:
-    """Nobody reads while far more is sent than the socket holds, from several threads."""
+def test_sending_never_waits(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Nobody reads while far more is sent than the socket holds."""
+    sender = Sender(pair[0])
+    for index in range(50):
+        sender.send(encode(Done(command_id=str(index), output=bytes(100_000))))
+    assert not sender.flush(0)
+    values = Receiver(pair[1], waits=True).read()
+    assert [next(values).command_id for _ in range(50)] == [str(index) for index in range(50)]
+    assert sender.flush()
+
+
+def test_what_several_threads_send_at_once_comes_whole_and_in_order(pair: tuple[socket.socket, socket.socket]) -> None:
+    """While it is read, so that there is room now and then: nothing may overtake what waits."""
     sender = Sender(pair[0])
 
     def send(name: str) -> None:
-        for index in range(50):
-            sender.send(encode(Done(command_id=f"{name}{index}", output=bytes(10_000 * (index % 7)))))
+        for index in range(200):
+            sender.send(encode(Done(command_id=f"{name}{index}", output=bytes(20_000 * (index % 7)))))
 
     threads = [threading.Thread(target=send, args=(name,)) for name in "abc"]
     for thread in threads:
         thread.start()
+    values = Receiver(pair[1], waits=True).read()
+    ids = [next(values).command_id for _ in range(600)]
     for thread in threads:
         thread.join()
-    assert not sender.flush(0)
-    values = Receiver(pair[1], waits=True).read()
-    ids = [next(values).command_id for _ in range(150)]
     for name in "abc":
-        assert [one for one in ids if one.startswith(name)] == [f"{name}{index}" for index in range(50)]
-    assert sender.flush()
+        assert [one for one in ids if one.startswith(name)] == [f"{name}{index}" for index in range(200)]
 
 
 def test_what_nobody_will_read_is_dropped(pair: tuple[socket.socket, socket.socket]) -> None:
