@@ -19,6 +19,8 @@ from cookhouse.server.store import schema
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 25
 """How long a transaction waits for those before it, and again for another program's lock. The SDK waits 60 s."""
+_LISTING_SECONDS = 1.0
+"""The same where a list waits for rows to be written that it would have: without them it is old, and not wrong."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, 0)
 """0: no code of SQLite's, but a text that Python's driver could not decode."""
 
@@ -66,22 +68,27 @@ class Database:
                 pass
 
     def try_flush(self) -> None:
-        """`flush`, or say in the log why not."""
+        """`flush`, if that can be done within a moment, or say in the log why not."""
+        if not self._recorded:
+            return
         try:
-            self.flush()
+            with self.writing(_LISTING_SECONDS):
+                pass
         except StorageError as error:
             _log.warning("rows of sessions and runs wait to be written: %s", error)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
-        """A transaction, which begins with what has been recorded.
+    def writing(self, busy_seconds: float | None = None) -> Iterator[sa.Connection]:
+        """A transaction, which begins with what has been recorded. `busy_seconds` in place of `_BUSY_SECONDS`.
 
         Raises:
             StorageError: it cannot be written, and nothing of it was.
         """
-        with self._turn(), _own_errors(), self._engine.connect() as connection:
+        seconds = _BUSY_SECONDS if busy_seconds is None else busy_seconds
+        with self._turn(seconds), _own_errors(seconds), self._engine.connect() as connection:
             # The lock is taken at once: later on, waiting for it is in vain where another has written meanwhile.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            with _waiting(connection, seconds):
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             recorded = list(self._recorded)
             for statement in recorded:
                 connection.execute(statement)
@@ -91,9 +98,9 @@ class Database:
                 self._recorded.popleft()
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        if not self._writes.acquire(timeout=_BUSY_SECONDS):
-            raise _busy()
+    def _turn(self, seconds: float) -> Iterator[None]:
+        if not self._writes.acquire(timeout=seconds):
+            raise _busy(seconds)
         try:
             yield
         finally:
@@ -145,7 +152,7 @@ def _named(file: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own_errors() -> Iterator[None]:
+def _own_errors(seconds: float | None = None) -> Iterator[None]:
     """What a client is told of SQLite's failures: no SQL, and the way out."""
     try:
         yield
@@ -158,7 +165,7 @@ def _own_errors() -> Iterator[None]:
         if not isinstance(error, sa.exc.OperationalError):
             raise
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise _busy() from error
+            raise _busy(_BUSY_SECONDS if seconds is None else seconds) from error
         what = "the disk is full" if code == sqlite3.SQLITE_FULL else str(error.orig)
         raise StorageError(
             f"the service's database cannot be used: {what}; free space on its disk, for example by deleting "
@@ -174,8 +181,17 @@ def _damaged(what: object) -> StorageError:
     )
 
 
-def _busy() -> StorageBusyError:
-    return StorageBusyError(f"the service's database was locked by another program for {_BUSY_SECONDS} s; try again")
+def _busy(seconds: float) -> StorageBusyError:
+    return StorageBusyError(f"the service's database was locked by another program for {seconds:g} s; try again")
+
+
+@contextlib.contextmanager
+def _waiting(connection: sa.Connection, seconds: float) -> Iterator[None]:
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * _BUSY_SECONDS)}")
 
 
 def _connect(file: Path) -> sa.Engine:
@@ -188,7 +204,7 @@ def _prepare_connection(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # we begin transactions ourselves: Python's driver leaves some statements out
     with contextlib.closing(connection.cursor()) as cursor:
         # First, since the others wait for locks, too.
-        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+        cursor.execute(f"PRAGMA busy_timeout = {round(1000 * _BUSY_SECONDS)}")
         # A write-ahead log lets listings go on while a checkpoint is recorded. FULL: without the row that was last
         # written before a power cut, a checkpoint that a client was told of would be put aside at the next start.
         cursor.execute("PRAGMA journal_mode = WAL")

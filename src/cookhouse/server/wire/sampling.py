@@ -18,7 +18,6 @@ from cookhouse.server.wire.targets import TargetLayout, decode_targets, encode_t
 
 _NO_CANDIDATE_LOGPROB = -99999.0
 _INT32_END = 2**31
-_MAX_STOP_LETTERS = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +109,9 @@ def _decode_prompt(prompt: types.ModelInput) -> NDArray[np.int64]:
 
 
 def _decode_stop(stop: str | Sequence[str] | Sequence[int] | None) -> Sequence[str | int] | None:
-    stops = [stop] if isinstance(stop, str) else stop
-    num_letters = sum(len(one) for one in stops or () if isinstance(one, str))
-    if num_letters > _MAX_STOP_LETTERS:
-        raise InputError(f"the texts of stop have {num_letters} letters; they may have {_MAX_STOP_LETTERS} in all")
-    return stops
+    if stop is None or not isinstance(stop, str):
+        return stop
+    return [stop]
 
 
 def encode_sample(output: SampleOutput, shape: SampleShape) -> bytes:
