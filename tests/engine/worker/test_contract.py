@@ -149,6 +149,20 @@ def test_passes_of_several_models_give_what_they_give_alone(worker: Driver) -> N
         assert np.array_equal(answer.output.logprobs_D[0], alone.logprobs_D[0])  # type: ignore[union-attr]
 
 
+def test_a_step_waits_for_at_most_two_turns_of_another_tenant(worker: Driver) -> None:
+    """Would catch turns of models in place of tenants, by which a step waits for a hundred others."""
+    for name, account in [*((f"m{index}", ALICE) for index in range(30)), ("mine", BOB)]:
+        worker.done(worker.create(name, account))
+    theirs = [command for index in range(30) for command in (worker.a_pass(f"m{index}"), worker.step(f"m{index}"))]
+    mine = [worker.a_pass("mine", account=BOB), worker.step("mine", BOB)]
+    worker.submit(*theirs, *mine)
+    worker.answer(theirs[-1].command_id)
+    worker.answer(mine[-1].command_id)
+    answered = worker.answered()
+    steps = {command.command_id for command in theirs[1::2]}
+    assert sum(name in steps for name in answered[: answered.index(mine[1].command_id)]) <= 2
+
+
 def test_samples_are_drawn_from_what_was_published(worker: Driver) -> None:
     """Would catch a snapshot that follows its model, and one that is not there when its sample comes at once."""
     worker.done(worker.create("m"))

@@ -1,0 +1,107 @@
+"""Workers over the real engine: what it gives comes through to the bit, and no tenant waits behind another."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cookhouse.engine.contract import (
+    BaseModelInfo,
+    Done,
+    DropBaseModel,
+    Forget,
+    ForwardBackwardOutput,
+    HostBaseModel,
+    Up,
+)
+from tests.engine.worker.conftest import MakeWorker
+from tests.engine.worker.driver import ADAM, ALICE, BASE, BOB, LORA, Driver, forward_backward
+from tests.engine.worker.real_engine import TinyEngine
+
+transports = pytest.mark.parametrize(
+    "make_worker", ["thread", pytest.param("child", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@transports
+def test_what_comes_through_is_what_the_engine_gives(make_worker: MakeWorker, tmp_path: Path) -> None:
+    """Would catch numbers that are rounded or cut on their way."""
+    worker = make_worker(TinyEngine)
+    engine = TinyEngine()
+    engine.create_model("m", BASE, LORA)
+    worker.done(worker.create("m"))
+    for tokens in ([1, 2, 3, 4, 5], [7, 8, 9]):
+        got: Any = worker.done(worker.a_pass("m", tokens))
+        (expected,) = engine.forward_backward([forward_backward("m", tokens)])
+        assert isinstance(expected, ForwardBackwardOutput)
+        assert np.array_equal(got.logprobs_D[0], expected.logprobs_D[0])
+        assert got.metrics == expected.metrics
+        assert worker.done(worker.step("m")) == engine.optim_step("m", ADAM)
+    worker.done(worker.save("m", (tmp_path / "theirs").as_uri()))
+    engine.save_state("m", tmp_path / "ours", with_optimizer=True)
+    for file in (tmp_path / "ours").iterdir():
+        assert (tmp_path / "theirs" / file.name).read_bytes() == file.read_bytes()
+    worker.done(worker.publish("m", "s"))
+    engine.snapshot("m", "s")
+    command = worker.sample("s", max_tokens=20, seed=3)
+    engine.submit_sample(command.request)
+    while engine.has_samples():
+        outputs: list[Any] = list(engine.step_samples())
+    assert worker.tokens(command) == outputs[-1].sequences[0].tokens_T.tolist()
+
+
+@pytest.mark.parametrize("make_worker", ["thread"], indirect=True)
+def test_a_base_model_that_is_in_use_stays(make_worker: MakeWorker) -> None:
+    """Would catch a model whose base model is gone."""
+    worker = make_worker(TinyEngine)
+
+    def drop() -> DropBaseModel:
+        return DropBaseModel(command_id=worker.new_id(), account=ALICE, base_model=BASE)
+
+    worker.done(worker.create("m"))
+    assert "in use (1 models)" in worker.failure(drop())
+    worker.tokens(worker.sample())
+    worker.submit(_forget(worker, "m"))
+    worker.done(drop())
+    worker.done(drop())
+    info = worker.done(HostBaseModel(command_id=worker.new_id(), account=ALICE, base_model=BASE))
+    assert isinstance(info, BaseModelInfo)
+    worker.done(worker.create("m"))
+    up = worker.events[0]
+    assert isinstance(up, Up)
+    assert up.description.startswith("cpu, ")
+    assert up.description.endswith("float32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make_worker", ["thread"], indirect=True)
+def test_one_sample_does_not_wait_for_six_hundred_of_another(make_worker: MakeWorker) -> None:
+    """Would catch a line of all tenants: it would wait until all but those that run at once are done."""
+    worker = make_worker(TinyEngine)
+    theirs = [worker.sample(account=ALICE, max_tokens=60, seed=seed) for seed in range(600)]
+    worker.submit(*theirs)
+    worker.until(lambda event: isinstance(event, Done))  # 256 run at once, and the rest waits in the sampler
+    mine = worker.sample(account=BOB, max_tokens=3)
+    assert isinstance(worker.run(mine), Done)
+    assert len(worker.answered()) < 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make_worker", ["thread"], indirect=True)
+def test_one_step_does_not_wait_for_fifty_models_of_another(make_worker: MakeWorker) -> None:
+    worker = make_worker(TinyEngine)
+    for name, account in [*((f"m{index}", ALICE) for index in range(50)), ("mine", BOB)]:
+        worker.done(worker.create(name, account))
+    theirs = [command for index in range(50) for command in (worker.a_pass(f"m{index}"), worker.step(f"m{index}"))]
+    mine = [worker.a_pass("mine", account=BOB), worker.step("mine", BOB)]
+    worker.submit(*theirs, *mine)
+    worker.answer(theirs[-1].command_id)
+    answered = worker.answered()
+    steps = [command.command_id for command in theirs[1::2]]
+    ahead = [name for name in answered[: answered.index(mine[1].command_id)] if name in steps]
+    assert len(ahead) <= 2
+
+
+def _forget(worker: Driver, model_id: str) -> Forget:
+    return Forget(command_id=worker.new_id(), account=ALICE, model_ids=(model_id,))
