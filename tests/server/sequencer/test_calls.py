@@ -171,6 +171,49 @@ async def test_samples_in_flight_are_asked_of_the_next_worker() -> None:
     await calls.close(1.0)
 
 
+async def test_a_sample_that_ends_every_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch one request that takes the engine from all tenants, again and again."""
+    monkeypatch.setattr("cookhouse.server.sequencer.calls._FIRST_PAUSE_SECONDS", 0.0)
+    make = Workers()
+    calls = Calls(make, Meter())
+    await calls.open()
+    deadly = calls.send(sample("1"))
+    for life in range(3):
+        await settle()
+        assert [command.command_id for command in make.made[life].commands] == ["1"]
+        make.made[life].tell(Lost(worker="engine", reason="out of memory?"))
+    with pytest.raises(LostError, match="out of memory"):
+        await deadly
+    await settle()
+    assert make.made[3].commands == []
+    await calls.close(1.0)
+
+
+async def test_a_worker_that_dies_at_once_is_made_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a machine that does nothing but start engines which cannot live."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    make = Workers()
+    calls = Calls(make, Meter())
+    await calls.open()
+    with monkeypatch.context() as patched:
+        patched.setattr("cookhouse.server.sequencer.calls.asyncio.sleep", sleep)
+        for life in range(4):
+            make.made[life].tell(Lost(worker="engine", reason="gone"))
+            await asyncio.wait_for(_made(make, life + 2), 10)
+    assert pauses == [0.0, 0.5, 1.0, 2.0]
+    await calls.close(1.0)
+
+
+async def _made(make: Workers, count: int) -> None:
+    loop = asyncio.get_running_loop()
+    while len(make.made) < count:
+        await loop.run_in_executor(None, lambda: None)
+
+
 async def test_what_was_forgotten_is_not_fetched_again() -> None:
     """Would catch weights that come back to life in every new worker."""
     make = Workers()

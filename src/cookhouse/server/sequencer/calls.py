@@ -39,7 +39,9 @@ from cookhouse.server.sequencer.meter import Meter
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
-"""Before a worker is made again that ended before it was up; doubled each time."""
+"""Before a worker is made again that lived shorter than the longest of these; doubled each time."""
+_MAX_LOSSES = 3
+"""Workers that may end under one sample: it may be what ends them."""
 
 OnTokens = Callable[[SampleOutput], None]
 
@@ -53,6 +55,8 @@ class _Call:
     """Steps of a streamed sample that its client has."""
     num_to_skip: int = 0
     """Of these, those that the present worker tells again."""
+    num_losses: int = 0
+    """Workers that ended before they answered."""
 
 
 class Calls:
@@ -73,6 +77,8 @@ class Calls:
         self._calls: dict[str, _Call] = {}
         self._outgoing: list[Command] = []
         self._is_up = False
+        self._up_at = 0.0
+        self._pause_seconds = 0.0
         self._is_flushing = False
         self._fetches: dict[str, Fetch] = {}
         """By snapshot: what a worker that lacks it is told first."""
@@ -172,7 +178,7 @@ class Calls:
                 elif isinstance(event, Lost):
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
-                    self._is_up = True
+                    self._is_up, self._up_at = True, time.monotonic()
                     self._held = set()
                     self._flush()
                     return event, events[index + 1 :]
@@ -231,35 +237,42 @@ class Calls:
             return
         _log.error("the engine was lost: %s; another is being started", reason)
         self._on_lost(reason)
-        again = [call for call in self._calls.values() if self._can_be_repeated(call.command)]
-        lost = [call for call in self._calls.values() if not self._can_be_repeated(call.command)]
+        for call in self._calls.values():
+            call.num_losses += 1
+        again = [call for call in self._calls.values() if self._can_be_repeated(call)]
+        lost = [call for call in self._calls.values() if not self._can_be_repeated(call)]
         self._calls = {call.command.command_id: call for call in again}
         self._outgoing = sorted((call.command for call in again), key=lambda command: isinstance(command, Sample))
         for call in again:
             call.num_to_skip = call.num_told
         for call in lost:
             if not call.answer.done():
-                call.answer.set_exception(LostError(reason))
+                call.answer.set_exception(LostError(f"the engine was lost: {reason}"))
         await self._restart()
 
     async def _restart(self) -> None:
-        pause_seconds = _FIRST_PAUSE_SECONDS
+        """Start workers until one is up; after a pause where the last one did not live long."""
         while not self._is_closing:
             began_at = time.monotonic()
+            if began_at - self._up_at > _LONGEST_PAUSE_SECONDS:
+                self._pause_seconds = 0.0
+            await asyncio.sleep(self._pause_seconds)
+            self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             try:
                 _, events = await self._start()
             except CookhouseError as error:
-                _log.error("the engine could not be started again: %s; trying in %g s", error, pause_seconds)
-                await asyncio.sleep(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+                _log.error("the engine could not be started again: %s; trying in %g s", error, self._pause_seconds)
                 continue
             _log.warning("a new engine is up after %.1f s", time.monotonic() - began_at)
             for event in events:
                 self._take(event)
             return
 
-    def _can_be_repeated(self, command: Command) -> bool:
+    def _can_be_repeated(self, call: _Call) -> bool:
         """Whether another worker answers it as this one would: what it needs is in files, or in a base model."""
+        command = call.command
+        if call.num_losses >= _MAX_LOSSES:
+            return False
         if isinstance(command, Sample):
             snapshot_id = command.request.snapshot_id
             return snapshot_id is None or snapshot_id in self._fetches
