@@ -122,7 +122,7 @@ class SimulatedServer:
             "weights to read again": len(calls._fetches),
             "queues": len(sequencer._queues),
             "samples": len(sequencer._samples) + sequencer._num_samples.total(),
-            "bytes": sequencer._held_bytes.total() + sequencer._pending_bytes.total(),
+            "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),
             "tasks": len(asyncio.all_tasks()),
         }
         return {name: number for name, number in held.items() if number}
