@@ -14,6 +14,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.requests.completions.chats import ChatFormats
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
+from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
 from cookhouse.server.wire.openai.fields import check_length
@@ -29,6 +30,7 @@ class Answers:
         self._sequencer = sequencer
         self._formats = ChatFormats()
         self._text_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="texts")
+        self._text_turns = Rotation()
         self._live: set[Sampling] = set()
 
     async def chat(self, owner: str, request: ChatRequest) -> tuple[ChatAnswer, Sampling]:
@@ -67,7 +69,7 @@ class Answers:
             )
             return answer, sample
 
-        answer, sample = await self.in_text_thread(prepare)
+        answer, sample = await self.in_text_thread(owner, prepare)
         return answer, self._start(owner, weights, [sample])
 
     async def completion(self, owner: str, request: CompletionRequest) -> tuple[Completion, Sampling]:
@@ -99,12 +101,13 @@ class Answers:
             )
             return completion, samples
 
-        completion, samples = await self.in_text_thread(prepare)
+        completion, samples = await self.in_text_thread(owner, prepare)
         return completion, self._start(owner, weights, samples)
 
-    async def in_text_thread(self, call: Callable[[], _T]) -> _T:
-        """Do what takes long with texts, one after another."""
-        return await asyncio.get_running_loop().run_in_executor(self._text_thread, call)
+    async def in_text_thread(self, owner: str, call: Callable[[], _T]) -> _T:
+        """Do what takes long with texts, one after another, the tenants in rotation."""
+        async with self._text_turns.turn(owner):
+            return await asyncio.get_running_loop().run_in_executor(self._text_thread, call)
 
     def end(self, sampling: Sampling) -> None:
         """Have the engine drop what of an answer is not sampled yet: it is over, or nobody waits for it."""

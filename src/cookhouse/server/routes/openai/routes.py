@@ -19,7 +19,7 @@ async def create_chat_completion(request: Request, service: ServiceOf, owner: Ow
     if content.stream:
         return await stream(request, service, sampling, lambda _, output: answer.chunks(output))
     (output,) = await whole(request, service, sampling)
-    return JSONResponse(await service.answers.in_text_thread(lambda: answer.whole(output)))
+    return JSONResponse(await service.answers.in_text_thread(owner, lambda: answer.whole(output)))
 
 
 @router.post("/completions")
@@ -29,7 +29,7 @@ async def create_completion(request: Request, service: ServiceOf, owner: Owner) 
     if content.stream:
         return await stream(request, service, sampling, completion.chunks, completion.end)
     outputs = await whole(request, service, sampling)
-    return JSONResponse(await service.answers.in_text_thread(lambda: completion.whole(outputs)))
+    return JSONResponse(await service.answers.in_text_thread(owner, lambda: completion.whole(outputs)))
 
 
 @router.get("/models")
