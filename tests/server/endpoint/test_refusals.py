@@ -24,6 +24,7 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"n": True}, "n", "valid integer"),
     ({"max_tokens": 0}, "max_tokens", "must be from 1"),
     ({"max_tokens": 2**31}, "max_tokens", "must be from 1"),
+    ({"messages": [{"role": "user", "content": "word " * 10**6}]}, "messages", "letters, of which at most 32"),
     ({"max_tokens": 10**6}, "max_tokens", "max_tokens is 1000000; this model's maximum context length is"),
     ({"max_completion_tokens": 10**6}, "max_completion_tokens", "give at most"),
     ({"messages": [{"role": "user", "content": "word " * 10000}], "max_tokens": 1}, "messages", "shorten it"),
@@ -79,6 +80,7 @@ COMPLETION: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "a", "best_of": 3}, "best_of", "not offered here"),
     ({"prompt": ["a"] * 100, "n": 100}, "n", "more than 1024"),
     ({"prompt": "word " * 10000}, "prompt", "maximum context length"),
+    ({"prompt": "word " * 10**6}, "prompt", "5000000 letters, of which at most 32"),
     ({"prompt": "word", "max_tokens": 10**6}, "max_tokens", "give at most"),
 ]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cookhouse.chat import Encoder
+from cookhouse.chat import Encoder, Message
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.errors import InputError
 from cookhouse.server.requests.completions.chats import ChatFormats
@@ -17,7 +17,7 @@ from cookhouse.server.requests.completions.weights import NamedWeights, WeightNa
 from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
-from cookhouse.server.wire.openai.fields import check_length
+from cookhouse.server.wire.openai.fields import check_length, check_letters
 
 _T = TypeVar("_T")
 
@@ -45,6 +45,7 @@ class Answers:
         def prepare() -> tuple[ChatAnswer, SampleRequest]:
             renderer, texts = self._formats.renderer(weights, thinks=request.thinks), self._formats.texts(weights)
             messages = request.conversation()
+            check_letters(weights.info, sum(map(_num_letters, messages)), prompt="messages")
             try:
                 prompt = renderer.build_generation_prompt(messages)
             except InputError as error:
@@ -79,6 +80,8 @@ class Answers:
 
         def prepare() -> tuple[Completion, list[SampleRequest]]:
             texts = self._formats.texts(weights)
+            for prompt in request.prompts:
+                check_letters(weights.info, len(prompt) if isinstance(prompt, str) else 0, prompt="prompt")
             prompts = [_encode(prompt, texts.encoder) for prompt in request.prompts]
             samples = []
             for tokens in prompts:
@@ -146,6 +149,13 @@ def _sample_request(owner: str, weights: NamedWeights, tokens: Sequence[int], **
         owner=owner,
         **fields,
     )
+
+
+def _num_letters(message: Message) -> int:
+    content = message["content"]
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(value) for part in content for value in part.values() if isinstance(value, str))
 
 
 def _encode(prompt: str | list[int], encoder: Encoder) -> list[int]:

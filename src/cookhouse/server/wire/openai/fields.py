@@ -15,6 +15,8 @@ MAX_TOP_LOGPROBS = 20
 _MAX_NAME = 1024
 _MAX_STOPS = 16
 _TOO_LONG = "context_length_exceeded"
+_LETTERS_PER_TOKEN = 32
+"""On average over a prompt that fills a context; it is about 4 in English, and 8 in programs with wide margins."""
 MAX_SHOWN = 200
 """Letters of a name from outside that a message shows."""
 
@@ -110,6 +112,18 @@ class SamplingFields(BaseModel):
             "seed": secrets.randbits(63) if self.seed is None else self.seed % 2**64,
             "is_streamed": bool(self.stream),
         }
+
+
+def check_letters(info: BaseModelInfo, num_letters: int, *, prompt: str) -> None:
+    """Refuse a text that is too long by far, before it is read: tokens take two hundred times its memory."""
+    context = info.max_context_tokens
+    if num_letters > _LETTERS_PER_TOKEN * context:
+        raise FieldError(
+            prompt,
+            f"this model's maximum context length is {context} tokens, and the prompt has {num_letters} letters, of "
+            f"which at most {_LETTERS_PER_TOKEN} for each token are read: shorten it",
+            code=_TOO_LONG,
+        )
 
 
 def check_length(info: BaseModelInfo, num_prompt: int, max_tokens: int | None, *, prompt: str, limit: str) -> None:
