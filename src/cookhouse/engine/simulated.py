@@ -312,11 +312,11 @@ def _sequence(seed: int, limit: int, stop: Sequence[str | int] | None) -> Sample
     mixed_T *= np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: the upper bits are mixed
     tokens_T = (mixed_T >> np.uint64(40)).astype(np.int32) % VOCAB_SIZE
     ends = [END_TOKEN] if stop is None else [each for each in stop if isinstance(each, int)]
-    found = np.flatnonzero(np.isin(tokens_T, ends))
-    if found.size:
-        tokens_T = tokens_T[: found[0] + 1]
+    found = [int(np.argmax(is_end_T)) for end in ends if (is_end_T := tokens_T == end).any()]
+    if found:
+        tokens_T = tokens_T[: min(found) + 1]
     logprobs_T = np.full(tokens_T.size, -1.0, dtype=np.float32)
-    return SampledSequence(tokens_T=tokens_T, logprobs_T=logprobs_T, is_stopped=bool(found.size))
+    return SampledSequence(tokens_T=tokens_T, logprobs_T=logprobs_T, is_stopped=bool(found))
 
 
 def _part(sequence: SampledSequence, num_tokens: int) -> SampledSequence:
