@@ -77,8 +77,8 @@ def clients(url: str, indices: Sequence[int], ready: Any) -> dict[str, float]:
         for index, trainer in zip(indices, trainers, strict=True)
         for _ in range(share(NUM_BODIES, index))
     ]
-    for future in passes:
-        assert len(future.result().loss_fn_outputs) == 1
+    for each in passes:
+        assert len(each.result().loss_fn_outputs) == 1
     taken["bodies"] = time.perf_counter() - began_at
     return taken
 
