@@ -1,5 +1,6 @@
 """The loop itself, turn by turn: what waits for the disk holds up nobody else, and what is told when."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -203,6 +204,21 @@ def test_a_save_that_has_not_begun_can_be_canceled(bench: Bench, tmp_path: Path)
         assert answer.failure.kind == "canceled"
         assert not (tmp_path / form).exists()
     assert not bench.engine._snapshots
+
+
+def test_a_folder_that_is_gone_ends_nothing(bench: Bench, tmp_path: Path) -> None:
+    """Would catch a disk taken away, and with it every tenant's models."""
+    bench.run(create("m"))
+    shutil.rmtree(tmp_path)
+    bench.run(*(publish(name) for name in names("p", 5)))
+    answer = bench.answer("p4")
+    assert isinstance(answer, Failed)
+    assert answer.failure.kind == "service"
+    assert "cannot be put away" in answer.failure.message
+    bench.run(a_pass("pass", "m"), a_sample("sample", "s-p0"))
+    assert bench.answered()[6:] == ["pass", "sample"]
+    assert isinstance(bench.answer("sample"), Done)
+    tmp_path.mkdir()
 
 
 def test_what_a_long_sample_costs_is_told_meanwhile(bench: Bench) -> None:

@@ -220,7 +220,11 @@ class Snapshots:
         there is room.
         """
         while wanted.snapshot.snapshot_id in self._held:
-            free = shutil.disk_usage(self._folder.parent).free
+            try:
+                free = shutil.disk_usage(self._folder.parent).free
+            except OSError as error:
+                self._failure = self._cannot_write(error)
+                return False
             most = min(self._max_file_bytes, (free + self._file_bytes) // _DISK_SHARE)
             if self._file_bytes + wanted.file_bytes <= most:
                 return True
@@ -281,13 +285,17 @@ class Snapshots:
         held.has_file = error is None
         if error is not None:
             self._file_bytes -= held.file_bytes
-            _log.warning("weights of a sampling client cannot be put away: %s", error)
-            reason = (isinstance(error, OSError) and error.strerror) or error
-            self._failure = ServiceError(
-                f"weights of sampling clients cannot be put away in {self._folder}: {reason}; free space there, or end "
-                "sessions"
-            )
-            self._failure.__cause__ = error
+            self._failure = self._cannot_write(error)
+
+    def _cannot_write(self, error: BaseException) -> ServiceError:
+        _log.warning("weights of a sampling client cannot be put away: %s", error)
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        failure = ServiceError(
+            f"weights of sampling clients cannot be put away in {self._folder}: {reason}; free space there, or end "
+            "sessions"
+        )
+        failure.__cause__ = error
+        return failure
 
 
 def _delete(folder: Path) -> None:
