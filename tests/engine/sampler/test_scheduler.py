@@ -109,6 +109,17 @@ def test_running_sequences_go_before_new_prompts() -> None:
     assert [(p.sequence.request.request_id, p.stop - p.start) for p in plan.pieces] == [("a", 1), ("b", 7)]
 
 
+def test_a_prompt_leaves_room_for_those_that_decode_behind_it_and_no_more() -> None:
+    """Would catch samples that stand still while a long prompt is read, and a prompt read in needless pieces."""
+    for num_prompt, piece in ((25, 9), (100, 16)):
+        scheduler = _scheduler(100, budget_tokens=20)
+        scheduler.submit(_sequence("a", 4, 10, num_forks=3))
+        scheduler.submit(_sequence("b", num_prompt, 1))
+        _advance(scheduler, scheduler.plan())  # the forks come behind b, of which 16 are read
+        sizes = [(p.sequence.request.request_id, p.stop - p.start) for p in scheduler.plan().pieces]
+        assert sizes == [("a", 1), ("b", piece), ("a", 1), ("a", 1), ("a", 1)]
+
+
 def test_forks_share_full_blocks_and_copy_the_last() -> None:
     scheduler = _scheduler(100)
     parent = _sequence("a", 10, 3, num_forks=1)

@@ -89,11 +89,10 @@ class Scheduler:
         """Choose the next pass and give its sequences the blocks they need. Empty only if nothing is queued."""
         plan = Plan()
         shares = self._shares()
-        num_decoding = sum(sequence.num_uncached == 1 for sequence in self.running)
         for sequence in list(self.running):
-            num_decoding -= sequence.num_uncached == 1
             if sequence in self.running:
-                self._plan_running(plan, sequence, shares, num_decoding)
+                self._plan_running(plan, sequence, shares)
+        self._charge(plan)
         self._admit_waiting(plan, shares)
         return plan
 
@@ -143,6 +142,8 @@ class Scheduler:
 
     def _shares(self) -> dict[str, int]:
         """Positions of the next pass in which each owner may read prompts: equal parts, less what one does not need."""
+        if len(self._num_live) <= 1:
+            return dict.fromkeys(self._num_live, self.budget_tokens)
         left = self.budget_tokens
         wanted: Counter[str] = Counter()
         for sequence in self.running:
@@ -150,8 +151,6 @@ class Scheduler:
                 left -= 1
             else:
                 wanted[sequence.request.owner] += sequence.num_uncached
-        if len({*wanted, *self.waiting.owners}) <= 1:
-            return dict.fromkeys(self._num_live, self.budget_tokens)
         for owner in self.waiting.owners:
             wanted[owner] += self.waiting.num_tokens(owner, self.budget_tokens)
         chosen = [owner for owner in self._owners.order() if owner in wanted][: max(left, 0)]
@@ -161,13 +160,13 @@ class Scheduler:
             left -= shares[owner]
         return shares
 
-    def _plan_running(self, plan: Plan, sequence: Sequence, shares: dict[str, int], num_decoding: int) -> None:
-        """`num_decoding` others come behind, for each of which there is to be room."""
-        owner = sequence.request.owner
-        count = min(1, self.budget_tokens - plan.num_tokens)
-        if sequence.num_uncached > 1:
-            count = self.budget_tokens - plan.num_tokens - num_decoding
-            count = min(sequence.num_uncached, shares.get(owner, 0), count)
+    def _plan_running(self, plan: Plan, sequence: Sequence, shares: dict[str, int]) -> None:
+        owner, num_uncached = sequence.request.owner, sequence.num_uncached
+        room = self.budget_tokens - plan.num_tokens
+        if num_uncached > 1:  # a prompt, which leaves room for those behind it that decode
+            behind = self.running[self.running.index(sequence) + 1 :]
+            room = min(room - sum(other.num_uncached == 1 for other in behind), shares.get(owner, 0))
+        count = min(num_uncached, room)
         if count <= 0:
             return
         while not self._reserve(sequence, sequence.num_cached + count):
@@ -175,15 +174,18 @@ class Scheduler:
             self._preempt(victim, plan)
             if victim is sequence:
                 return
-        if sequence.num_uncached > 1:
+        if num_uncached > 1:
             shares[owner] -= count
-        self._add(plan, Piece(sequence, sequence.num_cached, sequence.num_cached + count))
+        plan.add(Piece(sequence, sequence.num_cached, sequence.num_cached + count))
 
     def _admit_waiting(self, plan: Plan, shares: dict[str, int]) -> None:
         """Admit from the owners that were served least. When one finds no blocks, nobody else takes those that there
         are: a long prompt would wait for ever.
         """
         candidates = set(self.waiting.owners)
+        if len(self.running) >= self.max_running:
+            most = max(self._num_running.values())
+            candidates = {owner for owner in candidates if self._num_running[owner] + 1 < most}
         while candidates and plan.num_tokens < self.budget_tokens:
             owner = self._owners.first(candidates)
             room = min(shares.get(owner, 0), self.budget_tokens - plan.num_tokens)
@@ -205,7 +207,8 @@ class Scheduler:
             return False
         self.waiting.remove(sequence, num_read=sequence.num_uncached)
         self._start(sequence)
-        self._add(plan, Piece(sequence, sequence.num_cached, stop))
+        plan.add(Piece(sequence, sequence.num_cached, stop))
+        self._owners.charge(sequence.request.owner, stop - sequence.num_cached)
         return True
 
     def _give_place(self, plan: Plan, owner: str) -> bool:
@@ -246,9 +249,13 @@ class Scheduler:
         self._num_live[sequence.request.owner] += 1
         self._owners.add(sequence.request.owner)
 
-    def _add(self, plan: Plan, piece: Piece) -> None:
-        plan.add(piece)
-        self._owners.charge(piece.sequence.request.owner, piece.stop - piece.start)
+    def _charge(self, plan: Plan) -> None:
+        """Count what a plan computes of those that run."""
+        served: Counter[str] = Counter()
+        for piece in plan.pieces:
+            served[piece.sequence.request.owner] += piece.stop - piece.start
+        for owner, num_tokens in served.items():
+            self._owners.charge(owner, num_tokens)
 
     def _start(self, sequence: Sequence) -> None:
         self.running.append(sequence)
