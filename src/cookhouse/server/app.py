@@ -14,13 +14,14 @@ from starlette.responses import JSONResponse
 from cookhouse.errors import InputError
 from cookhouse.server.access.framing import OneLength
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
-from cookhouse.server.routes import ROUTERS, usage
+from cookhouse.server.routes import HOT_ROUTES, ROUTERS, usage
 from cookhouse.server.routes.exchange import forget
 from cookhouse.server.routes.openai import create_endpoint
 from cookhouse.server.service import Service
 
 _log = logging.getLogger(__name__)
 _MAX_NAMED_PROBLEMS = 3
+_PREFIX = "/api/v1"
 
 
 def create_app(service: Service) -> FastAPI:
@@ -34,8 +35,10 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
     app.state.service = service
     app.add_middleware(OneLength)
+    for route in HOT_ROUTES:
+        app.add_route(_PREFIX + route.path, route.endpoint, methods=["POST"])
     for router in ROUTERS:
-        app.include_router(router, prefix="/api/v1")
+        app.include_router(router, prefix=_PREFIX)
     app.mount("/v1", create_endpoint(service))
     app.include_router(usage.plain)
     app.add_exception_handler(ClientDisconnect, forget)

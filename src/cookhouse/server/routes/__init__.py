@@ -26,4 +26,7 @@ ROUTERS = (
     usage.router,
 )
 
-__all__ = ["ROUTERS"]
+HOT_ROUTES = (*sampling.hot.routes, *futures.hot.routes, *training.hot.routes, *sessions.hot.routes)
+"""Of the same prefix as `ROUTERS`, and before them."""
+
+__all__ = ["HOT_ROUTES", "ROUTERS"]

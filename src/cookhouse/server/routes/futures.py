@@ -6,18 +6,20 @@ from starlette.responses import JSONResponse, Response
 from tinker.types.future_retrieve_request import FutureRetrieveRequest
 from tinker.types.futures_retrieve_request import FuturesRetrieveRequest
 
-from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
+from cookhouse.server.routes.exchange import HotRoutes, Owner, ServiceOf, content_of
 from cookhouse.server.sequencer.futures import Future
+from cookhouse.server.service import Service
 
 router = APIRouter()
+hot = HotRoutes()
 
 
 class CancelRequest(BaseModel):
     request_id: str
 
 
-@router.post("/retrieve_future")
-async def retrieve_future(request: Request, service: ServiceOf, owner: Owner) -> Response:
+@hot.post("/retrieve_future")
+async def retrieve_future(request: Request, service: Service, owner: str) -> Response:
     content = await content_of(request, FutureRetrieveRequest)
     future = service.futures.get(content.request_id, owner)
     service.sessions.hear(future.session_id)

@@ -4,9 +4,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 from tinker import types
 
-from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
+from cookhouse.server.routes.exchange import HotRoutes, Owner, ServiceOf, content_of
+from cookhouse.server.service import Service
 
 router = APIRouter()
+hot = HotRoutes()
 
 
 @router.post("/create_sampling_session")
@@ -24,7 +26,7 @@ async def get_sampler(sampler_id: str, service: ServiceOf, owner: Owner) -> JSON
     )
 
 
-@router.post("/asample")
-async def asample(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+@hot.post("/asample")
+async def asample(request: Request, service: Service, owner: str) -> JSONResponse:
     request_id, sequence_ids = service.sampling.submit(owner, await content_of(request, types.SampleRequest))
     return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequence_ids})

@@ -9,9 +9,11 @@ from starlette.responses import JSONResponse
 from tinker import types
 
 from cookhouse.engine.contract import PAIR_LOSSES
-from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of
+from cookhouse.server.routes.exchange import HotRoutes, Owner, ServiceOf, content_of
+from cookhouse.server.service import Service
 
 router = APIRouter()
+hot = HotRoutes()
 
 _MAX_DETAIL_CHARACTERS = 2000
 
@@ -86,8 +88,8 @@ async def create_session(request: Request, service: ServiceOf, owner: Owner) -> 
     return JSONResponse({"type": "create_session", "session_id": session.session_id})
 
 
-@router.post("/session_heartbeat")
-async def session_heartbeat(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+@hot.post("/session_heartbeat")
+async def session_heartbeat(request: Request, service: Service, owner: str) -> JSONResponse:
     content = await content_of(request, types.SessionHeartbeatRequest)
     service.sessions.session(content.session_id, owner)
     return JSONResponse({"type": "session_heartbeat"})

@@ -4,9 +4,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 from tinker import types
 
-from cookhouse.server.routes.exchange import Owner, ServiceOf, content_of, future_answer, training_body
+from cookhouse.server.routes.exchange import HotRoutes, Owner, ServiceOf, content_of, future_answer, training_body
+from cookhouse.server.service import Service
 
 router = APIRouter()
+hot = HotRoutes()
 
 
 @router.post("/create_model")
@@ -42,14 +44,14 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
     )
 
 
-@router.post("/forward_backward")
-async def forward_backward(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+@hot.post("/forward_backward")
+async def forward_backward(request: Request, service: Service, owner: str) -> JSONResponse:
     async with training_body(request, owner) as body:
         return future_answer(*await service.training.forward_backward(owner, body))
 
 
-@router.post("/optim_step")
-async def optim_step(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+@hot.post("/optim_step")
+async def optim_step(request: Request, service: Service, owner: str) -> JSONResponse:
     content = await content_of(request, types.OptimStepRequest)
     return future_answer(service.training.optim_step(owner, content), content.model_id)
 
