@@ -75,26 +75,25 @@ class History:
             "in part, or not this model's"
         )
 
-    def was_late(self, seq_id: int, last_seq_id: int) -> bool:
-        """Whether a request came when nobody up to the last id had to wait for it any more."""
-        arrived_at = self._arrivals[seq_id]
-        between = [at for each, at in self._arrivals.items() if seq_id < each <= last_seq_id]
-        return bool(between) and arrived_at >= min(between) + self.gap_seconds - _EPSILON_SECONDS
+    def was_late(self, seq_id: int) -> bool:
+        """Whether a request came when one behind it had waited long enough, so that nobody waits for it any more."""
+        behind = [at for each, at in self._arrivals.items() if each > seq_id]
+        return bool(behind) and self._arrivals[seq_id] >= min(behind) + self.gap_seconds - _EPSILON_SECONDS
 
     def state_at(self, seq_id: int, states: Mapping[int, str]) -> str | None:
         """The state that a request saw which changes nothing; None where lateness leaves it open.
 
         `states` are those that `explain` gives.
         """
-        if self.was_late(seq_id, max(self._arrivals)) or any(self.was_late(each, seq_id) for each in states):
-            return None
         before = [each for each in states if each < seq_id]
+        if any(map(self.was_late, [*before, seq_id])):
+            return None
         return states[max(before)] if before else self.begin
 
     def _check_order(self) -> None:
         self._arrivals = {one.seq_id: one.arrived_at for one in self.asked}
         for one, earlier in self._inversions():
-            if not self.was_late(one.seq_id, earlier.seq_id):
+            if not self.was_late(one.seq_id):
                 raise BrokenPromiseError(
                     f"request {one.seq_id} ran after {earlier.seq_id}, though it came at {one.arrived_at:.3f} and was "
                     f"to be waited for: {self._arrivals}"
