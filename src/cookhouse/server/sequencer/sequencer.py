@@ -87,7 +87,7 @@ class Job:
     """Of its arrays."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Queue:
     model: Model
     order: ModelOrder[Job]
