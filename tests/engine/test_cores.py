@@ -115,13 +115,13 @@ def test_an_engine_of_fewer_threads_than_cores_claims_none(
 _SERVED = """
 import json, os, sys, threading
 from pathlib import Path
-from cookhouse.server.main import _torch_engine
+from cookhouse.engine.__main__ import _engine
 from cookhouse.engine import cores
 import torch
 hold = cores._hold
 cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
 def make():
-    _torch_engine(base_models=[], device="cpu", precision="float32")
+    _engine(dict(base_models=[], device="cpu", precision="float32"))
     masks = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
     print(json.dumps([sorted(os.sched_getaffinity(0)), torch.get_num_threads(), masks]), flush=True)
 threading.excepthook = lambda failure: (sys.excepthook(*failure[:3]), os._exit(1))  # instead of a wait for ever

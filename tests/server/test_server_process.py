@@ -16,5 +16,5 @@ def test_it_never_loads_what_computes(tmp_path: Path) -> None:
     words = [sys.executable, "-c", program]
     done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=120)
     rooms, has_transformers = done.stdout.splitlines()
-    assert rooms.split() == ["contract", "engine", "transports"]
+    assert not set(rooms.split()) & {"model", "lora", "train", "sampler", "kernels", "worker", "torch_engine", "export"}
     assert has_transformers == "False"

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -40,7 +42,6 @@ def simulate(
         BrokenPromiseError: an answer, or what was left at the end, is not as it must be.
     """
     keys = {f"tml-client-{index:04}": "" for index in range(num_clients)}
-    logging.getLogger("cookhouse").setLevel(logging.CRITICAL)  # of faults that were asked for
 
     async def main() -> Report:
         server = SimulatedServer(Path(folder), keys, rates=rates, seed=seed)
@@ -64,7 +65,7 @@ def simulate(
         )
 
     try:
-        with tempfile.TemporaryDirectory() as folder, World(seed) as world:
+        with tempfile.TemporaryDirectory() as folder, World(seed) as world, _quiet():
             return world.run(main())
     except* BrokenPromiseError as broken:
         first: BaseException = broken
@@ -75,3 +76,15 @@ def simulate(
             f"{first}\nRepeat it: python -m tests.simulation --seed {seed} --clients {num_clients} "
             f"--requests {num_requests}{options}"
         ) from first
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Log nothing of faults that were asked for."""
+    log = logging.getLogger("cookhouse")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

@@ -1,5 +1,7 @@
 """Workers over the real engine: what it gives comes through to the bit, and no tenant waits behind another."""
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ from cookhouse.engine.contract import (
     Done,
     DropBaseModel,
     Forget,
-    ForwardBackwardOutput,
     HostBaseModel,
+    SampleRequest,
     Up,
 )
 from tests.engine.worker.conftest import MakeWorker
@@ -24,31 +26,43 @@ transports = pytest.mark.parametrize(
 )
 
 
+PROMPTS = [1, 2, 3, 4, 5], [7, 8, 9]
+
+
 @transports
 def test_what_comes_through_is_what_the_engine_gives(make_worker: MakeWorker, tmp_path: Path) -> None:
     """Would catch numbers that are rounded or cut on their way."""
     worker = make_worker(TinyEngine)
-    engine = TinyEngine()
-    engine.create_model("m", BASE, LORA)
+    command = worker.sample("s", max_tokens=20, seed=3)
+    with ThreadPoolExecutor(1) as apart:
+        passes, steps, tokens = apart.submit(_of_the_engine, tmp_path / "ours", command.request).result()
     worker.done(worker.create("m"))
-    for tokens in ([1, 2, 3, 4, 5], [7, 8, 9]):
-        got: Any = worker.done(worker.a_pass("m", tokens))
-        (expected,) = engine.forward_backward([forward_backward("m", tokens)])
-        assert isinstance(expected, ForwardBackwardOutput)
+    for prompt, expected, metrics in zip(PROMPTS, passes, steps, strict=True):
+        got: Any = worker.done(worker.a_pass("m", prompt))
         assert np.array_equal(got.logprobs_D[0], expected.logprobs_D[0])
         assert got.metrics == expected.metrics
-        assert worker.done(worker.step("m")) == engine.optim_step("m", ADAM)
+        assert worker.done(worker.step("m")) == metrics
     worker.done(worker.save("m", (tmp_path / "theirs").as_uri()))
-    engine.save_state("m", tmp_path / "ours", with_optimizer=True)
     for file in (tmp_path / "ours").iterdir():
         assert (tmp_path / "theirs" / file.name).read_bytes() == file.read_bytes()
     worker.done(worker.publish("m", "s"))
+    assert worker.tokens(command) == tokens
+
+
+def _of_the_engine(folder: Path, request: SampleRequest) -> tuple[list[Any], list[Mapping[str, float]], list[int]]:
+    """What it gives for each pass, for each step, and for the sample; its state is in the folder."""
+    engine = TinyEngine()
+    engine.create_model("m", BASE, LORA)
+    passes, steps = [], []
+    for prompt in PROMPTS:
+        passes += engine.forward_backward([forward_backward("m", prompt)])
+        steps.append(engine.optim_step("m", ADAM))
+    engine.save_state("m", folder, with_optimizer=True)
     engine.snapshot("m", "s")
-    command = worker.sample("s", max_tokens=20, seed=3)
-    engine.submit_sample(command.request)
+    engine.submit_sample(request)
     while engine.has_samples():
         outputs: list[Any] = list(engine.step_samples())
-    assert worker.tokens(command) == outputs[-1].sequences[0].tokens_T.tolist()
+    return passes, steps, outputs[-1].sequences[0].tokens_T.tolist()
 
 
 @pytest.mark.parametrize("make_worker", ["thread"], indirect=True)
