@@ -53,7 +53,8 @@ def _of_the_engine(folder: Path, request: SampleRequest) -> tuple[list[Any], lis
     """What it gives for each pass, for each step, and for the sample; its state is in the folder."""
     engine = TinyEngine()
     engine.create_model("m", BASE, LORA)
-    passes, steps = [], []
+    passes: list[Any] = []
+    steps: list[Mapping[str, float]] = []
     for prompt in PROMPTS:
         passes += engine.forward_backward([forward_backward("m", prompt)])
         steps.append(engine.optim_step("m", ADAM))
