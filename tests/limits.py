@@ -45,7 +45,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    _end_process_later(config, 1)
+    if not hasattr(config, "workerinput"):  # a worker of xdist waits for the others, and is ended by it
+        _end_process_later(config, 1)
 
 
 def _end_process_later(config: pytest.Config, factor: float) -> None:

@@ -39,7 +39,8 @@ from cookhouse.server.sequencer.meter import Meter
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
-"""Before a worker is made again that lived shorter than the longest of these; doubled each time."""
+"""Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
+time."""
 _MAX_LOSSES = 3
 """Workers that may end under one sample: it may be what ends them."""
 
@@ -203,6 +204,7 @@ class Calls:
     def _take(self, event: Event) -> None:
         match event:
             case Done(command_id=command_id, output=output):
+                self._pause_seconds = 0.0
                 call = self._calls.pop(command_id, None)
                 if call is not None and not call.answer.done():
                     call.answer.set_result(output)
@@ -251,7 +253,7 @@ class Calls:
         await self._restart()
 
     async def _restart(self) -> None:
-        """Start workers until one is up; after a pause where the last one did not live long."""
+        """Start workers until one is up; after a pause where the last one did nothing, and did not live long."""
         while not self._is_closing:
             began_at = time.monotonic()
             if began_at - self._up_at > _LONGEST_PAUSE_SECONDS:
