@@ -19,8 +19,8 @@ class SlowDisk(FakeEngine):
         self.go = threading.Event()
         self._can_copy = can_copy
 
-    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
-        write = super().copy_state(model_id, with_optimizer=with_optimizer)
+    def copy_state(self, model_id: str, **parts: bool) -> Callable[[Path], None] | None:
+        write = super().copy_state(model_id, **parts)
         assert write is not None
 
         def write_late(folder: Path) -> None:
@@ -29,8 +29,8 @@ class SlowDisk(FakeEngine):
 
         return write_late if self._can_copy else None
 
-    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
-        write = super().copy_state(model_id, with_optimizer=with_optimizer)
+    def save_state(self, model_id: str, folder: Path, **parts: bool) -> None:
+        write = super().copy_state(model_id, **parts)
         assert write is not None
         write(folder)
 

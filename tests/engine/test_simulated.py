@@ -1,6 +1,7 @@
 """Catches a simulated engine in whose state lost, doubled or reordered work does not show, or that takes other time."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from cookhouse.engine.contract import (
     TrainingDatum,
 )
 from cookhouse.engine.engine import SampleFailure
-from cookhouse.engine.simulated import Costs, SimulatedEngine, sampled
+from cookhouse.engine.simulated import Costs, SimulatedEngine, State, sampled
 from cookhouse.errors import InputError
 
 BASE = "cookhouse/tiny"
@@ -48,17 +49,28 @@ CHANGES: Sequence[Change] = (
 )
 
 
-def state_after(changes: Sequence[Change]) -> str:
+def state_after(changes: Sequence[Change]) -> State:
     engine = new_engine()
     for change in changes:
         change(engine)
     return engine.state("m")
 
 
+def weights_after(changes: Sequence[Change]) -> str:
+    """Once all passes have been stepped over."""
+    return state_after([*changes, CHANGES[2]]).weights
+
+
 def test_a_state_tells_what_was_done_in_what_order_and_how_often() -> None:
     programs = [*permutations(CHANGES), CHANGES[:2], CHANGES[1:], (*CHANGES, CHANGES[2]), (CHANGES[0], *CHANGES), ()]
     assert len({state_after(program) for program in programs}) == len(programs)
+    assert len({weights_after(program) for program in programs}) == len(programs)
     assert state_after(CHANGES) == state_after(CHANGES)
+
+
+def test_a_pass_leaves_the_weights_until_the_step() -> None:
+    """Would catch a simulation in which what is published does not depend on when."""
+    assert state_after(CHANGES[:2]).weights == state_after(()).weights != state_after(CHANGES).weights
 
 
 def test_what_only_computes_leaves_the_state() -> None:
@@ -73,6 +85,7 @@ def test_samples_follow_from_seed_prompt_and_weights() -> None:
     engine = new_engine()
     engine.snapshot("m", "before")
     engine.forward_backward([a_pass(1)])
+    engine.optim_step("m", AdamStep(learning_rate=0.1))
     engine.snapshot("m", "after")
     requests = [
         a_sample("bare"),
@@ -128,10 +141,16 @@ def test_a_canceled_sample_gives_nothing() -> None:
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     engine = new_engine()
-    engine.forward_backward([a_pass(1)])
+    for change in (*CHANGES, CHANGES[0]):
+        change(engine)
+    state = engine.state("m")
+    engine.save_state("m", tmp_path / "all", with_optimizer=True, with_gradient=True)
     engine.save_state("m", tmp_path / "state", with_optimizer=True)
-    engine.load_state("n", BASE, LoraSpec(), tmp_path / "state", with_optimizer=True)
-    assert engine.state("n") == engine.state("m")
+    for folder, loaded in (("all", state), ("state", replace(state, gradient=""))):
+        engine.load_state("n", BASE, LoraSpec(), tmp_path / folder, with_optimizer=True, with_gradient=True)
+        assert engine.state("n") == loaded
+    engine.load_state("n", BASE, LoraSpec(), tmp_path / "all", with_optimizer=False)
+    assert engine.state("n") == State(state.weights)
     engine.save_state("m", tmp_path / "weights", with_optimizer=False)
     with pytest.raises(InputError, match="weights only"):
         engine.load_state("n", BASE, LoraSpec(), tmp_path / "weights", with_optimizer=True)

@@ -142,18 +142,22 @@ class FakeEngine:
         model.gradient_V = np.zeros(VOCAB_SIZE)
         return {"grad_norm": norm}
 
-    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
+    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool, with_gradient: bool = False) -> None:
         self.calls.append(("save_state", model_id))
-        write = self.copy_state(model_id, with_optimizer=with_optimizer)
+        write = self.copy_state(model_id, with_optimizer=with_optimizer, with_gradient=with_gradient)
         assert write is not None
         write(folder)
 
-    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
+    def copy_state(
+        self, model_id: str, *, with_optimizer: bool, with_gradient: bool = False
+    ) -> Callable[[Path], None] | None:
         self.calls.append(("copy_state", model_id))
         model = self._model(model_id)
         arrays = {"bias": model.bias_V.tolist()}
         if with_optimizer:
             arrays |= {"moment1": model.moment1_V.tolist(), "moment2": model.moment2_V.tolist()}
+        if with_gradient:
+            arrays |= {"gradient": model.gradient_V.tolist()}
         content = {"lora": asdict(model.lora), "num_steps": model.num_steps, **arrays}
 
         def write(folder: Path) -> None:
@@ -171,22 +175,38 @@ class FakeEngine:
         )
         (folder / "adapter_model.safetensors").write_bytes(model.bias_V.tobytes())
 
-    def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
+    def load_state(
+        self,
+        model_id: str,
+        base_model: str,
+        lora: LoraSpec,
+        folder: Path,
+        *,
+        with_optimizer: bool,
+        with_gradient: bool = False,
+    ) -> None:
         self.calls.append(("load_state", model_id))
         content = json.loads((folder / "state.json").read_text())
         model = _Model(base_model, lora, bias_V=np.array(content["bias"]))
         if with_optimizer:
             model.moment1_V, model.moment2_V = np.array(content["moment1"]), np.array(content["moment2"])
             model.num_steps = content["num_steps"]
+        if with_gradient and "gradient" in content:
+            model.gradient_V = np.array(content["gradient"])
         self._models[model_id] = model
 
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         self.calls.append(("snapshot", snapshot_id))
         self._snapshots[snapshot_id] = self._model(model_id).bias_V.copy()
 
-    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:  # noqa: ARG002
-        folder.mkdir()
-        (folder / "state.json").write_text(json.dumps({"bias": self._snapshots[snapshot_id].tolist()}))
+    def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:  # noqa: ARG002
+        bias_V = self._snapshots[snapshot_id]
+
+        def write(folder: Path) -> None:
+            folder.mkdir()
+            (folder / "state.json").write_text(json.dumps({"bias": bias_V.tolist()}))
+
+        return write
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:  # noqa: ARG002
         self.calls.append(("load_snapshot", snapshot_id))

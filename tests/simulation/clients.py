@@ -7,14 +7,14 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import AdamStep, ForwardBackward, LoraSpec, SampleOutput, SampleRequest, TrainingDatum
-from cookhouse.engine.simulated import created, sampled
+from cookhouse.engine.simulated import State, created, sampled
 from cookhouse.server.refusals import BusyError, GoneError, NotFoundError
 from cookhouse.server.sequencer.futures import JSON, Result
 from cookhouse.server.wire import SampleShape, encode_sample
@@ -78,7 +78,7 @@ class Client:
         self._num_models = self._num_samplers = 0
         self._is_over = False
         """Whether its session may have ended."""
-        self._saved: list[tuple[str, str]] = []
+        self._saved: list[tuple[str, State]] = []
         """Paths of its checkpoints, and the states in them."""
         self._requests: list[str] = []
 
@@ -136,7 +136,7 @@ class Client:
 
     async def _new_sampler(self) -> "Sampling":
         """A sampler of a checkpoint, or of the base model."""
-        path, state = self._chance.choice([("", BASE), *self._saved])
+        path, state = self._chance.choice([("", State(BASE)), *self._saved])
         request = types.CreateSamplingSessionRequest(
             session_id=self._session_id,
             sampling_session_seq_id=self.new_sampler(),
@@ -144,7 +144,7 @@ class Client:
             model_path=path or None,
         )
         sampler = await self._service.sampling.create_sampler(self.owner, request)
-        return Sampling(self, sampler.sampler_id, is_published=False, expected=state)
+        return Sampling(self, sampler.sampler_id, is_published=False, expected=state.weights)
 
     async def _make_model(self) -> "Run | None":
         self._num_models += 1
@@ -237,7 +237,7 @@ class Client:
         self._num_samplers += 1
         return self._num_samplers
 
-    def keep(self, path: str, state: str) -> None:
+    def keep(self, path: str, state: State) -> None:
         self._saved = [*self._saved[-3:], (path, state)]
 
     def name(self, kind: str, name: str) -> None:
@@ -357,13 +357,14 @@ class Run:
         """Explain all answers of the model."""
         history = self.history
         states = history.explain()
-        possible = {history.begin, *states.values()}
+        possible = {state.weights for state in (history.begin, *states.values())}
         for sampling in self.samplers:
-            sampling.check(history.state_at(sampling.seq_id, states), possible)
+            published = history.state_at(sampling.seq_id, states)
+            sampling.check(None if published is None else published.weights, possible)
         for seq_id, path in self.saves:
             state = history.state_at(seq_id, states)
             if state is not None:
-                self.client.keep(path, state)
+                self.client.keep(path, replace(state, gradient=""))
         self.client.count("explained", len(states))
 
     def _sending(self, kind: str, seq_id: int) -> Callable[[], Awaitable[None]]:
@@ -476,7 +477,7 @@ class Sampling:
     is_published: bool = True
     """Else its weights are in files, or a base model's, and outlive every worker."""
     expected: str | None = None
-    """The state of its weights, where that is known from the beginning."""
+    """Its weights, where they are known from the beginning."""
     num_seq_ids: int = 0
     drawn: list[tuple[SampleRequest, bytes]] = field(default_factory=list)
 
@@ -533,11 +534,11 @@ class Sampling:
     def check(self, expected: str | None, possible: set[str]) -> None:
         """Each sample is of the weights that were published, whatever has been trained since, and of no other's."""
         for request, body in self.drawn:
-            states = possible if expected is None else {expected}
-            if not any(_body(request, state) == body for state in states):
+            weights = possible if expected is None else {expected}
+            if not any(_body(request, each) == body for each in weights):
                 raise BrokenPromiseError(f"a sample of {self.sampler_id} is not of its weights")
         self.client.count("samples checked", len(self.drawn))
 
 
-def _body(request: SampleRequest, state: str) -> bytes:
-    return encode_sample(SampleOutput(request_id="", sequences=sampled(request, state)), SampleShape())
+def _body(request: SampleRequest, weights: str) -> bytes:
+    return encode_sample(SampleOutput(request_id="", sequences=sampled(request, weights)), SampleShape())

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cookhouse.engine.contract import AdamStep, ForwardBackward
-from cookhouse.engine.simulated import fraction, passed, stepped
+from cookhouse.engine.simulated import State, fraction, passed, stepped
 
 _EPSILON_SECONDS = 1e-3
 
@@ -24,7 +24,7 @@ class Asked:
     number: float | None = None
     """Of its answer: loss or norm. None: it failed."""
 
-    def after(self, state: str) -> str:
+    def after(self, state: State) -> State:
         """The state that it makes of a state."""
         if isinstance(self.work, AdamStep):
             return stepped(state, self.work)
@@ -36,10 +36,10 @@ class Asked:
 class History:
     """The requests of one model in the order of their ids, and the state that it began with."""
 
-    begin: str
+    begin: State
     gap_seconds: float
     asked: list[Asked] = field(default_factory=list)
-    state: str = ""
+    state: State = field(init=False)
     """After all that has been explained."""
     ran: list[Asked] = field(default_factory=list)
     """In the order in which they ran."""
@@ -48,7 +48,7 @@ class History:
     def __post_init__(self) -> None:
         self.state = self.begin
 
-    def explain(self) -> dict[int, str]:
+    def explain(self) -> dict[int, State]:
         """Find the order in which the requests ran, and the state after each, by its id.
 
         Raises:
@@ -80,7 +80,7 @@ class History:
         behind = [at for each, at in self._arrivals.items() if each > seq_id]
         return bool(behind) and self._arrivals[seq_id] >= min(behind) + self.gap_seconds - _EPSILON_SECONDS
 
-    def state_at(self, seq_id: int, states: Mapping[int, str]) -> str | None:
+    def state_at(self, seq_id: int, states: Mapping[int, State]) -> State | None:
         """The state that a request saw which changes nothing; None where lateness leaves it open.
 
         `states` are those that `explain` gives.

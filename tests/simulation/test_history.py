@@ -3,18 +3,18 @@
 import pytest
 
 from cookhouse.engine.contract import AdamStep
-from cookhouse.engine.simulated import fraction
+from cookhouse.engine.simulated import State, fraction
 from tests.simulation.history import Asked, BrokenPromiseError, History
 
 
 def history(order: list[int], arrivals: dict[int, float]) -> History:
     """Of steps that ran in an order, with ids from 1, and came at these times."""
-    history = History("begin", gap_seconds=1.0)
+    history = History(State("begin"), gap_seconds=1.0)
     steps = {
         seq_id: Asked(seq_id=seq_id, work=AdamStep(learning_rate=seq_id), arrived_at=at)
         for seq_id, at in arrivals.items()
     }
-    state = "begin"
+    state = history.begin
     for seq_id in order:
         state = steps[seq_id].after(state)
         steps[seq_id].number = fraction(state)

@@ -1,7 +1,7 @@
 """What a worker's loop asks of an engine: the whole surface, implemented with torch, and by tests.
 
 An engine knows models (one trained adapter each, or all weights), snapshots (immutable weights that sampling reads) and
-samples in flight. Its methods block, and are called from one thread; only `save_snapshot` and what `copy_state` returns
+samples in flight. Its methods block, and are called from one thread; only what `copy_state` and `copy_snapshot` return
 may run in another, since what they write never changes.
 
 Every method raises `InputError` when the caller is to blame, and has then changed nothing.
@@ -65,10 +65,15 @@ class Engine(Protocol):
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
         """Apply and clear the summed gradient. Metrics hold `grad_norm`, taken before clipping."""
 
-    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
-        """Write weights, and with an optimizer its moments and step count, into a new folder, atomically."""
+    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool, with_gradient: bool = False) -> None:
+        """Write weights, and with an optimizer its moments and step count, into a new folder, atomically.
 
-    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
+        With a gradient: what passes have added up since the last step as well.
+        """
+
+    def copy_state(
+        self, model_id: str, *, with_optimizer: bool, with_gradient: bool = False
+    ) -> Callable[[Path], None] | None:
         """A copy of what `save_state` would write now, as a function that writes it. Safe in another thread.
 
         None where memory does not suffice for a copy.
@@ -79,8 +84,19 @@ class Engine(Protocol):
         call the base model.
         """
 
-    def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
-        """Create `model_id`, or overwrite it, from a folder that `save_state` or `save_snapshot` wrote.
+    def load_state(
+        self,
+        model_id: str,
+        base_model: str,
+        lora: LoraSpec,
+        folder: Path,
+        *,
+        with_optimizer: bool,
+        with_gradient: bool = False,
+    ) -> None:
+        """Create `model_id`, or overwrite it, from a folder that `save_state` or `copy_snapshot` wrote.
+
+        With a gradient: to the bit what it was, whatever the values; the gradient is zero where the folder holds none.
 
         Raises `DamagedError` where the folder is to blame, as does `load_snapshot`.
         """
@@ -88,11 +104,14 @@ class Engine(Protocol):
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         """Fix a model's present weights under an id, for sampling. A copy in memory, no disk."""
 
-    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
-        """Write a snapshot into a new folder, atomically; durable: on the disk on return. Safe in another thread."""
+    def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:
+        """A function that writes a snapshot into a new folder, atomically; durable: on the disk on return.
+
+        Safe in another thread, and after the snapshot has been deleted.
+        """
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:
-        """Read weights into a snapshot from a folder that `save_state` or `save_snapshot` wrote."""
+        """Read weights into a snapshot from a folder that `save_state` or `copy_snapshot` wrote."""
 
     def snapshot_bytes(self, snapshot_id: str) -> int:
         """Memory that a snapshot takes."""

@@ -1,7 +1,8 @@
 """An engine that computes nothing: each call takes fixed seconds, and its results follow from what it was told.
 
-A model's state is a hash over all that changed it, in order, so that a pass or step that was lost, doubled or moved
-shows in the state, in every metric after it, and in what is sampled. T positions.
+Weights, moments and gradient of a model are hashes over all that made them, in order, so that a pass or step that was
+lost, doubled or moved shows in the weights after the next step, in every metric after it, and in what is sampled.
+T positions.
 """
 
 import hashlib
@@ -9,7 +10,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,20 @@ def no_faults(_method: str) -> float:
     return 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """Of a model: what sampling reads, what steps leave for later ones, and what passes have left since the last."""
+
+    weights: str
+    moments: str = ""
+    gradient: str = ""
+
+
 @dataclass(slots=True)
 class _Model:
     base_model: str
     lora: LoraSpec
-    state: str
+    state: State
 
 
 @dataclass(slots=True)
@@ -172,39 +182,57 @@ class SimulatedEngine:
         model.state = stepped(model.state, step)
         return {"grad_norm": fraction(model.state)}
 
-    def state(self, model_id: str) -> str:
-        """The hash over all that changed a model."""
+    def state(self, model_id: str) -> State:
+        """What all that changed a model has made of it."""
         return self._model(model_id).state
 
-    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
-        self.copy_state(model_id, with_optimizer=with_optimizer)(folder)
+    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool, with_gradient: bool = False) -> None:
+        self.copy_state(model_id, with_optimizer=with_optimizer, with_gradient=with_gradient)(folder)
 
-    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None]:
+    def copy_state(self, model_id: str, *, with_optimizer: bool, with_gradient: bool = False) -> Callable[[Path], None]:
         self._work("copy_state", self._costs.save_seconds)
-        state = self._model(model_id).state
-        return partial(_write, {"state": state, "has_optimizer": with_optimizer})
+        content = asdict(self._model(model_id).state)
+        if not with_optimizer:
+            del content["moments"]
+        if not with_gradient:
+            del content["gradient"]
+        return partial(_write, content)
 
     def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
         self._work("save_peft", self._costs.save_seconds)
-        _write({"state": self._model(model_id).state, "base_model_name_or_path": base_name}, folder)
+        _write({"weights": self._model(model_id).state.weights, "base_model_name_or_path": base_name}, folder)
 
-    def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
+    def load_state(
+        self,
+        model_id: str,
+        base_model: str,
+        lora: LoraSpec,
+        folder: Path,
+        *,
+        with_optimizer: bool,
+        with_gradient: bool = False,
+    ) -> None:
         self._work("load_state", self._costs.save_seconds)
         content = _read(folder)
-        if with_optimizer and not content.get("has_optimizer"):
+        if with_optimizer and "moments" not in content:
             raise InputError(f"{folder.name} has weights only; load it without the optimizer")
-        self._models[model_id] = _Model(base_model, lora, content["state"])
+        state = State(
+            weights=content["weights"],
+            moments=content["moments"] if with_optimizer else "",
+            gradient=content.get("gradient", "") if with_gradient else "",
+        )
+        self._models[model_id] = _Model(base_model, lora, state)
 
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         self._work("snapshot", self._costs.save_seconds)
-        self._snapshots[snapshot_id] = self._model(model_id).state
+        self._snapshots[snapshot_id] = self._model(model_id).state.weights
 
-    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:  # noqa: ARG002
-        _write({"state": self._snapshots[snapshot_id]}, folder)
+    def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:  # noqa: ARG002
+        return partial(_write, {"weights": self._snapshots[snapshot_id]})
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:  # noqa: ARG002
         self._work("load_snapshot", self._costs.save_seconds)
-        self._snapshots[snapshot_id] = _read(folder)["state"]
+        self._snapshots[snapshot_id] = _read(folder)["weights"]
 
     def snapshot_bytes(self, snapshot_id: str) -> int:
         return len(self._snapshots[snapshot_id])
@@ -271,12 +299,12 @@ class SimulatedEngine:
         return self._snapshots[request.snapshot_id]
 
 
-def created(base_model: str, lora: LoraSpec) -> str:
+def created(base_model: str, lora: LoraSpec) -> State:
     """The state of a new model."""
-    return _chained("", base_model, *astuple(lora))
+    return State(weights=_chained("", base_model, *astuple(lora)))
 
 
-def passed(state: str, request: ForwardBackward) -> str:
+def passed(state: State, request: ForwardBackward) -> State:
     """The state after a pass, which hashes all that is in it."""
     content: list[object] = [request.loss_fn, *sorted(request.loss_fn_config.items())]
     for datum in request.data_D:
@@ -284,17 +312,18 @@ def passed(state: str, request: ForwardBackward) -> str:
             datum.tokens_T.tobytes(),
             *((name, a.tobytes()) for name, a in sorted(datum.loss_fn_inputs.items())),
         ]
-    return _chained(state, "pass", *content)
+    return replace(state, gradient=_chained(state.gradient, state.weights, *content))
 
 
-def stepped(state: str, step: AdamStep) -> str:
+def stepped(state: State, step: AdamStep) -> State:
     """The state after an optimizer step."""
-    return _chained(state, "step", *astuple(step))
+    moments = _chained(state.moments, state.gradient, *astuple(step))
+    return State(weights=_chained(state.weights, moments), moments=moments)
 
 
-def fraction(state: str) -> float:
+def fraction(state: State) -> float:
     """A state as a number of [0, 1), which the wire carries exactly: the loss of a pass, the norm of a step."""
-    return float(int(state[:_HEX_OF_DOUBLE], 16)) / 2.0**52
+    return float(int(_chained(state.weights, state.moments, state.gradient)[:_HEX_OF_DOUBLE], 16)) / 2.0**52
 
 
 def sampled(request: SampleRequest, weights: str) -> Sequence[SampledSequence]:
@@ -335,8 +364,8 @@ def _targets(request: ForwardBackward, index: int) -> NDArray[Any]:
     return inputs["target_tokens"]
 
 
-def _chained(state: str, *changes: object) -> str:
-    return hashlib.blake2b(repr((state, changes)).encode(), digest_size=16).hexdigest()
+def _chained(before: str, *changes: object) -> str:
+    return hashlib.blake2b(repr((before, changes)).encode(), digest_size=16).hexdigest()
 
 
 def _write(content: Mapping[str, Any], folder: Path) -> None:

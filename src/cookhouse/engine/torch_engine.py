@@ -1,6 +1,5 @@
 """The engine in this process: runs over base models of `transformers`, on one device."""
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -83,7 +82,6 @@ class TorchEngine:
         self._max_cache_bytes = max_cache_bytes
         self._reserve_bytes = min(_RESERVE_BYTES, free_bytes(self._device) // 8)
         self._full_runs = FullRuns(self._bases, self._admit_full, self._device, self._dtype)
-        self._snapshots_lock = threading.Lock()
         for name in base_models:
             self._bases.describe(name)
             if not self._bases.must_evict(name):
@@ -147,15 +145,18 @@ class TorchEngine:
         """See `Engine`."""
         return self._model(model_id).step(step)
 
-    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
+    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool, with_gradient: bool = False) -> None:
         """See `Engine`."""
         model = self._model(model_id)
-        self._writer(model, model.tensors(with_optimizer=with_optimizer))(folder)
+        tensors = model.tensors(with_optimizer=with_optimizer, with_gradient=with_gradient)
+        self._writer(model, tensors)(folder)
 
-    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
+    def copy_state(
+        self, model_id: str, *, with_optimizer: bool, with_gradient: bool = False
+    ) -> Callable[[Path], None] | None:
         """See `Engine`. The copy lies in the memory of the host."""
         model = self._model(model_id)
-        tensors = model.tensors(with_optimizer=with_optimizer)
+        tensors = model.tensors(with_optimizer=with_optimizer, with_gradient=with_gradient)
         host = torch.device("cpu")
         if sum(tensor.nbytes for tensor in tensors.values()) > free_bytes(host) * _COPY_SHARE:
             return None
@@ -172,15 +173,26 @@ class TorchEngine:
         with checkpoint.new_folder(folder) as temporary:
             write_peft(temporary, base_name, model.layout, model.params)
 
-    def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
+    def load_state(
+        self,
+        model_id: str,
+        base_model: str,
+        lora: LoraSpec,
+        folder: Path,
+        *,
+        with_optimizer: bool,
+        with_gradient: bool = False,
+    ) -> None:
         """See `Engine`."""
+        parts = {"with_optimizer": with_optimizer, "with_gradient": with_gradient}
         if lora.rank == 0:
-            self._load_full(model_id, base_model, lora, folder, with_optimizer=with_optimizer)
+            self._load_full(model_id, base_model, lora, folder, parts)
             return
         self.load_base_model(base_model)
         adapter = self._new_adapter(base_model, lora)
-        tensors, num_steps = checkpoint.read(folder, adapter.layout, with_optimizer=with_optimizer)
-        for name, own in adapter.tensors(with_optimizer=with_optimizer).items():
+        tensors, num_steps = checkpoint.read(folder, adapter.layout, **parts)
+        adapter.has_gradient = "gradient" in tensors
+        for name, own in adapter.tensors(**parts).items():
             own.copy_(tensors[name])
         adapter.num_steps = num_steps if with_optimizer else 0
         self._models[model_id] = adapter
@@ -194,15 +206,15 @@ class TorchEngine:
             self._admit_snapshot(model.base_model, model.layout)
             self._put_snapshot(snapshot_id, model.base_model, model.frozen_weights(self._dtype))
 
-    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
+    def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:
         """See `Engine`. The file holds the weights as sampling uses them, rounded if that is in bf16."""
-        with self._snapshots_lock:
-            held = self._full_snapshots.get(snapshot_id) or self._snapshot(snapshot_id)
-        if isinstance(held, FullWeights):
-            write_full(folder, held.base.name, held.layout, {"params": held.flat}, 0, is_durable=is_durable)
-        else:
-            base_model, weights = held
-            checkpoint.write(folder, base_model, weights.layout, {"params": weights.flat}, 0, is_durable=is_durable)
+        full = self._full_snapshots.get(snapshot_id)
+        if full is not None:
+            name, layout, flat = full.base.name, full.layout, full.flat
+            return lambda folder: write_full(folder, name, layout, {"params": flat}, 0, is_durable=is_durable)
+        base_model, weights = self._snapshot(snapshot_id)
+        tensors = {"params": weights.flat}
+        return lambda folder: checkpoint.write(folder, base_model, weights.layout, tensors, 0, is_durable=is_durable)
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:
         """See `Engine`."""
@@ -218,15 +230,13 @@ class TorchEngine:
 
     def snapshot_bytes(self, snapshot_id: str) -> int:
         """See `Engine`."""
-        with self._snapshots_lock:
-            full = self._full_snapshots.get(snapshot_id)
-            return full.flat.nbytes if full else self._snapshot(snapshot_id)[1].flat.nbytes
+        full = self._full_snapshots.get(snapshot_id)
+        return full.flat.nbytes if full else self._snapshot(snapshot_id)[1].flat.nbytes
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         """See `Engine`."""
-        with self._snapshots_lock:
-            self._snapshots.pop(snapshot_id, None)
-            self._full_snapshots.pop(snapshot_id, None)
+        self._snapshots.pop(snapshot_id, None)
+        self._full_snapshots.pop(snapshot_id, None)
         self._drop_idle_full_samplers()
         self._full_runs.free(snapshot_id)
 
@@ -301,14 +311,16 @@ class TorchEngine:
             if not self._full_samplers[key].has_work:
                 del self._full_samplers[key]
 
-    def _load_full(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, *, with_optimizer: bool) -> None:
+    def _load_full(
+        self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, parts: Mapping[str, bool]
+    ) -> None:
         own = self._models.get(model_id)
         if isinstance(own, FullModel) and own.base.name == base_model:
-            self._full_runs.fill(own, folder, with_optimizer=with_optimizer)
+            self._full_runs.fill(own, folder, **parts)
             return
         model = self._full_runs.create(model_id, base_model, lora, self._full_models())
         try:
-            self._full_runs.fill(model, folder, with_optimizer=with_optimizer)
+            self._full_runs.fill(model, folder, **parts)
         except BaseException:
             self._full_runs.free(model_id)
             raise
@@ -325,8 +337,7 @@ class TorchEngine:
 
     def _users(self, base_model: str) -> str:
         """What keeps a base model in memory, in words; empty if nothing does."""
-        with self._snapshots_lock:
-            snapshots = [name for name, _ in self._snapshots.values()]
+        snapshots = [name for name, _ in self._snapshots.values()]
         adapters = [model.base_model for model in self._models.values() if isinstance(model, Adapter)]
         sampler = self._samplers.get(base_model)
         counts = {"models": adapters.count(base_model), "snapshots": snapshots.count(base_model)}
@@ -384,9 +395,7 @@ class TorchEngine:
         return self._snapshots[snapshot_id]
 
     def _put_snapshot(self, snapshot_id: str, base_model: str, weights: Weights) -> None:
-        with self._snapshots_lock:
-            self._snapshots[snapshot_id] = (base_model, weights)
+        self._snapshots[snapshot_id] = (base_model, weights)
 
     def _put_full_snapshot(self, snapshot_id: str, weights: FullWeights) -> None:
-        with self._snapshots_lock:
-            self._full_snapshots[snapshot_id] = weights
+        self._full_snapshots[snapshot_id] = weights

@@ -1,7 +1,7 @@
 """Catches full fine-tuning that is not plain AdamW on all weights, that touches its neighbors, or outgrows memory."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackward
 from cookhouse.engine.export import export_merged, export_peft, inspect
 from cookhouse.engine.model.pretrained import num_parameters, read_config
 from cookhouse.engine.train import full_checkpoint, full_runs
-from cookhouse.engine.train.full import FullLayout, FullModel
+from cookhouse.engine.train.full import FullModel
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
@@ -161,7 +161,7 @@ def test_a_snapshot_samples_with_the_logprobs_of_training(family: str, tmp_path:
     engine.snapshot("full", "s")
     prompt_T = np.arange(20, 32)
     before = engine.forward_backward([_scored(prompt_T, *_sampled(engine, _prompt_request("s", folder, prompt_T)))])
-    engine.save_snapshot("s", tmp_path / "saved", is_durable=True)
+    engine.copy_snapshot("s", is_durable=True)(tmp_path / "saved")
     _train(engine, "full", range(3, 5))
     tokens_T, logprobs_T = _sampled(engine, _prompt_request("s", folder, prompt_T))
     (output,) = before
@@ -339,8 +339,8 @@ def test_a_checkpoint_deleted_while_it_is_read_is_read_to_the_end(
     _train(engine, "full", range(1))
     check = full_checkpoint._check
 
-    def check_and_delete(folder: Path, layout: FullLayout, name: str, files: Iterable[Any]) -> None:
-        check(folder, layout, name, files)
+    def check_and_delete(folder: Path, *rest: Any, **options: Any) -> None:
+        check(folder, *rest, **options)
         shutil.rmtree(folder, ignore_errors=True)
 
     monkeypatch.setattr(full_checkpoint, "_check", check_and_delete)
@@ -358,7 +358,7 @@ def test_a_run_that_could_not_be_loaded_is_not_counted(
     engine.save_state("full", tmp_path / "s", with_optimizer=True)
     engine.delete_model("full")
 
-    def fail(*_: object) -> int:
+    def fail(*_: object, **__: object) -> int:
         raise MemoryError
 
     monkeypatch.setattr(full_runs, "read_full", fail)

@@ -22,6 +22,7 @@ from cookhouse.engine.contract import (
     Sample,
     SampleRequest,
     Save,
+    SaveSnapshot,
     Step,
     TrainingDatum,
     Up,
@@ -127,7 +128,9 @@ class Driver:
     def step(self, model_id: str, account: Account = ALICE) -> Step:
         return Step(command_id=self.new_id(), account=account, model_id=model_id, adam=ADAM)
 
-    def save(self, model_id: str, url: str, form: Any = "state", account: Account = ALICE) -> Save:
+    def save(
+        self, model_id: str, url: str, form: Any = "state", account: Account = ALICE, *, with_gradient: bool = False
+    ) -> Save:
         return Save(
             command_id=self.new_id(),
             account=account,
@@ -135,11 +138,15 @@ class Driver:
             url=url,
             form=form,
             with_optimizer=form == "state",
+            with_gradient=with_gradient,
             base_name=BASE,
         )
 
     def publish(self, model_id: str, snapshot_id: str, account: Account = ALICE) -> Publish:
         return Publish(command_id=self.new_id(), account=account, model_id=model_id, snapshot_id=snapshot_id)
+
+    def save_snapshot(self, snapshot_id: str, url: str, account: Account = ALICE) -> SaveSnapshot:
+        return SaveSnapshot(command_id=self.new_id(), account=account, snapshot_id=snapshot_id, url=url)
 
     def sample(
         self, snapshot_id: str | None = None, account: Account = ALICE, *, seed: int = 1, **settings: Any

@@ -24,8 +24,8 @@ class SlowEngine(FakeEngine):
 class SlowDisk(FakeEngine):
     """Each file takes a while to be written."""
 
-    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:
-        write = super().copy_state(model_id, with_optimizer=with_optimizer)
+    def copy_state(self, model_id: str, **parts: bool) -> Callable[[Path], None] | None:
+        write = super().copy_state(model_id, **parts)
         assert write is not None
 
         def write_slowly(folder: Path) -> None:
@@ -38,11 +38,11 @@ class SlowDisk(FakeEngine):
 class LittleMemory(FakeEngine):
     """Has no room for copies of state."""
 
-    def copy_state(self, model_id: str, *, with_optimizer: bool) -> Callable[[Path], None] | None:  # noqa: ARG002
+    def copy_state(self, model_id: str, **parts: bool) -> Callable[[Path], None] | None:  # noqa: ARG002
         return None
 
-    def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool) -> None:
-        write = super().copy_state(model_id, with_optimizer=with_optimizer)
+    def save_state(self, model_id: str, folder: Path, **parts: bool) -> None:
+        write = super().copy_state(model_id, **parts)
         assert write is not None
         write(folder)
 

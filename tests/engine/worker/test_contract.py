@@ -39,7 +39,9 @@ def forget(driver: Driver, **what: Any) -> Forget:
     return Forget(command_id=driver.new_id(), account=ALICE, **what)
 
 
-def a_load(driver: Driver, model_id: str, url: str, *, with_optimizer: bool = True) -> Load:
+def a_load(
+    driver: Driver, model_id: str, url: str, *, with_optimizer: bool = True, with_gradient: bool = False
+) -> Load:
     return Load(
         command_id=driver.new_id(),
         account=ALICE,
@@ -48,6 +50,7 @@ def a_load(driver: Driver, model_id: str, url: str, *, with_optimizer: bool = Tr
         lora=LORA,
         url=url,
         with_optimizer=with_optimizer,
+        with_gradient=with_gradient,
     )
 
 
@@ -217,6 +220,77 @@ def test_what_is_saved_is_of_its_turn_and_loads(worker: Driver, tmp_path: Path, 
     worker.done(a_load(worker, "n", save.url, with_optimizer=form == "state"))
     worker.done(worker.publish("n", "u"))
     assert worker.tokens(worker.sample("u", max_tokens=20)) == worker.tokens(worker.sample("s", max_tokens=20))
+
+
+def test_what_is_saved_with_its_gradient_goes_on_as_if_nothing_had_been(worker: Driver, tmp_path: Path) -> None:
+    """Would catch passes that are lost with the worker that ran them, and ones that are counted twice."""
+
+    def rest(model_id: str) -> list[Any]:
+        commands = [
+            worker.a_pass(model_id, [4, 5]),
+            worker.step(model_id),
+            worker.a_pass(model_id),
+            worker.step(model_id),
+        ]
+        worker.submit(*commands)
+        return [worker.done(command) for command in (worker.step(model_id), worker.a_pass(model_id))]
+
+    worker.done(worker.create("m"))
+    worker.submit(worker.a_pass("m"), worker.step("m"), worker.a_pass("m", [7, 8, 9]))
+    with_it, without = (tmp_path / name for name in ("with", "without"))
+    worker.submit(worker.save("m", without.as_uri()))
+    worker.done(worker.save("m", with_it.as_uri(), with_gradient=True))
+    went_on = rest("m")
+    for name, folder, with_gradient in (("n", with_it, True), ("o", with_it, False), ("p", without, True)):
+        worker.done(a_load(worker, name, folder.as_uri(), with_gradient=with_gradient))
+        came_back = rest(name)
+        is_equal = came_back[0] == went_on[0] and came_back[1].metrics == went_on[1].metrics
+        assert is_equal == (name == "n")
+
+
+def test_commands_that_came_behind_a_load_run_behind_it(worker: Driver, tmp_path: Path) -> None:
+    """Would catch a replay that has to wait for each answer before it sends the next request."""
+    worker.done(worker.create("m"))
+    worker.submit(worker.a_pass("m"))
+    url = (tmp_path / "saved").as_uri()
+    worker.done(worker.save("m", url, with_gradient=True))
+    commands = [a_load(worker, "n", url, with_gradient=True), worker.step("n"), worker.publish("n", "s")]
+    sample, save = worker.sample("s"), worker.save_snapshot("s", (tmp_path / "published").as_uri())
+    worker.submit(sample, save, *commands)
+    for command in (*commands, sample, save):
+        answer = worker.answer(command.command_id)
+        assert isinstance(answer, Done), answer
+    assert worker.answer(commands[1].command_id).output == worker.done(worker.step("m"))  # type: ignore[union-attr]
+
+
+def test_published_weights_are_written_and_fetched(make_worker: MakeWorker, tmp_path: Path) -> None:
+    """Would catch samplers that are gone after a restart, and files of other weights than those that were published."""
+    worker = make_worker(max_snapshot_bytes=0)
+    worker.done(worker.create("m"))
+    for index in range(4):
+        worker.submit(worker.a_pass("m", [index]), worker.step("m"), worker.publish("m", f"s{index}"))
+    for name in ("s0", "s3"):  # one that waits in a file by now, and the newest
+        url = (tmp_path / name).as_uri()
+        saved = worker.done(worker.save_snapshot(name, url))
+        sizes = {path.name: path.stat().st_size for path in (tmp_path / name).iterdir()}
+        assert saved == Saved(url=url, form="weights", sizes=sizes)
+        worker.done(a_fetch(worker, f"{name} again", url))
+        drawn = [worker.tokens(worker.sample(each, max_tokens=20)) for each in (name, f"{name} again")]
+        assert drawn[0] == drawn[1]
+        assert isinstance(worker.run(worker.save_snapshot(name, url)), Failed)  # the folder exists
+
+
+def test_weights_that_are_not_there_are_not_written(make_worker: MakeWorker, tmp_path: Path) -> None:
+    """Would catch a server that waits for ever for weights that have been dropped."""
+    worker = make_worker(max_snapshot_bytes=64 * 8 * 2, max_snapshot_file_bytes=4 * 2**20)
+    worker.done(worker.create("m"))
+    for index in range(12):
+        worker.done(worker.publish("m", f"s{index}"))
+    for name, why in (("unknown", "unknown snapshot"), ("s0", "are gone: newer ones")):
+        answer = worker.run(worker.save_snapshot(name, (tmp_path / name).as_uri()))
+        assert isinstance(answer, Failed)
+        assert answer.failure.kind == "input"
+        assert why in answer.failure.message
 
 
 def test_weights_for_other_libraries_are_written(worker: Driver, tmp_path: Path) -> None:

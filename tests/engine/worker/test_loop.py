@@ -156,7 +156,7 @@ def test_what_is_published_waits_for_the_disk_and_nobody_else_does(bench: Bench)
 
 def test_weights_to_be_fetched_wait_as_well(bench: Bench, tmp_path: Path) -> None:
     bench.run(create("m"), *(publish(name) for name in names("p", 3)))
-    bench.engine.save_snapshot("s-p0", tmp_path / "files", is_durable=True)
+    bench.engine.copy_snapshot("s-p0", is_durable=True)(tmp_path / "files")
     fetch = Fetch(
         command_id="f",
         account=BOB,

@@ -176,7 +176,7 @@ def test_only_what_outlives_the_process_waits_for_the_disk(
         _publish(engine, snapshots, name)
     assert any((tmp_path / "snapshots" / "0").iterdir())
     assert not flushed
-    engine.save_snapshot("1", tmp_path / "saved", is_durable=True)
+    engine.copy_snapshot("1", is_durable=True)(tmp_path / "saved")
     assert len(flushed) >= len(list((tmp_path / "saved").iterdir()))
 
 
@@ -186,11 +186,16 @@ class FullDisk(FakeEngine):
     is_full = False
     num_tries = 0
 
-    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
-        self.num_tries += 1
-        if self.is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().save_snapshot(snapshot_id, folder, is_durable=is_durable)
+    def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:
+        write = super().copy_snapshot(snapshot_id, is_durable=is_durable)
+
+        def write_if_there_is_room(folder: Path) -> None:
+            self.num_tries += 1
+            if self.is_full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            write(folder)
+
+        return write_if_there_is_room
 
 
 def test_on_a_full_disk_memory_stays_bounded_and_old_weights_can_be_sampled_from(tmp_path: Path) -> None:
@@ -272,7 +277,7 @@ def test_weights_of_a_checkpoint_are_read_from_there_again(tmp_path: Path) -> No
     snapshots = _bounded(tmp_path, engine, num_files=2)
     engine._model("m").bias_V[:] = 7
     engine.snapshot("m", "c")
-    engine.save_snapshot("c", tmp_path / "checkpoint", is_durable=True)
+    engine.copy_snapshot("c", is_durable=True)(tmp_path / "checkpoint")
     loaded = Snapshot(
         snapshot_id="c", owner="someone", base_model=TINY_MODEL, lora=LORA, folder=tmp_path / "checkpoint"
     )
@@ -314,11 +319,16 @@ class SlowDisk(FakeEngine):
         self.is_writing, self.may_write = threading.Event(), threading.Event()
         self.writers: set[int] = set()
 
-    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
-        self.writers.add(threading.get_ident())
-        self.is_writing.set()
-        assert self.may_write.wait(10)
-        super().save_snapshot(snapshot_id, folder, is_durable=is_durable)
+    def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:
+        write = super().copy_snapshot(snapshot_id, is_durable=is_durable)
+
+        def write_when_it_may(folder: Path) -> None:
+            self.writers.add(threading.get_ident())
+            self.is_writing.set()
+            assert self.may_write.wait(10)
+            write(folder)
+
+        return write_when_it_may
 
 
 def test_files_hold_the_precision_that_weights_have(tmp_path: Path) -> None:
@@ -330,7 +340,7 @@ def test_files_hold_the_precision_that_weights_have(tmp_path: Path) -> None:
         engine._model("m").params.normal_(generator=torch.Generator().manual_seed(1))
         engine.snapshot("m", "s")
         folder = tmp_path / precision
-        engine.save_snapshot("s", folder, is_durable=False)
+        engine.copy_snapshot("s", is_durable=False)(folder)
         sizes[precision] = sum(file.stat().st_size for file in folder.iterdir())
         assert sizes[precision] < engine.snapshot_bytes("s") + 2**15
         engine.load_snapshot("t", TINY_MODEL, LoraSpec(rank=8), folder)

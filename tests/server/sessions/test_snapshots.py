@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,16 @@ class FullDisk(FakeEngine):
     is_full = False
     num_tries = 0
 
-    def save_snapshot(self, snapshot_id: str, folder: Path, *, is_durable: bool) -> None:
-        self.num_tries += 1
-        if self.is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().save_snapshot(snapshot_id, folder, is_durable=is_durable)
+    def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:
+        write = super().copy_snapshot(snapshot_id, is_durable=is_durable)
+
+        def write_if_there_is_room(folder: Path) -> None:
+            self.num_tries += 1
+            if self.is_full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            write(folder)
+
+        return write_if_there_is_room
 
 
 def test_on_a_full_disk_no_more_weights_are_published(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from cookhouse.engine.contract.commands import (
     Read,
     Sample,
     Save,
+    SaveSnapshot,
     Step,
     Url,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "SampleRequest",
     "SampledSequence",
     "Save",
+    "SaveSnapshot",
     "Saved",
     "Spent",
     "SpentKind",

@@ -67,6 +67,10 @@ class Load(ModelCommand):
     lora: LoraSpec
     url: Url
     with_optimizer: bool
+    with_gradient: bool = False
+    """Go on as the model was when it was saved, to the bit: with the gradient of its passes since its last step too,
+    which is zero where the files hold none. Values are taken as they are, infinite ones as well.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,8 @@ class Save(ModelCommand):
     url: Url
     form: Form
     with_optimizer: bool = False
+    with_gradient: bool = False
+    """Of the form state: with the gradient that passes have added up since the last step."""
     base_name: str = ""
     """What others call the base model: for the form peft."""
 
@@ -112,6 +118,16 @@ class Fetch(Command):
     snapshot_id: str
     base_model: str
     lora: LoraSpec
+    url: Url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSnapshot(Command):
+    """Write weights that were published or fetched into a new folder, as a `Save` of the form weights does. Done, once
+    they are on the disk: `Saved`. Fails where they are unknown, or have been dropped.
+    """
+
+    snapshot_id: str
     url: Url
 
 

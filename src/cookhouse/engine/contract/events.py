@@ -13,7 +13,7 @@ SpentKind = Literal["trained_tokens", "scored_tokens", "prompt_tokens", "sampled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Files that a `Save` has written."""
+    """Files that a `Save` or `SaveSnapshot` has written."""
 
     url: Url
     form: Form

@@ -1,7 +1,8 @@
 """Adapters on disk: a folder with `adapter.safetensors` and its manifest, written whole or not at all.
 
-The safetensors file holds flat tensors: `params`, and with an optimizer `adam_m` and `adam_v`. Training state is fp32,
-weights for sampling have the precision of sampling.
+The safetensors file holds flat tensors: `params`, with an optimizer `adam_m` and `adam_v`, and `gradient` where passes
+have run since the last step and it was asked for. Training state is fp32, weights for sampling have the precision of
+sampling.
 """
 
 import os
@@ -17,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cookhouse.engine.contract import DamagedError
-from cookhouse.engine.files.manifest import read_manifest, write_manifest
+from cookhouse.engine.files.manifest import holds_gradient, read_manifest, write_manifest
 from cookhouse.engine.lora.lora import AdapterLayout
 from cookhouse.errors import InputError
 
@@ -42,7 +43,9 @@ def write(
     sites: list[list[str | int]] = [[site.name, site.in_features, site.out_features] for site in layout.sites]
     with new_folder(folder, is_durable=is_durable) as temporary:
         save_file({name: tensor.detach().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
-        write_manifest(temporary, base_model, layout.spec, sites=sites, num_steps=num_steps)
+        write_manifest(
+            temporary, base_model, layout.spec, sites=sites, num_steps=num_steps, has_gradient="gradient" in tensors
+        )
 
 
 @contextmanager
@@ -80,8 +83,12 @@ def _let_umask_decide(folder: Path) -> None:
             path.chmod(mode)
 
 
-def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[dict[str, Tensor], int]:
+def read(
+    folder: Path, layout: AdapterLayout, *, with_optimizer: bool, with_gradient: bool = False
+) -> tuple[dict[str, Tensor], int]:
     """Flat fp32 tensors on the CPU, and the number of optimizer steps taken.
+
+    With a gradient, if there is one, all is taken as it was, infinite values as well.
 
     Raises:
         InputError: the folder holds no checkpoint of this layout, or no optimizer where one is asked for.
@@ -92,6 +99,8 @@ def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[
     if manifest.get("sites") != sites or manifest.get("lora", {}).get("rank") != layout.spec.rank:
         raise InputError(f"checkpoint {folder} was made for another base model or adapter shape")
     names = ["params", *(["adam_m", "adam_v"] if with_optimizer else [])]
+    if with_gradient and holds_gradient(folder):
+        names.append("gradient")
     try:
         with safe_open(folder / _TENSORS, framework="pt") as file:
             missing = sorted(set(names) - set(file.keys()))
@@ -106,7 +115,7 @@ def read(folder: Path, layout: AdapterLayout, *, with_optimizer: bool) -> tuple[
     for name, tensor in tensors.items():
         if tensor.shape != (layout.num_parameters,) or tensor.dtype not in (torch.float32, torch.bfloat16):
             raise DamagedError(f"checkpoint {folder}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}")
-        if not torch.isfinite(tensor).all():
+        if not (with_gradient or torch.isfinite(tensor).all()):
             raise InputError(f"checkpoint {folder}: {name} holds NaN or infinity")
     return {name: tensor.float() for name, tensor in tensors.items()}, int(manifest["num_steps"])
 

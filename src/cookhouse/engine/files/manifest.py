@@ -15,7 +15,13 @@ _MANIFEST = "adapter.json"
 
 
 def write_manifest(
-    folder: Path, base_model: str, spec: LoraSpec, *, sites: list[list[str | int]], num_steps: int
+    folder: Path,
+    base_model: str,
+    spec: LoraSpec,
+    *,
+    sites: list[list[str | int]],
+    num_steps: int,
+    has_gradient: bool = False,
 ) -> None:
     """Write what makes a folder a checkpoint."""
     manifest = {
@@ -24,6 +30,7 @@ def write_manifest(
         "lora": asdict(spec),
         "sites": sites,
         "num_steps": num_steps,
+        "has_gradient": has_gradient,
     }
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
@@ -48,6 +55,15 @@ def read_num_steps(folder: Path) -> int:
         DamagedError: the folder holds no checkpoint.
     """
     return int(read_manifest(folder)["num_steps"])
+
+
+def holds_gradient(folder: Path) -> bool:
+    """Whether a checkpoint has a gradient; where it has none, that of its model was zero, or left out.
+
+    Raises:
+        DamagedError: the folder holds no checkpoint.
+    """
+    return bool(read_manifest(folder).get("has_gradient", False))
 
 
 def is_checkpoint(folder: Path) -> bool:

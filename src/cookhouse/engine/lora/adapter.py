@@ -20,15 +20,36 @@ class Trained:
     adam_m: Tensor = field(init=False)
     adam_v: Tensor = field(init=False)
     num_steps: int = 0
+    has_gradient: bool = field(default=False, init=False)
+    """Whether any has been added since the last step: else it is zero."""
 
     def __post_init__(self) -> None:
         """An empty gradient and optimizer."""
         self.gradient, self.adam_m, self.adam_v = (torch.zeros_like(self.params) for _ in range(3))
 
-    def tensors(self, *, with_optimizer: bool) -> dict[str, Tensor]:
-        """What a checkpoint holds, by name."""
+    def tensors(self, *, with_optimizer: bool, with_gradient: bool = False) -> dict[str, Tensor]:
+        """What a checkpoint holds, by name; the gradient only where it is not zero."""
         moments = {"adam_m": self.adam_m, "adam_v": self.adam_v} if with_optimizer else {}
-        return {"params": self.params, **moments}
+        gradient = {"gradient": self.gradient} if with_gradient and self.has_gradient else {}
+        return {"params": self.params, **moments, **gradient}
+
+    def add(self, gradient: Tensor) -> None:
+        """Add a request's gradient to those summed so far.
+
+        Raises:
+            InputError: it is not finite, as of a ratio too large for fp32 that the loss has clipped; nothing was added.
+        """
+        if gradient.numel() and not all(math.isfinite(float(extreme)) for extreme in gradient.aminmax()):
+            raise InputError(
+                "the gradient is not finite; nothing was added to it. Check the inputs and the learning rate"
+            )
+        self.gradient.add_(gradient)
+        self.has_gradient = True
+
+    def clear_gradient(self) -> None:
+        """Begin a new sum."""
+        self.gradient.zero_()
+        self.has_gradient = False
 
     def step(self, step: AdamStep) -> dict[str, float]:
         """Apply AdamW to the summed gradient and clear it; return `grad_norm` (L2, before clipping).
@@ -43,7 +64,7 @@ class Trained:
         _check_step(step)
         grad_norm = float(torch.linalg.vector_norm(self.gradient, dtype=torch.float64))
         if not math.isfinite(grad_norm):
-            self.gradient.zero_()
+            self.clear_gradient()
             raise InputError("the gradient is not finite and was discarded; lower the learning rate or check the data")
         if 0 < step.grad_clip_norm < grad_norm:
             self.gradient.mul_(step.grad_clip_norm / grad_norm)
@@ -56,7 +77,7 @@ class Trained:
         if step.weight_decay:
             self.params.mul_(1 - step.learning_rate * step.weight_decay)
         self.params.addcdiv_(self.adam_m, denominator, value=-step.learning_rate / correction1)
-        self.gradient.zero_()
+        self.clear_gradient()
         return {"grad_norm": grad_norm}
 
 

@@ -20,7 +20,7 @@ from cookhouse.engine.lora.lora import AdapterLayout
 from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.pretrained import read_model, read_tokenizer
-from cookhouse.engine.train.trainer import add_gradient, forward_backward
+from cookhouse.engine.train.trainer import forward_backward
 from cookhouse.errors import InputError
 
 SPEC = LoraSpec(rank=0)
@@ -109,7 +109,7 @@ class FullModel(Trained):
             (output,) = forward_backward(self.base, [(request, nothing)], budget_tokens)
         if gradient is not None and not isinstance(output, InputError):
             try:
-                add_gradient(self.gradient, gradient)
+                self.add(gradient)
             except InputError as error:
                 return error
         return output

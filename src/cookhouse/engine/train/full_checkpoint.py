@@ -1,6 +1,7 @@
 """Fully trained weights on disk: a folder as of `files.checkpoint`, with each parameter by name in safetensors shards.
 
-`params-*.safetensors` hold the weights; `adam_m-*.safetensors` and `adam_v-*.safetensors`, if saved, the optimizer.
+`params-*.safetensors` hold the weights; `adam_m-*.safetensors` and `adam_v-*.safetensors`, if saved, the optimizer, and
+`gradient-*.safetensors` the gradient.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,11 +44,14 @@ def write_full(
             for index, shard in enumerate(_shards(layout.views(flat.detach()))):
                 held = {key: tensor.cpu() for key, tensor in shard.items()}
                 save_file(held, temporary / f"{name}-{index:05d}.safetensors")
-        write_manifest(temporary, base_model, LoraSpec(rank=0), sites=[], num_steps=num_steps)
+        write_manifest(
+            temporary, base_model, LoraSpec(rank=0), sites=[], num_steps=num_steps, has_gradient="gradient" in tensors
+        )
 
 
-def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> int:
-    """Fill flat tensors of a layout by name, and return the number of optimizer steps taken. All is checked first.
+def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor], *, takes_infinite: bool = False) -> int:
+    """Fill flat tensors of a layout by name, and return the number of optimizer steps taken. All is checked first;
+    values that are not finite are refused unless `takes_infinite`.
 
     Raises:
         InputError: the folder holds no such weights, or no optimizer where one is asked for; nothing has changed.
@@ -59,7 +63,7 @@ def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> i
             # Held open until all is copied: a checkpoint may be deleted meanwhile.
             files = {name: [stack.enter_context(file) for file in _open(folder, name)] for name in into}
             for name in into:
-                _check(folder, layout, name, files[name])
+                _check(folder, layout, name, files[name], takes_infinite=takes_infinite)
             for name, flat in into.items():
                 views = layout.views(flat)
                 for key, tensor in _tensors(files[name]):
@@ -69,10 +73,11 @@ def read_full(folder: Path, layout: FullLayout, into: Mapping[str, Tensor]) -> i
     return num_steps
 
 
-def _check(folder: Path, layout: FullLayout, name: str, files: Iterable[Any]) -> None:
+def _check(folder: Path, layout: FullLayout, name: str, files: Iterable[Any], *, takes_infinite: bool) -> None:
     found = {}
     for key, tensor in _tensors(files):
-        if tensor.dtype not in (torch.float32, torch.bfloat16) or not torch.isfinite(tensor).all():
+        is_float = tensor.dtype in (torch.float32, torch.bfloat16)
+        if not is_float or not (takes_infinite or torch.isfinite(tensor).all()):
             raise InputError(f"checkpoint {folder}: {name} of {key} is not finite fp32 or bf16")
         found[key] = tuple(tensor.shape)
     if name != "params" and not found:

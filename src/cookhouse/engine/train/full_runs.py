@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 
 from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.files.manifest import holds_gradient
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.model.pretrained import num_parameters, read_config
 from cookhouse.engine.train.full import FullModel, FullWeights
@@ -54,14 +55,20 @@ class FullRuns:
         return model
 
     @staticmethod
-    def fill(model: FullModel, folder: Path, *, with_optimizer: bool) -> None:
-        """Go on from a checkpoint; without its optimizer, with a fresh one.
+    def fill(model: FullModel, folder: Path, *, with_optimizer: bool, with_gradient: bool) -> None:
+        """Go on from a checkpoint; without its optimizer, with a fresh one; without a gradient, from zero.
 
         Raises:
             InputError: the folder holds no such checkpoint; nothing has changed.
         """
-        num_steps = read_full(folder, model.layout, model.tensors(with_optimizer=with_optimizer))
-        model.gradient.zero_()
+        into = model.tensors(with_optimizer=with_optimizer)
+        has_gradient = with_gradient and holds_gradient(folder)
+        if has_gradient:
+            into["gradient"] = model.gradient
+        num_steps = read_full(folder, model.layout, into, takes_infinite=with_gradient)
+        if not has_gradient:
+            model.gradient.zero_()
+        model.has_gradient = has_gradient
         if not with_optimizer:
             model.adam_m.zero_()
             model.adam_v.zero_()

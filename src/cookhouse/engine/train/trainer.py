@@ -74,7 +74,7 @@ class _Job:
             )
         if self.gradient is not None:
             try:
-                add_gradient(self.adapter.gradient, self.gradient)
+                self.adapter.add(self.gradient)
             except InputError as error:
                 return error
         return ForwardBackwardOutput(logprobs_D=self.logprobs_D, metrics={"loss:sum": self.loss})
@@ -86,17 +86,6 @@ def _summed(logprobs_T: NDArray[np.float32], weights_T: NDArray[Any] | None) -> 
     total = np.sum(weights_T.astype(np.float64) * logprobs_T)
     most = np.float32(total)
     return np.array([most, total - np.float64(most)], dtype=np.float32)
-
-
-def add_gradient(total: Tensor, gradient: Tensor) -> None:
-    """Add a request's gradient to those summed so far.
-
-    Raises:
-        InputError: it is not finite, as of a ratio too large for fp32 that the loss has clipped; nothing was added.
-    """
-    if gradient.numel() and not all(math.isfinite(float(extreme)) for extreme in gradient.aminmax()):
-        raise InputError("the gradient is not finite; nothing was added to it. Check the inputs and the learning rate")
-    total.add_(gradient)
 
 
 def forward_backward(

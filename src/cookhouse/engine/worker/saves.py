@@ -1,14 +1,13 @@
-"""Saves of models: copied in memory in their turn, and written by a thread of its own while the engine goes on.
+"""Saves of models and snapshots: copied in memory in their turn, written by a thread while the engine goes on.
 
 Weights for other libraries, and training state that does not fit into memory twice, keep the engine waiting.
 """
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from functools import partial
 from pathlib import Path
 
-from cookhouse.engine.contract import CanceledError, Done, Event, Save, Saved
+from cookhouse.engine.contract import CanceledError, Done, Event, Form, Save, Saved, SaveSnapshot
 from cookhouse.engine.engine import Engine
 from cookhouse.engine.worker.failing import failed
 from cookhouse.engine.worker.folders import Folders, file_sizes
@@ -27,7 +26,7 @@ class Saves:
         self._writer = writer
         self._tell = tell
         self._on_written = on_written
-        self._waiting: dict[str, tuple[Save, Future[None]]] = {}
+        self._waiting: dict[str, tuple[Save | SaveSnapshot, Future[None]]] = {}
 
     @property
     def are_full(self) -> bool:
@@ -43,22 +42,25 @@ class Saves:
             return _saved(command, folder)
         if command.form == "weights":
             engine.snapshot(model_id, command.command_id)
-            write: Callable[[Path], None] = partial(engine.save_snapshot, command.command_id, is_durable=True)
-        else:
-            copied = engine.copy_state(model_id, with_optimizer=command.with_optimizer)
-            if copied is None:
-                engine.save_state(model_id, folder, with_optimizer=command.with_optimizer)
-                return _saved(command, folder)
-            write = copied
-        future: Future[None] = Future()
-        self._waiting[command.command_id] = command, future
-        self._writer.submit(self._write, command, write, folder, future)
+            self._put(command, engine.copy_snapshot(command.command_id, is_durable=True), folder)
+            return None
+        parts = {"with_optimizer": command.with_optimizer, "with_gradient": command.with_gradient}
+        copied = engine.copy_state(model_id, **parts)
+        if copied is None:
+            engine.save_state(model_id, folder, **parts)
+            return _saved(command, folder)
+        self._put(command, copied, folder)
         return None
+
+    def save_snapshot(self, engine: Engine, command: SaveSnapshot) -> None:
+        """Have a snapshot written that the engine holds."""
+        write = engine.copy_snapshot(command.snapshot_id, is_durable=True)
+        self._put(command, write, self._folders.new(command.url))
 
     def finish(self, engine: Engine, command_id: str) -> None:
         """Free the copy of a save that has been answered."""
         command, _ = self._waiting.pop(command_id)
-        if command.form == "weights":
+        if isinstance(command, Save) and command.form == "weights":
             engine.delete_snapshot(command_id)
 
     def cancel(self, command_id: str) -> None:
@@ -66,7 +68,14 @@ class Saves:
         if command_id in self._waiting:
             self._waiting[command_id][1].cancel()
 
-    def _write(self, command: Save, write: Callable[[Path], None], folder: Path, future: "Future[None]") -> None:
+    def _put(self, command: Save | SaveSnapshot, write: Callable[[Path], None], folder: Path) -> None:
+        future: Future[None] = Future()
+        self._waiting[command.command_id] = command, future
+        self._writer.submit(self._write, command, write, folder, future)
+
+    def _write(
+        self, command: Save | SaveSnapshot, write: Callable[[Path], None], folder: Path, future: "Future[None]"
+    ) -> None:
         """Runs in the writer's thread."""
         try:
             if not future.set_running_or_notify_cancel():
@@ -79,5 +88,6 @@ class Saves:
         self._on_written(command.command_id)
 
 
-def _saved(command: Save, folder: Path) -> Saved:
-    return Saved(url=command.url, form=command.form, sizes=file_sizes(folder))
+def _saved(command: Save | SaveSnapshot, folder: Path) -> Saved:
+    form: Form = command.form if isinstance(command, Save) else "weights"
+    return Saved(url=command.url, form=form, sizes=file_sizes(folder))

@@ -266,9 +266,11 @@ class Snapshots:
     def _write(self, engine: Engine, held: _Held) -> None:
         name = held.snapshot.snapshot_id
 
+        save = engine.copy_snapshot(name, is_durable=False)
+
         def write() -> None:
             self._folder.mkdir(exist_ok=True)
-            engine.save_snapshot(name, self._folder / name, is_durable=False)
+            save(self._folder / name)
 
         self._file_bytes += held.file_bytes
         held.writing = self._writer.submit(write)

@@ -23,6 +23,7 @@ from cookhouse.engine.contract import (
     Read,
     Sample,
     Save,
+    SaveSnapshot,
     SpentKind,
     Step,
     WorkerOptions,
@@ -85,11 +86,16 @@ class Work:
 
     def is_held(self, command: Command) -> bool:
         """Whether a command has to wait: for the disk, or for weights that are yet to be made."""
-        if isinstance(command, Save):
-            return self._saves.are_full
-        if isinstance(command, Publish | Fetch):
-            return self._snapshots.must_wait
-        return isinstance(command, Sample) and command.request.snapshot_id in self._coming
+        match command:
+            case Save():
+                return self._saves.are_full
+            case SaveSnapshot():
+                return self._saves.are_full or command.snapshot_id in self._coming
+            case Publish() | Fetch():
+                return self._snapshots.must_wait
+            case Sample():
+                return command.request.snapshot_id in self._coming
+        return False
 
     def served(self, turn: Turn) -> Sequence[tuple[Account, int]]:
         """Whom a turn is about to serve, and by what weights they share its time. Errands are free."""
@@ -153,7 +159,7 @@ class Work:
             return failed(command.command_id, error)
         finally:
             self._settle(command)
-        is_later = isinstance(command, Sample) or (isinstance(command, Save) and output is None)
+        is_later = isinstance(command, Sample | SaveSnapshot) or (isinstance(command, Save) and output is None)
         return None if is_later else Done(command_id=command.command_id, output=output)
 
     def _output(self, command: Command) -> Output:
@@ -171,7 +177,12 @@ class Work:
             case Load():
                 folder = self._folders.path(command.url)
                 engine.load_state(
-                    command.model_id, command.base_model, command.lora, folder, with_optimizer=command.with_optimizer
+                    command.model_id,
+                    command.base_model,
+                    command.lora,
+                    folder,
+                    with_optimizer=command.with_optimizer,
+                    with_gradient=command.with_gradient,
                 )
                 self._models[command.model_id] = command.base_model, command.lora
             case Step():
@@ -184,6 +195,9 @@ class Work:
                 self._fetch(command)
             case Sample():
                 self._start_sample(command)
+            case SaveSnapshot():
+                self._use(command.snapshot_id)
+                self._saves.save_snapshot(engine, command)
             case Read():
                 return self._folders.read(command.url, command.offset, command.num_bytes)
             case _:
@@ -244,15 +258,18 @@ class Work:
             raise
 
     def _start_sample(self, command: Sample) -> None:
-        snapshot = None
-        if command.request.snapshot_id is not None:
-            snapshot = self._weights.get(command.request.snapshot_id)
-            if snapshot is None:
-                raise InputError(f"unknown snapshot {command.request.snapshot_id!r}; publish it first")
-            if snapshot.error is not None:
-                raise snapshot.error
-            self._snapshots.use(self._engine, snapshot)
-        self.samples.start(self._engine, command, snapshot)
+        snapshot_id = command.request.snapshot_id
+        self.samples.start(self._engine, command, None if snapshot_id is None else self._use(snapshot_id))
+
+    def _use(self, snapshot_id: str) -> Snapshot:
+        """A snapshot, which the engine holds now."""
+        snapshot = self._weights.get(snapshot_id)
+        if snapshot is None:
+            raise InputError(f"unknown snapshot {snapshot_id!r}; publish it first")
+        if snapshot.error is not None:
+            raise snapshot.error
+        self._snapshots.use(self._engine, snapshot)
+        return snapshot
 
     def _settle(self, command: Command) -> None:
         """Take note that a command does not wait any more."""
