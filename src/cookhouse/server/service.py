@@ -35,7 +35,8 @@ from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Session, Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import SessionRow, Store
+from cookhouse.server.store.rows import SessionRow
+from cookhouse.server.store.store import Store
 
 _log = logging.getLogger(__name__)
 

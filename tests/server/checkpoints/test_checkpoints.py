@@ -12,7 +12,8 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
-from cookhouse.server.store.store import CheckpointRow, Store
+from cookhouse.server.store.rows import CheckpointRow
+from cookhouse.server.store.store import Store
 
 NEW = NewCheckpoint(
     model_id="s:train:0",

@@ -12,7 +12,7 @@ from cookhouse.server.checkpoints import external_weights
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.refusals import GoneError, NotFoundError
-from cookhouse.server.store.store import CheckpointRow
+from cookhouse.server.store.rows import CheckpointRow
 
 EXTERNAL = replace(NEW, kind="external_weights", has_optimizer=False)
 

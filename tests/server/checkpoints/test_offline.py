@@ -15,8 +15,8 @@ from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.offline import add_checkpoint
 from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.state_dir import lock_state_dir
-from cookhouse.server.store.store import CheckpointRow
 
 
 def add(state_dir: Path, *, name: str = "imported", key: str = KEY) -> CheckpointRow:

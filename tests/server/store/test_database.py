@@ -25,8 +25,10 @@ from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store import database, schema
 from cookhouse.server.store.database import is_outdated
+from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.state_dir import lock_state_dir
-from cookhouse.server.store.store import SessionRow, Store, metadata
+from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import Base
 from cookhouse.server.store.usage import Usage
 
 SESSION = SessionRow(session_id="s", owner="me", created_at=1.0)
@@ -71,7 +73,7 @@ def schema_differences(file: Path) -> list[object]:
     with closing(sqlite3.connect(file)) as raw:
         engine = sa.create_engine("sqlite://", creator=lambda: raw)
         with engine.connect() as connection:
-            return list(compare_metadata(MigrationContext.configure(connection), metadata))
+            return list(compare_metadata(MigrationContext.configure(connection), Base.metadata))
 
 
 def test_migrations_make_the_tables_that_the_store_uses(tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def postgresql_script() -> str:
     """What the migrations would have PostgreSQL do."""
     script = io.StringIO()
     context = MigrationContext.configure(
-        dialect_name="postgresql", opts={"as_sql": True, "output_buffer": script, "target_metadata": metadata}
+        dialect_name="postgresql", opts={"as_sql": True, "output_buffer": script, "target_metadata": Base.metadata}
     )
     config = Config()
     config.set_main_option("script_location", "cookhouse.server.store:migrations")
@@ -116,7 +118,7 @@ def test_statements_are_in_words_of_other_databases_too(tmp_path: Path, open_sto
         if isinstance(statement, sa.ClauseElement):
             said.append(str(statement.compile(dialect=postgresql.dialect())))  # type: ignore[no-untyped-call]
 
-    sa.event.listen(store._database._engine, "before_execute", note)
+    sa.event.listen(store.database.engine, "before_execute", note)
     store.add_session(SESSION)
     store.add_usage({("me", "s"): Usage(trained_tokens=2**40)})
     Checkpoints(tmp_path / "checkpoints", store).write(NEW, fill)
@@ -232,7 +234,7 @@ def test_a_lock_of_five_seconds_is_waited_for() -> None:
 
 def fill_up(store: Store) -> None:
     """Have SQLite find no room, as it does on a full disk."""
-    with store._database.reading() as connection:
+    with store.database.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
@@ -254,7 +256,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost(
     assert "INSERT" not in str(caught.value)
     assert store.sessions("me", limit=99, offset=0) == []
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    with store._database.reading() as connection:
+    with store.database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count = 100000")
     assert store.sessions("me", limit=99, offset=0) == sessions
 

@@ -14,7 +14,7 @@ from cookhouse.service.local import default_state_dir, service_folder
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 if TYPE_CHECKING:
-    from cookhouse.server.store.store import CheckpointRow
+    from cookhouse.server.store.rows import CheckpointRow
 
 TINKER = "tinker://"
 

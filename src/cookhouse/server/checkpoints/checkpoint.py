@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.engine.contract import LoraSpec
-from cookhouse.server.store.store import CheckpointKind, CheckpointRow
+from cookhouse.server.store.rows import CheckpointKind, CheckpointRow
 
 if TYPE_CHECKING:
     pass

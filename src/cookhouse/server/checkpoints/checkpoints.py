@@ -25,7 +25,8 @@ from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpo
 from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
-from cookhouse.server.store.store import CheckpointRow, Store
+from cookhouse.server.store.rows import CheckpointRow
+from cookhouse.server.store.store import Store
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"

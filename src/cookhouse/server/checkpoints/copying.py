@@ -10,7 +10,8 @@ from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints, check_ttl
-from cookhouse.server.store.store import CheckpointRow, RunRow, SessionRow, Store
+from cookhouse.server.store.rows import CheckpointRow, RunRow, SessionRow
+from cookhouse.server.store.store import Store
 
 _MAX_KNOWN = 1024
 """Requests that a retry is recognized among."""

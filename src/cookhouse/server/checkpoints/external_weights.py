@@ -10,7 +10,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.access.signing import LINK_SECONDS, Signer
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import NotFoundError
-from cookhouse.server.store.store import CheckpointRow
+from cookhouse.server.store.rows import CheckpointRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

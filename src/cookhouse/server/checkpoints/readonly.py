@@ -18,7 +18,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums
 from cookhouse.server.checkpoints.state_folder import stored_checkpoints
-from cookhouse.server.store.store import CheckpointRow
+from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.weights.peft_folders import is_peft_path, peft_path
 
 

@@ -24,7 +24,8 @@ from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Sampler, Sessions, Snapshot
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import SamplerRow, Store
+from cookhouse.server.store.rows import SamplerRow
+from cookhouse.server.store.store import Store
 from cookhouse.server.wire import decode_sample
 
 _CLONE_SEQ_IDS = 1_000_000_000

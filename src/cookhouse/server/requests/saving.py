@@ -25,7 +25,8 @@ from cookhouse.server.sequencer.futures import Result
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.sequencer import Run, Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
-from cookhouse.server.store.store import CheckpointKind, SamplerRow, Store
+from cookhouse.server.store.rows import CheckpointKind, SamplerRow
+from cookhouse.server.store.store import Store
 
 _FORMS: Mapping[CheckpointKind, Form] = {
     "weights": "state",

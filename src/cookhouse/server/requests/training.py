@@ -37,7 +37,8 @@ from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.sequencer import Turn
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import RunRow, Store
+from cookhouse.server.store.rows import RunRow
+from cookhouse.server.store.store import Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
 _INLINE_BYTES = 64 * 2**10

@@ -14,7 +14,7 @@ from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.search import OWNER
-from cookhouse.server.store.store import CheckpointRow, RunRow
+from cookhouse.server.store.rows import CheckpointRow, RunRow
 
 router = APIRouter()
 

@@ -15,7 +15,7 @@ from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.search import OWNER, search, status_type
-from cookhouse.server.store.store import SessionRow
+from cookhouse.server.store.rows import SessionRow
 
 router = APIRouter()
 

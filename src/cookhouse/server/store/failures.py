@@ -1,0 +1,24 @@
+"""What clients and operators are told of a database that fails: no SQL, and the way out."""
+
+import logging
+
+from cookhouse.server.refusals import StorageBusyError, StorageError
+
+_log = logging.getLogger(__name__)
+
+
+def damaged(what: object, way_out: str) -> StorageError:
+    """`way_out`: what its operator has to do."""
+    _log.error("the database is damaged: %s", what)
+    return StorageError(f"the service's database is damaged; tell its operator, who has to {way_out}")
+
+
+def locked(seconds: float) -> StorageBusyError:
+    return StorageBusyError(f"the service's database was locked by another program for {seconds:g} s; try again")
+
+
+def unusable(reason: str) -> StorageError:
+    return StorageError(
+        f"the service's database cannot be used: {reason}; free space on its disk, for example by deleting "
+        "checkpoints, and try again"
+    )

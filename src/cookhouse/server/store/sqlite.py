@@ -1,0 +1,72 @@
+"""A store in a file of SQLite's."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.store.failures import damaged, locked, unusable
+
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, 0)
+"""0: no code of SQLite's, but a text that Python's driver could not decode."""
+
+
+class Sqlite:
+    """A `Backend`."""
+
+    def __init__(self, file: Path, busy_seconds: float) -> None:
+        """`busy_seconds`: how long what reads waits for another program's lock."""
+        self.name = str(file)
+        self._file = file
+        self._busy_seconds = busy_seconds
+
+    def connect(self) -> sa.Engine:
+        engine = sa.create_engine(f"sqlite:///{self._file}")
+        sa.event.listen(engine, "connect", self._prepare)
+        return engine
+
+    def begin(self, connection: sa.Connection, seconds: float) -> None:
+        # The lock is taken at once: later on, waiting for it is in vain where another has written meanwhile.
+        with self._waiting(connection, seconds):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def failure(self, error: sa.exc.DBAPIError, seconds: float) -> StorageError | None:
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without the extension
+        if code in _DAMAGED:
+            return self.damaged(error.orig)
+        if not isinstance(error, sa.exc.OperationalError):
+            return None
+        if code in _BUSY:
+            return locked(seconds)
+        return unusable("the disk is full" if code == sqlite3.SQLITE_FULL else str(error.orig))
+
+    def damaged(self, what: object) -> StorageError:
+        return damaged(what, "stop the service and put a copy of server.db in its place")
+
+    def check(self, connection: sa.Connection) -> None:
+        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        if found != "ok":
+            raise self.damaged(found)
+
+    def _prepare(self, connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # we begin transactions ourselves: Python's driver leaves some statements out
+        with contextlib.closing(connection.cursor()) as cursor:
+            # First, since the others wait for locks, too.
+            cursor.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
+            # A write-ahead log lets listings go on while a checkpoint is recorded. FULL: without the row that was last
+            # written before a power cut, a checkpoint that a client was told of would be put aside at the next start.
+            cursor.execute("PRAGMA journal_mode = WAL")
+            cursor.execute("PRAGMA synchronous = FULL")
+
+    @contextlib.contextmanager
+    def _waiting(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")

@@ -1,0 +1,176 @@
+"""The tables as of the newest migration, as classes; `rows` has what they hold as plain data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, ClassVar, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.usage import Usage
+
+
+class Base(DeclarativeBase):
+    type_annotation_map: ClassVar = {
+        bytes: sa.LargeBinary,
+        float: sa.Float,
+        int: sa.BigInteger,  # sizes and counts outgrow 32 bits, in databases that tell them apart
+        dict[str, Any]: sa.JSON(none_as_null=True),
+    }
+
+
+class SessionRecord(Base):
+    __tablename__ = "sessions"
+
+    session_id: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str] = mapped_column(index=True)
+    created_at: Mapped[float]
+    finished_at: Mapped[float | None]
+    display_name: Mapped[str | None]
+    user_metadata: Mapped[dict[str, Any]]
+    project_id: Mapped[str | None]
+    finish_reason: Mapped[str | None]
+    finish_detail: Mapped[str | None]
+    idempotency_key: Mapped[str | None]
+
+
+class RunRecord(Base):
+    __tablename__ = "runs"
+
+    model_id: Mapped[str] = mapped_column(primary_key=True)
+    session_id: Mapped[str] = mapped_column(index=True)
+    owner: Mapped[str] = mapped_column(index=True)
+    base_model: Mapped[str]
+    lora: Mapped[dict[str, Any]]
+    created_at: Mapped[float]
+    last_request_at: Mapped[float]
+    user_metadata: Mapped[dict[str, Any]]
+    model_seq_id: Mapped[int | None]
+
+
+class SamplerRecord(Base):
+    __tablename__ = "samplers"
+
+    sampler_id: Mapped[str] = mapped_column(primary_key=True)
+    session_id: Mapped[str] = mapped_column(index=True)
+    owner: Mapped[str]
+    base_model: Mapped[str]
+    model_path: Mapped[str | None]
+    created_at: Mapped[float]
+    seq_id: Mapped[int | None]
+    snapshot_id: Mapped[str | None]
+    has_file: Mapped[bool] = mapped_column(server_default=sa.false())
+
+
+class CheckpointRecord(Base):
+    __tablename__ = "checkpoints"
+    __table_args__ = (sa.UniqueConstraint("model_id", "kind", "name"),)
+
+    checkpoint_id: Mapped[str] = mapped_column(primary_key=True)
+    model_id: Mapped[str]
+    kind: Mapped[str]
+    name: Mapped[str]
+    owner: Mapped[str] = mapped_column(index=True)
+    base_model: Mapped[str]
+    lora: Mapped[dict[str, Any]]
+    has_optimizer: Mapped[bool]
+    size_bytes: Mapped[int]
+    created_at: Mapped[float]
+    expires_at: Mapped[float | None] = mapped_column(index=True)
+    user_metadata: Mapped[dict[str, Any]]
+    sha256: Mapped[dict[str, Any] | None]
+    is_public: Mapped[bool] = mapped_column(server_default=sa.false())
+
+
+class UsageRecord(Base):
+    """Of one session, kept when that has ended; the amounts are those of `Usage`."""
+
+    __tablename__ = "usage"
+
+    session_id: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str] = mapped_column(index=True)
+    trained_tokens: Mapped[int]
+    scored_tokens: Mapped[int]
+    prompt_tokens: Mapped[int]
+    sampled_tokens: Mapped[int]
+    engine_seconds: Mapped[float]
+
+
+class BodyColumns:
+    """A body: in the row, or where it lies in a segment."""
+
+    body: Mapped[bytes | None] = mapped_column(deferred=True)
+    segment: Mapped[str | None] = mapped_column(index=True)
+    body_offset: Mapped[int | None]
+    num_body_bytes: Mapped[int]
+    body_crc: Mapped[int]
+    """CRC-32 of these bytes."""
+
+
+class EntryRecord(BodyColumns, Base):
+    """A request that was accepted, until a state covers it."""
+
+    __tablename__ = "entries"
+
+    request_id: Mapped[str] = mapped_column(primary_key=True)
+    model_id: Mapped[str] = mapped_column(index=True)
+    session_id: Mapped[str] = mapped_column(index=True)
+    owner: Mapped[str]
+    seq_id: Mapped[int | None]
+    kind: Mapped[str]
+    position: Mapped[int]
+    run_index: Mapped[int | None]
+    drawn: Mapped[dict[str, Any]]
+    num_bytes: Mapped[int]
+    encoding: Mapped[str]
+    accepted_at: Mapped[float]
+
+
+class AnswerRecord(BodyColumns, Base):
+    """What a request ended with, as long as it may be asked for and no entry would give it again."""
+
+    __tablename__ = "answers"
+
+    request_id: Mapped[str] = mapped_column(primary_key=True)
+    session_id: Mapped[str] = mapped_column(index=True)
+    owner: Mapped[str]
+    kind: Mapped[str]
+    media_type: Mapped[str]
+    status: Mapped[int]
+    is_failure: Mapped[bool]
+
+
+class StateRecord(Base):
+    """The newest state of a model."""
+
+    __tablename__ = "states"
+
+    model_id: Mapped[str] = mapped_column(primary_key=True)
+    session_id: Mapped[str] = mapped_column(index=True)
+    state_id: Mapped[str]
+    num_bytes: Mapped[int]
+    seen: Mapped[dict[str, Any]]
+    last_checkpoint: Mapped[str | None]
+    created_at: Mapped[float]
+
+
+Row = TypeVar("Row", SessionRow, RunRow, SamplerRow, CheckpointRow, Usage)
+RECORDS: Mapping[type[Any], type[Base]] = {
+    SessionRow: SessionRecord,
+    RunRow: RunRecord,
+    SamplerRow: SamplerRecord,
+    CheckpointRow: CheckpointRecord,
+}
+
+
+def from_record(kind: type[Row], record: Base) -> Row:
+    """What a record holds, as plain data."""
+    return kind(**{field.name: getattr(record, field.name) for field in fields(kind)})
+
+
+def add_new(session: Session, row: SessionRow | RunRow | SamplerRow | CheckpointRow) -> None:
+    """Insert a row; one whose key is there already is left as it is."""
+    record = RECORDS[type(row)](**asdict(row))
+    if session.get(type(record), sa.inspect(type(record)).primary_key_from_instance(record)) is None:
+        session.add(record)
