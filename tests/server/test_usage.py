@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-import sqlalchemy as sa
 import tinker
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
@@ -159,20 +158,6 @@ def test_what_cannot_be_written_is_counted_later(tmp_path: Path, monkeypatch: py
             metering.flush()
     assert metering.of_session("s", "a") == Usage(sampled_tokens=3)
     assert metering.of_session("s", "a") == Usage(sampled_tokens=3)
-    store.close()
-
-
-def test_an_older_database_gets_the_table(tmp_path: Path) -> None:
-    Store(tmp_path / "server.db").close()
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'server.db'}")
-    with engine.begin() as connection:
-        connection.execute(sa.text("DROP TABLE usage"))
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
-    engine.dispose()
-    store = Store(tmp_path / "server.db")
-    store.add_usage({("a", "s"): Usage(trained_tokens=1)})
-    store.add_usage({("a", "s"): Usage(trained_tokens=2, engine_seconds=0.5)})
-    assert store.session_usage("s", "a") == Usage(trained_tokens=3, engine_seconds=0.5)
     store.close()
 
 

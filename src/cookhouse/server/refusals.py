@@ -50,7 +50,9 @@ class StorageError(ServiceError):
 
 
 class StorageBusyError(StorageError):
-    """The service's database was locked for longer than we wait; the same request may succeed later."""
+    """The service's database is locked, out of reach or without room; nothing has changed, and the same request may
+    succeed later.
+    """
 
 
 class DiskError(StorageError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.operations import Operations
@@ -33,37 +34,20 @@ from cookhouse.server.store.usage import Usage
 
 SESSION = SessionRow(session_id="s", owner="me", created_at=1.0)
 
-FIRST_SCHEMA = """
-CREATE TABLE sessions (session_id VARCHAR NOT NULL, owner VARCHAR NOT NULL, created_at FLOAT NOT NULL,
-    finished_at FLOAT, display_name VARCHAR, user_metadata JSON NOT NULL, PRIMARY KEY (session_id));
-CREATE INDEX ix_sessions_owner ON sessions (owner);
-CREATE TABLE runs (model_id VARCHAR NOT NULL, session_id VARCHAR NOT NULL, owner VARCHAR NOT NULL,
-    base_model VARCHAR NOT NULL, lora JSON NOT NULL, created_at FLOAT NOT NULL, last_request_at FLOAT NOT NULL,
-    user_metadata JSON NOT NULL, PRIMARY KEY (model_id));
-CREATE INDEX ix_runs_session_id ON runs (session_id);
-CREATE INDEX ix_runs_owner ON runs (owner);
-CREATE TABLE samplers (sampler_id VARCHAR NOT NULL, session_id VARCHAR NOT NULL, owner VARCHAR NOT NULL,
-    base_model VARCHAR NOT NULL, model_path VARCHAR, created_at FLOAT NOT NULL, PRIMARY KEY (sampler_id));
-CREATE INDEX ix_samplers_session_id ON samplers (session_id);
-CREATE TABLE checkpoints (checkpoint_id VARCHAR NOT NULL, model_id VARCHAR NOT NULL, kind VARCHAR NOT NULL,
-    name VARCHAR NOT NULL, owner VARCHAR NOT NULL, base_model VARCHAR NOT NULL, lora JSON NOT NULL,
-    has_optimizer BOOLEAN NOT NULL, size_bytes INTEGER NOT NULL, created_at FLOAT NOT NULL, expires_at FLOAT,
-    user_metadata JSON NOT NULL, PRIMARY KEY (checkpoint_id), UNIQUE (model_id, kind, name));
-CREATE INDEX ix_checkpoints_owner ON checkpoints (owner);
-CREATE INDEX ix_checkpoints_expires_at ON checkpoints (expires_at);
-INSERT INTO checkpoints VALUES
-    ('0123', 's:train:0', 'weights', 'first', 'me', 'b', '{"rank": 4}', 1, 7, 1.0, NULL, '{}');
-CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
-INSERT INTO alembic_version VALUES ('0001');
-"""
-"""As the first migration makes it."""
 
-
-def first_version(state_dir: Path) -> Path:
-    """A state folder with such a database, and one checkpoint; returns its database."""
+def older_version(state_dir: Path, revision: str = "0001") -> Path:
+    """A state folder with a database of an older version, and one checkpoint; returns the database."""
     file = state_dir / "server.db"
-    with closing(sqlite3.connect(file)) as connection:
-        connection.executescript(FIRST_SCHEMA)
+    engine = sa.create_engine(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", "cookhouse.server.store:migrations")
+        command.upgrade(config, revision)
+        row = ("0123", "s:train:0", "weights", "first", "me", "b", '{"rank": 4}', True, 7, 1.0, "{}")
+        names = "checkpoint_id, model_id, kind, name, owner, base_model, lora, has_optimizer, size_bytes, created_at"
+        values = ", ".join("?" * len(row))
+        connection.exec_driver_sql(f"INSERT INTO checkpoints ({names}, user_metadata) VALUES ({values})", row)
+    engine.dispose()
     (state_dir / "checkpoints").mkdir()
     fill(state_dir / "checkpoints" / "0123")
     return file
@@ -77,13 +61,17 @@ def schema_differences(file: Path) -> list[object]:
 
 
 def test_migrations_make_the_tables_that_the_store_uses(tmp_path: Path) -> None:
-    """Would catch a column that only new databases have, or only old ones."""
+    """Would catch a column that the tables have and no migration makes."""
     Store(tmp_path / "server.db").close()
     assert schema_differences(tmp_path / "server.db") == []
-    (tmp_path / "old").mkdir()
-    old = first_version(tmp_path / "old")
-    Store(old).close()
-    assert schema_differences(old) == []
+
+
+def test_revisions_are_those_that_alembic_finds() -> None:
+    """Would catch a file of a name that is not its revision: a database would be upgraded at every start, or never."""
+    config = Config()
+    config.set_main_option("script_location", "cookhouse.server.store:migrations")
+    known = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert schema.revisions() == list(reversed(known))
 
 
 def postgresql_script() -> str:
@@ -135,12 +123,14 @@ def test_usage_adds_up(tmp_path: Path, open_store: OpenStore) -> None:
     assert store.session_usage("t", "you") == Usage()
 
 
-def test_an_older_database_is_migrated_with_all_it_has(tmp_path: Path, open_store: OpenStore) -> None:
-    """Would catch checkpoints of the previous version that are gone, or put aside, after an upgrade."""
-    file = first_version(tmp_path)
+@pytest.mark.parametrize("revision", schema.revisions()[:-1])
+def test_an_older_database_is_upgraded_with_all_it_has(tmp_path: Path, open_store: OpenStore, revision: str) -> None:
+    """Would catch a column that only new databases have, and checkpoints that are gone, or put aside, afterwards."""
+    file = older_version(tmp_path, revision)
     assert is_outdated(file)
     checkpoints = Checkpoints(tmp_path / "checkpoints", open_store(file))
     assert not is_outdated(file)
+    assert schema_differences(file) == []
     kept = checkpoints.find("tinker://s:train:0/weights/first", "me")
     assert kept.row.sha256 is None
     checkpoints.verify(kept)
@@ -149,7 +139,7 @@ def test_an_older_database_is_migrated_with_all_it_has(tmp_path: Path, open_stor
 
 def test_a_database_that_a_server_of_the_older_version_uses_is_left_alone(tmp_path: Path) -> None:
     """Would catch a listing that migrates the database under a running server."""
-    file = first_version(tmp_path)
+    file = older_version(tmp_path)
     with lock_state_dir(tmp_path), pytest.raises(InputError, match="in use by another server"):
         stored_checkpoints(tmp_path)
     assert is_outdated(file)
@@ -158,7 +148,7 @@ def test_a_database_that_a_server_of_the_older_version_uses_is_left_alone(tmp_pa
 
 def test_a_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch half a schema, which no version could open."""
-    file = first_version(tmp_path)
+    file = older_version(tmp_path)
     upgrade = schema.upgrade
 
     def upgrade_and_fail(connection: sa.Connection) -> None:

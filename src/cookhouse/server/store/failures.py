@@ -17,6 +17,13 @@ def locked(seconds: float) -> StorageBusyError:
     return StorageBusyError(f"the service's database was locked by another program for {seconds:g} s; try again")
 
 
+def full() -> StorageBusyError:
+    return StorageBusyError(
+        "the service's database cannot be written: the disk is full; free space on it, for example by deleting "
+        "checkpoints, and try again"
+    )
+
+
 def unusable(reason: str) -> StorageError:
     return StorageError(
         f"the service's database cannot be used: {reason}; free space on its disk, for example by deleting "

@@ -2,15 +2,16 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.store.failures import damaged, locked, unusable
+from cookhouse.server.store.failures import damaged, full, locked, unusable
 
+_MAX_LOG_BYTES = 16 * 2**20
+"""What the write-ahead log keeps of the disk once what is in it has gone into the database."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, 0)
 """0: no code of SQLite's, but a text that Python's driver could not decode."""
@@ -31,9 +32,11 @@ class Sqlite:
         return engine
 
     def begin(self, connection: sa.Connection, seconds: float) -> None:
+        if connection.info["busy_seconds"] != seconds:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+            connection.info["busy_seconds"] = seconds
         # The lock is taken at once: later on, waiting for it is in vain where another has written meanwhile.
-        with self._waiting(connection, seconds):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def failure(self, error: sa.exc.DBAPIError, seconds: float) -> StorageError | None:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without the extension
@@ -43,7 +46,7 @@ class Sqlite:
             return None
         if code in _BUSY:
             return locked(seconds)
-        return unusable("the disk is full" if code == sqlite3.SQLITE_FULL else str(error.orig))
+        return full() if code == sqlite3.SQLITE_FULL else unusable(str(error.orig))
 
     def damaged(self, what: object) -> StorageError:
         return damaged(what, "stop the service and put a copy of server.db in its place")
@@ -53,7 +56,8 @@ class Sqlite:
         if found != "ok":
             raise self.damaged(found)
 
-    def _prepare(self, connection: Any, _record: Any) -> None:
+    def _prepare(self, connection: Any, record: Any) -> None:
+        record.info["busy_seconds"] = self._busy_seconds
         connection.isolation_level = None  # we begin transactions ourselves: Python's driver leaves some statements out
         with contextlib.closing(connection.cursor()) as cursor:
             # First, since the others wait for locks, too.
@@ -62,11 +66,4 @@ class Sqlite:
             # written before a power cut, a checkpoint that a client was told of would be put aside at the next start.
             cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute("PRAGMA synchronous = FULL")
-
-    @contextlib.contextmanager
-    def _waiting(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
-        connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
-        try:
-            yield
-        finally:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
+            cursor.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")

@@ -100,12 +100,12 @@ class UsageRecord(Base):
 class BodyColumns:
     """A body: in the row, or where it lies in a segment."""
 
-    body: Mapped[bytes | None] = mapped_column(deferred=True)
     segment: Mapped[str | None] = mapped_column(index=True)
     body_offset: Mapped[int | None]
     num_body_bytes: Mapped[int]
     body_crc: Mapped[int]
     """CRC-32 of these bytes."""
+    body: Mapped[bytes | None] = mapped_column(deferred=True)
 
 
 class EntryRecord(BodyColumns, Base):
@@ -114,7 +114,7 @@ class EntryRecord(BodyColumns, Base):
     __tablename__ = "entries"
 
     request_id: Mapped[str] = mapped_column(primary_key=True)
-    model_id: Mapped[str] = mapped_column(index=True)
+    model_id: Mapped[str]
     session_id: Mapped[str] = mapped_column(index=True)
     owner: Mapped[str]
     seq_id: Mapped[int | None]

@@ -16,7 +16,7 @@ def upgrade() -> None:
     op.create_table(
         "entries",
         sa.Column("request_id", sa.String, primary_key=True),
-        sa.Column("model_id", sa.String, nullable=False, index=True),
+        sa.Column("model_id", sa.String, nullable=False),
         sa.Column("session_id", sa.String, nullable=False, index=True),
         sa.Column("owner", sa.String, nullable=False),
         sa.Column("seq_id", sa.BigInteger),
@@ -53,11 +53,11 @@ def upgrade() -> None:
 
 
 def _body_columns() -> list[sa.Column[object]]:
-    """In the row, or where it lies in a segment."""
+    """The body last: SQLite reads the others without it."""
     return [
-        sa.Column("body", sa.LargeBinary),
         sa.Column("segment", sa.String, index=True),
         sa.Column("body_offset", sa.BigInteger),
         sa.Column("num_body_bytes", sa.BigInteger, nullable=False),
         sa.Column("body_crc", sa.BigInteger, nullable=False),
+        sa.Column("body", sa.LargeBinary),
     ]
