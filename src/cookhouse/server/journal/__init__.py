@@ -1,0 +1,44 @@
+"""The journal: what was accepted and is not yet part of a state on the disk."""
+
+from cookhouse.server.journal.group_commit import GroupCommit
+from cookhouse.server.journal.reader import JournalReader
+from cookhouse.server.journal.rows import (
+    AddAnswer,
+    AddEntry,
+    AddRun,
+    AddSampler,
+    AddSession,
+    Answer,
+    Change,
+    DropAnswers,
+    EndSession,
+    Entry,
+    FinishEntry,
+    PutState,
+    SetRunOrder,
+    SetSamplerFile,
+    State,
+)
+from cookhouse.server.journal.segments import DamagedBodyError, Segments
+
+__all__ = [
+    "AddAnswer",
+    "AddEntry",
+    "AddRun",
+    "AddSampler",
+    "AddSession",
+    "Answer",
+    "Change",
+    "DamagedBodyError",
+    "DropAnswers",
+    "EndSession",
+    "Entry",
+    "FinishEntry",
+    "GroupCommit",
+    "JournalReader",
+    "PutState",
+    "Segments",
+    "SetRunOrder",
+    "SetSamplerFile",
+    "State",
+]

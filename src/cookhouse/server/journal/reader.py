@@ -1,0 +1,95 @@
+"""What the journal holds after a restart."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import undefer
+
+from cookhouse.server.journal.rows import Answer, Entry, State
+from cookhouse.server.journal.segments import Place, Segments
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import (
+    AnswerRecord,
+    Base,
+    BodyColumns,
+    EntryRecord,
+    RunRecord,
+    SamplerRecord,
+    SessionRecord,
+    StateRecord,
+)
+
+Kept = TypeVar("Kept", Entry, Answer, State, SessionRow, RunRow, SamplerRow)
+
+
+class JournalReader:
+    """Short, blocking calls, from any thread, about all tenants. Each raises StorageError where it cannot be read."""
+
+    def __init__(self, store: Store, segments: Segments) -> None:
+        self._database = store.database
+        self._segments = segments
+
+    def live_sessions(self) -> Sequence[SessionRow]:
+        """Those that have not ended, oldest first."""
+        query = sa.select(SessionRecord).where(SessionRecord.finished_at.is_(None))
+        return self._select(SessionRow, query.order_by(SessionRecord.created_at))
+
+    def runs(self, session_id: str) -> Sequence[RunRow]:
+        """Oldest first."""
+        query = sa.select(RunRecord).where(RunRecord.session_id == session_id)
+        return self._select(RunRow, query.order_by(RunRecord.created_at))
+
+    def samplers(self, session_id: str) -> Sequence[SamplerRow]:
+        """Oldest first."""
+        query = sa.select(SamplerRecord).where(SamplerRecord.session_id == session_id)
+        return self._select(SamplerRow, query.order_by(SamplerRecord.created_at))
+
+    def entries(self, session_id: str) -> Sequence[Entry]:
+        """By position."""
+        query = sa.select(EntryRecord).where(EntryRecord.session_id == session_id)
+        return self._select(Entry, query.order_by(EntryRecord.position))
+
+    def states(self, session_id: str) -> Sequence[State]:
+        return self._select(State, sa.select(StateRecord).where(StateRecord.session_id == session_id))
+
+    def answers(self, session_id: str) -> Sequence[Answer]:
+        """Raises DamagedBodyError: one is not what was written."""
+        query = sa.select(AnswerRecord).where(AnswerRecord.session_id == session_id).options(undefer(AnswerRecord.body))
+        with self._database.reading() as session:
+            records = session.scalars(query).all()
+            return [_from_record(Answer, record, body=self._body(record)) for record in records]
+
+    def body(self, request_id: str) -> bytes:
+        """Of an entry.
+
+        Raises:
+            DamagedBodyError: it is not what was written.
+        """
+        with self._database.reading() as session:
+            query = sa.select(EntryRecord).where(EntryRecord.request_id == request_id)
+            record = session.scalars(query.options(undefer(EntryRecord.body))).one_or_none()
+            if record is None:
+                raise StorageError(f"the service's journal has no request {request_id!r}")
+            return self._body(record)
+
+    def _body(self, record: BodyColumns) -> bytes:
+        place = Place(
+            segment=record.segment,
+            offset=record.body_offset,
+            num_bytes=record.num_body_bytes,
+            crc=record.body_crc,
+        )
+        return self._segments.read(place, record.body)
+
+    def _select(self, kind: type[Kept], query: sa.Select[Any]) -> Sequence[Kept]:
+        with self._database.reading() as session:
+            return [_from_record(kind, record) for record in session.scalars(query)]
+
+
+def _from_record(kind: type[Kept], record: Base, **given: Any) -> Kept:
+    names = [field.name for field in fields(kind) if field.name not in given]
+    return kind(**{name: getattr(record, name) for name in names}, **given)

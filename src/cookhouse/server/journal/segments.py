@@ -1,0 +1,224 @@
+"""Large bodies of the journal: those of a commit in one object, written once, below a URL."""
+
+import errno
+import os
+import re
+import uuid
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cookhouse.blobs import BlobStore, open_blobs
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.server.refusals import StorageBusyError, StorageError
+
+MAX_ROW_BYTES = 64 * 1024
+"""Larger bodies would grow the database's write-ahead log, which they pass through twice."""
+_NAME = re.compile(r"[0-9a-f]{32}\.segment")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DamagedBodyError(StorageError):
+    """A body of the journal cannot be read, or is not the one that was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a body lies, and what it must be."""
+
+    segment: str | None = None
+    """None: in its row."""
+    offset: int | None = None
+    num_bytes: int
+    crc: int
+    """CRC-32."""
+
+
+class _Objects(Protocol):
+    def write(self, name: str, parts: Sequence[bytes]) -> None:
+        """Return when the object and its name survive a crash."""
+
+    def read(self, name: str, offset: int, num_bytes: int) -> bytes:
+        """Fewer bytes where the object ends. Raises InputError or OSError: there is none."""
+
+    def delete(self, name: str) -> None:
+        """One that is not there is left alone."""
+
+    def names(self) -> Sequence[str]: ...
+
+
+class Segments:
+    """Blocking calls; those that change something come from one thread at a time."""
+
+    def __init__(self, url: str) -> None:
+        """`file:///folder`, which is made if need be, a URL of a `BlobStore`, or `rows`: bodies stay in the database.
+
+        Raises:
+            InputError: the URL cannot be used.
+        """
+        self._url = url
+        self._objects: _Objects | None = None
+        if url.startswith("file://"):
+            self._objects = _Folder(Path(url.removeprefix("file://")))
+        elif "://" in url:
+            self._objects = _Blobs(open_blobs(url))
+        elif url != "rows":
+            raise InputError(f"{url!r} is no place for a journal; write file:///FOLDER, s3://BUCKET/FOLDER or rows")
+
+    def write(self, bodies: Sequence[bytes]) -> Sequence[Place]:
+        """Where each body goes; those that are not for their rows are on the disk when this returns.
+
+        Raises:
+            StorageBusyError: the disk is full, or a cloud away; nothing was written.
+            StorageError: it failed otherwise; the same.
+        """
+        large = [] if self._objects is None else [body for body in bodies if len(body) > MAX_ROW_BYTES]
+        name = f"{uuid.uuid4().hex}.segment"
+        if self._objects is not None and large:
+            with _own_errors():
+                self._objects.write(name, large)
+        places, offset = [], 0
+        for body in bodies:
+            if self._objects is None or len(body) <= MAX_ROW_BYTES:
+                places.append(Place(num_bytes=len(body), crc=zlib.crc32(body)))
+            else:
+                places.append(Place(segment=name, offset=offset, num_bytes=len(body), crc=zlib.crc32(body)))
+                offset += len(body)
+        return places
+
+    def read(self, place: Place, row_body: bytes | None) -> bytes:
+        """A body, from its segment or, where it lies there, its row.
+
+        Raises:
+            DamagedBodyError: it is not what was written.
+            StorageError: the segments cannot be reached.
+        """
+        body = row_body if place.segment is None else self._read_segment(place.segment, place.offset, place.num_bytes)
+        if body is None or len(body) != place.num_bytes or zlib.crc32(body) != place.crc:
+            where = "the database" if place.segment is None else f"segment {place.segment}"
+            raise DamagedBodyError(
+                f"the service's journal is damaged: {where} does not hold the {place.num_bytes:,} bytes of a request "
+                "that were written there; tell its operator"
+            )
+        return body
+
+    def _read_segment(self, name: str, offset: int | None, num_bytes: int) -> bytes | None:
+        if not _NAME.fullmatch(name) or offset is None:  # a row that was tampered with names no file of ours
+            return None
+        if self._objects is None:
+            raise DamagedBodyError(f"the service's journal was set to {self._url}, and segment {name} lies elsewhere")
+        with _own_errors():
+            try:
+                return self._objects.read(name, offset, num_bytes)
+            except (FileNotFoundError, InputError):
+                return None
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Raises StorageError: one could not be deleted; again does no harm."""
+        for name in names:
+            assert _NAME.fullmatch(name), f"{name!r} is no segment"
+            if self._objects is not None:
+                with _own_errors():
+                    self._objects.delete(name)
+
+    def names(self) -> set[str]:
+        """Of all segments there are. Raises StorageError."""
+        if self._objects is None:
+            return set()
+        with _own_errors():
+            return {name for name in self._objects.names() if _NAME.fullmatch(name)}
+
+
+class _Folder:
+    """Implements `_Objects` in a folder of this machine, for its user alone."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InputError(f"the journal cannot be kept in {folder}: {error.strerror}; name another place") from error
+        self._folder = folder
+
+    def write(self, name: str, parts: Sequence[bytes]) -> None:
+        path = self._folder / name
+        try:
+            # The mode is given when it is made: until a later chmod, others could open it.
+            with open(path, "xb", buffering=0, opener=_private) as file:
+                for part in parts:
+                    left = memoryview(part)
+                    while left:
+                        left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            _sync_folder(self._folder)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+    def read(self, name: str, offset: int, num_bytes: int) -> bytes:
+        with (self._folder / name).open("rb") as file:
+            file.seek(offset)
+            return file.read(num_bytes)
+
+    def delete(self, name: str) -> None:
+        (self._folder / name).unlink(missing_ok=True)
+
+    def names(self) -> Sequence[str]:
+        return [path.name for path in self._folder.iterdir()]
+
+
+class _Blobs:
+    """Implements `_Objects` in a blob store."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+        self._last: tuple[str, bytes] = ("", b"")
+        """The object that was read last: a replay asks for its bodies one after the other."""
+
+    def write(self, name: str, parts: Sequence[bytes]) -> None:
+        self._blobs.put(name, b"".join(parts))
+
+    def read(self, name: str, offset: int, num_bytes: int) -> bytes:
+        last, content = self._last
+        if last != name:
+            content = self._blobs.get(name)
+            self._last = (name, content)
+        return content[offset : offset + num_bytes]
+
+    def delete(self, name: str) -> None:
+        if self._blobs.exists(name):
+            self._blobs.delete(name)
+
+    def names(self) -> Sequence[str]:
+        return self._blobs.list()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names of its files survive a crash."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except InputError as error:
+        raise StorageError(f"the service's journal cannot be used: {error}") from error
+    except ServiceError as error:  # a store in a cloud is away for moments
+        raise StorageBusyError(f"the service's journal cannot be used now: {error}") from error
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageBusyError("the service's disk is full; free space on it, and try again") from error
+        raise StorageError(f"the service's journal cannot be used: {error.strerror}; see to its disk") from error
