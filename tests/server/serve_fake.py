@@ -1,4 +1,7 @@
-"""A server process over the fake engine: `python serve_fake.py STATE_DIR [--watch-stdin] [--busy]`, prints its URL."""
+"""A server process over the fake engine: prints its URL, and what it says.
+
+python serve_fake.py STATE_DIR [--watch-stdin] [--end-sessions] [--busy] [--slow]
+"""
 
 import sys
 import time
@@ -19,15 +22,25 @@ from cookhouse.server.main import run_server
 
 
 class BusyEngine(FakeEngine):
-    """Takes a minute for each pass."""
+    """Takes a minute for each pass, or as long as is said."""
+
+    def __init__(self, seconds: float = 60) -> None:
+        super().__init__()
+        self._seconds = seconds
 
     def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | InputError]:
-        time.sleep(60)
+        time.sleep(self._seconds)
         return super().forward_backward(requests)
 
 
-def announce(url: str, engine: str) -> None:  # noqa: ARG001
-    sys.stdout.write(f"{url}\n")
+def engine() -> FakeEngine:
+    if "--busy" in sys.argv:
+        return BusyEngine()
+    return BusyEngine(1.0) if "--slow" in sys.argv else FakeEngine()
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
@@ -38,8 +51,10 @@ if __name__ == "__main__":
         api_keys=[KEY],
         state_dir=Path(sys.argv[1]),
         base_models=[],
-        make_worker=partial(InThread, BusyEngine if "--busy" in sys.argv else FakeEngine),
+        make_worker=partial(InThread, engine),
         watch_stdin="--watch-stdin" in sys.argv,
-        on_ready=announce,
+        end_sessions=["eof"] if "--end-sessions" in sys.argv else [],
+        on_ready=lambda url, _: say(url),
+        say=say,
     )
     exit_with(0)

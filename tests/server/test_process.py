@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.kernels.cpu import build
 from cookhouse.server.__main__ import CACHE_VARIABLE, DEVICE_VARIABLE, PRECISION_VARIABLE, SNAPSHOT_VARIABLE, main
+from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.settings import Settings
+from cookhouse.server.store.store import Store
 
 SCRIPT = Path(__file__).with_name("serve_fake.py")
 LIMIT_SECONDS = 10.0
@@ -66,8 +68,8 @@ def start_pass(http: httpx.Client) -> str:
     return str(http.post("/forward_backward", content=message.SerializeToString()).json()["request_id"])
 
 
-@pytest.mark.parametrize("ending", ["stdin", "SIGTERM"])
-def test_a_busy_server_ends_when_told(tmp_path: Path, ending: str) -> None:
+@pytest.mark.parametrize("ending", ["stdin", "two signals"])
+def test_a_busy_server_ends_at_once_when_told(tmp_path: Path, ending: str) -> None:
     """Would catch a process that outlives its client, or waits for its engine or for open long polls."""
     with process([str(SCRIPT), str(tmp_path), "--watch-stdin", "--busy"]) as running, ready(running) as http:
         request_id = start_pass(http)
@@ -86,10 +88,46 @@ def test_a_busy_server_ends_when_told(tmp_path: Path, ending: str) -> None:
             running.stdin.close()
         else:
             running.send_signal(signal.SIGTERM)
+            assert next_line(running).startswith("stopping")
+            running.send_signal(signal.SIGTERM)
         assert running.wait(LIMIT_SECONDS) == 0
         assert time.monotonic() - started_at < LIMIT_SECONDS
         polling.join(5)
         assert answers == [408]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_what_was_accepted_be_answered(tmp_path: Path, sent: signal.Signals) -> None:
+    """Would catch a supervisor's restart that loses a pass which its client was told is queued."""
+    with process([str(SCRIPT), str(tmp_path), "--slow"]) as running, ready(running) as http:
+        request_id = start_pass(http)
+        running.send_signal(sent)
+        assert next_line(running).startswith("stopping")
+        refused: list[int] = []
+        new: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+        refusing = threading.Thread(target=lambda: refused.append(http.post("/create_session", json=new).status_code))
+        refusing.start()
+        assert http.post("/retrieve_future", json={"request_id": request_id}).status_code == 200
+        assert running.wait(LIMIT_SECONDS) == 0
+        refusing.join(5)
+        assert refused == [503]
+
+
+@pytest.mark.parametrize(("more", "reason"), [(["--end-sessions"], "interrupted"), ([], None)])
+def test_the_sessions_of_a_client_that_is_gone_end_with_stdin(
+    tmp_path: Path, more: Sequence[str], reason: str | None
+) -> None:
+    """Would catch sessions of a killed run that are brought back for nobody, and those of other machines' clients that
+    end because a terminal was closed.
+    """
+    with process([str(SCRIPT), str(tmp_path), "--watch-stdin", *more]) as running, ready(running) as http:
+        start_pass(http)
+        assert running.stdin is not None
+        running.stdin.close()
+        assert running.wait(LIMIT_SECONDS) == 0
+    with closing(Store(tmp_path / "server.db")) as store:
+        rows = store.sessions(KeyRing([KEY]).owner_of(KEY), limit=None, offset=0)
+    assert [row.finish_reason for row in rows] == [reason]
 
 
 def test_a_server_without_stdin_runs_until_interrupted(tmp_path: Path) -> None:
@@ -164,7 +202,8 @@ def test_the_command_line_says_when_a_client_is_taken_for_dead(tmp_path: Path, m
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
     assert main(["--state-dir", str(tmp_path)]) == 0
     assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
-    assert seen == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
+    assert main(["--state-dir", str(tmp_path), "--drain-seconds", "5"]) == 0
+    assert seen == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0), Settings(drain_seconds=5.0)]
 
 
 @pytest.mark.parametrize(("more", "said"), [(["--json"], '{"note": "building"}\n'), ([], "building\n")])

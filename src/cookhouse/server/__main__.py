@@ -8,15 +8,16 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.model_names import parse_served
 from cookhouse.registry import open_registry
 from cookhouse.server.libraries import hide_torch, loading
-from cookhouse.server.main import run_server
+from cookhouse.server.main import EndSessions, run_server
 from cookhouse.server.settings import Settings
 from cookhouse.server.waiting import wait_for_arguments
 from cookhouse.server.workers import Children
@@ -72,6 +73,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                     silent_seconds=60 * options.silent_minutes,
                     session_seconds=60 * options.session_minutes,
                     deterministic=options.deterministic,
+                    drain_seconds=options.drain_seconds,
                 ),
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
                 read_state_dirs=options.read_state_dir,
@@ -79,7 +81,9 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 registry=None if options.registry is None else open_registry(options.registry, os.environ),
                 runs=dict(options.run),
                 watch_stdin=options.watch_stdin,
+                end_sessions=options.end_sessions,
                 on_ready=lambda url, engine: _announce(url, engine, new_key, options),
+                say=partial(_say, as_json=options.json),
             )
     except KeyboardInterrupt:
         return 130
@@ -99,9 +103,7 @@ def _kernels_told(*, as_json: bool) -> Iterator[None]:
 
     class Teller(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            text = record.getMessage()
-            sys.stdout.write(json.dumps({"note": text}) + "\n" if as_json else f"{text}\n")
-            sys.stdout.flush()
+            _say(record.getMessage(), as_json=as_json)
 
     teller = Teller()
     teller.addFilter(lambda record: record.levelno == logging.INFO)  # warnings stand in the log
@@ -112,6 +114,12 @@ def _kernels_told(*, as_json: bool) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(teller)
+
+
+def _say(text: str, *, as_json: bool) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody is there to hear it
+        sys.stdout.write(json.dumps({"note": text}) + "\n" if as_json else f"{text}\n")
+        sys.stdout.flush()
 
 
 def _announce(url: str, engine: str, new_key: str | None, options: argparse.Namespace) -> None:
@@ -196,7 +204,20 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="give each request a pass of its own, so that its numbers do not depend on what others ask for",
     )
+    parser.add_argument(
+        "--drain-seconds",
+        type=float,
+        default=Settings().drain_seconds,
+        help="at SIGTERM or SIGINT, answer for so long what was accepted; default: %(default)g",
+    )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
+    parser.add_argument(
+        "--end-sessions",
+        choices=get_args(EndSessions),
+        action="append",
+        default=[],
+        help="eof: end the sessions with stdin, whose holder was their only client",
+    )
     # Taken out before words are parsed: it is here to be told of.
     parser.add_argument(WAIT, action="store_true", help="load, and wait on stdin, a socket, for the other arguments")
     parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")

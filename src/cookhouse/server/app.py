@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.framing import OneLength
+from cookhouse.server.draining import Gate
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.routes import HOT_ROUTES, ROUTERS, usage
 from cookhouse.server.routes.exchange import forget
@@ -34,6 +35,7 @@ def create_app(service: Service) -> FastAPI:
 
     app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
     app.state.service = service
+    app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)
     for route in HOT_ROUTES:
         app.add_route(_PREFIX + route.path, route.endpoint, methods=["POST"])

@@ -8,12 +8,12 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
 
+EndSessions = Literal["eof"]
 _STDIN = 0
 _KEEP_ALIVE_SECONDS = 120
 
@@ -46,14 +47,17 @@ def run_server(
     registry: "ModelRegistry | None" = None,
     runs: Mapping[str, str] | None = None,
     watch_stdin: bool = False,
+    end_sessions: Collection[EndSessions] = (),
     on_ready: Callable[[str, str], None],
+    say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin.
+    """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin: see `Ending`.
 
     `make_worker` makes the engine, and makes it again when it is lost; `on_ready` is given the URL and what the engine
-    computes on. `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of
-    other servers, whose checkpoints this one may load, as it may the adapters in `peft_folders`; for `registry` and
-    `runs` see `Service`. Connections made before the engine is ready wait for it. Call it in the main thread.
+    computes on; what else a person may want to know is said. `end_sessions`: with "eof" they end with stdin.
+    `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of other servers,
+    whose checkpoints this one may load, as it may the adapters in `peft_folders`; for `registry` and `runs` see
+    `Service`. Connections made before the engine is ready wait for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the device, the precision or a base model cannot be used.
@@ -89,8 +93,17 @@ def run_server(
             registry=registry,
             runs=runs,
         )
+        answer = partial(
+            _answer,
+            service,
+            listener,
+            stopped,
+            say=say,
+            ends_sessions="eof" in end_sessions,
+            on_ready=partial(on_ready, _url(host, listener)),
+        )
         try:
-            asyncio.run(_serve(service, listener, stopped, partial(on_ready, _url(host, listener))))
+            asyncio.run(_serve(service, stopped, answer))
         finally:
             service.shut_down()
 
@@ -127,25 +140,33 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 async def _serve(
-    service: "Service", listener: socket.socket, stopped: "ConcurrentFuture[None]", on_ready: Callable[[str], None]
+    service: "Service", stopped: "ConcurrentFuture[None]", answer: Callable[[str], Coroutine[Any, Any, None]]
 ) -> None:
+    """Open the service, and `answer`, which is told what the engine computes on."""
     opening = asyncio.ensure_future(service.open())
     try:
         await asyncio.wait((opening, asyncio.wrap_future(stopped)), return_when=asyncio.FIRST_COMPLETED)
         if not stopped.done():
-            engine = (await opening).description
-            await _answer(service, listener, stopped, partial(on_ready, engine))
+            await answer((await opening).description)
     finally:
         opening.cancel()
         await service.close()
 
 
 async def _answer(
-    service: "Service", listener: socket.socket, stopped: "ConcurrentFuture[None]", on_ready: Callable[[], None]
+    service: "Service",
+    listener: socket.socket,
+    stopped: "ConcurrentFuture[None]",
+    engine: str,
+    *,
+    say: Callable[[str], None],
+    ends_sessions: bool,
+    on_ready: Callable[[str], None],
 ) -> None:
     import uvicorn
 
     from cookhouse.server.app import create_app
+    from cookhouse.server.ending import Ending
 
     config = uvicorn.Config(
         create_app(service),
@@ -162,16 +183,12 @@ async def _answer(
     # Its own handlers raise the signal again at the end, which would skip our cleaning up.
     server.capture_signals = contextlib.nullcontext
     loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        server.force_exit = server.should_exit  # a second signal does not wait for answers to go out
-        server.should_exit = True
-        service.dismiss_waiters()
-
+    ending = Ending(service, server, say=say)
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    stopped.add_done_callback(lambda _: _call_in(loop, stop))
-    on_ready()  # the socket listens and all is loaded: who connects now is answered in a moment
+        loop.add_signal_handler(number, ending.by_signal)
+    by_eof = partial(ending.by_eof, with_sessions=ends_sessions)
+    stopped.add_done_callback(lambda _: _call_in(loop, by_eof))
+    on_ready(engine)  # the socket listens and all is loaded: who connects now is answered in a moment
     await server.serve(sockets=[listener])
 
 

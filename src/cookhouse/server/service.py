@@ -17,6 +17,7 @@ from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.copying import Copying
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
+from cookhouse.server.draining import Draining
 from cookhouse.server.refusals import GoneError, StorageError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.completions.completions import Answers
@@ -91,6 +92,7 @@ class Service:
             max_unfetched_training_bytes=settings.max_unfetched_training_bytes,
             on_finish=self.traces.note,
         )
+        self.draining = Draining(self.futures, hold_seconds=settings.long_poll_seconds)
         meter = Meter()
         self._sources = sources
         self.calls = Calls(make_worker, meter, on_lost=self._note_loss)
@@ -156,10 +158,16 @@ class Service:
         """Why requests are not taken, None if they are. Blocking: reads the database."""
         if not self.calls.is_up:
             return "the engine is being started"
-        return "the server is stopping" if self.futures.is_closed else self.store.damage()
+        return "the server is stopping" if self.draining.is_begun else self.store.damage()
+
+    async def drain(self, seconds: float) -> bool:
+        """Accept nothing more, and wait for what was accepted: see `Draining.done`."""
+        self.draining.begin()
+        return await self.draining.done(seconds)
 
     def dismiss_waiters(self) -> None:
         """Answer every held request now: the process is about to end."""
+        self.draining.end()
         self.futures.close()
         self.answers.dismiss()
         for session in self.sessions:
@@ -220,6 +228,11 @@ class Service:
         except GoneError:
             return
         await self._end(session, reason=reason, detail=detail)
+
+    async def end_sessions(self, reason: str) -> None:
+        """End all sessions, whose clients are gone."""
+        for session in self.sessions:
+            await self._end(session, reason=reason)
 
     async def _end(self, session: Session, *, reason: str | None = None, detail: str | None = None) -> None:
         """Free a session's models and snapshots; what waits for them fails."""

@@ -52,6 +52,8 @@ class Settings:
     session_seconds: float = 300.0
     """A session not heard of for this long has ended: its models are freed with all that waits for them. Until then
     their requests run, in order, since what a client has been promised cannot be taken back in parts."""
+    drain_seconds: float = 30.0
+    """A server that is told to end answers for so long, at most, what it has accepted."""
     sweep_seconds: float = 10.0
     """How often expired sessions, checkpoints and results are looked for."""
     fwdbwd_max_chunk_len: int = 1024

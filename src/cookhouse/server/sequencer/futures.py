@@ -218,6 +218,14 @@ class Futures:
             if future.session_id == session_id and future.is_sample and future.result is None
         ]
 
+    @property
+    def are_finished(self) -> bool:
+        return all(future.result is not None for future in self._futures.values())
+
+    @property
+    def are_fetched(self) -> bool:
+        return all(future.fetched_at is not None for future in self._futures.values())
+
     def start_clock(self, session_id: str) -> None:
         """Treat a session's futures as fetched: nobody may come for them any more."""
         for future in list(self._futures.values()):

@@ -1,0 +1,115 @@
+"""The last seconds of a server that was told to end: what it has accepted is answered, and it accepts nothing more.
+
+    begin ──► changes of state wait at the `Gate` ──► `done`: all is answered and fetched, or time is up ──► end ──► 503
+              results, heartbeats and reads go on
+
+A request is held rather than refused at once, since the SDK waits longer after each refusal: held until the end, it is
+back soonest at the next server. Its body has not been read, and is sent again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cookhouse.server.sequencer.futures import Futures
+
+_LOOK_SECONDS = 0.05
+_FETCH_SECONDS = 5.0
+"""The SDK waits for each result, and has it at once; who has not fetched one in this time is gone."""
+_READING = {"GET", "HEAD", "OPTIONS"}
+_GOES_ON = {
+    "/api/v1/cancel_future",
+    "/api/v1/client/config",
+    "/api/v1/client/dynamic_config",
+    "/api/v1/get_info",
+    "/api/v1/retrieve_future",
+    "/api/v1/retrieve_futures",
+    "/api/v1/session_heartbeat",
+    "/api/v1/sessions/search",
+    "/api/v1/telemetry",
+    "/api/v1/weights_info",
+}
+_FINISH = "/finish"
+
+
+class Draining:
+    """Whether a server drains, and what it waits for. Lives on the event loop."""
+
+    def __init__(self, futures: Futures, *, hold_seconds: float) -> None:
+        """`hold_seconds`: how long a request is held at most."""
+        self._futures = futures
+        self._hold_seconds = hold_seconds
+        self._num_entered = 0
+        self._over = asyncio.Event()
+        self.is_begun = False
+
+    def begin(self) -> None:
+        self.is_begun = True
+
+    async def done(self, seconds: float) -> bool:
+        """Wait until all that was accepted has a result, and a little for the results to be fetched; False: some has
+        none after so long.
+        """
+        deadline = asyncio.get_running_loop().time() + seconds
+        are_finished = await _until(lambda: not self._num_entered and self._futures.are_finished, deadline)
+        if are_finished:
+            fetching_until = asyncio.get_running_loop().time() + _FETCH_SECONDS
+            await _until(lambda: self._futures.are_fetched, min(deadline, fetching_until))
+        return are_finished
+
+    def end(self) -> None:
+        """Refuse what is held."""
+        self.begin()
+        self._over.set()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """A request that changes state is being answered."""
+        self._num_entered += 1
+        try:
+            yield
+        finally:
+            self._num_entered -= 1
+
+    async def hold(self) -> None:
+        """Wait until the server ends, or for long enough."""
+        try:
+            await asyncio.wait_for(self._over.wait(), self._hold_seconds)
+        except TimeoutError:
+            return
+
+
+class Gate:
+    """Where requests that change state wait while the server drains."""
+
+    def __init__(self, app: ASGIApp, draining: Draining) -> None:
+        self._app = app
+        self._draining = draining
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _changes_state(scope["method"], scope["path"]):
+            await self._app(scope, receive, send)
+        elif self._draining.is_begun:
+            await self._draining.hold()
+            detail = "the server is stopping and accepts nothing more; send it again to the next one"
+            headers = {"Retry-After": "1", "Connection": "close"}
+            await JSONResponse({"detail": detail}, status_code=503, headers=headers)(scope, receive, send)
+        else:
+            with self._draining.entered():
+                await self._app(scope, receive, send)
+
+
+async def _until(is_so: Callable[[], bool], deadline: float) -> bool:
+    loop = asyncio.get_running_loop()
+    while not is_so():
+        if loop.time() >= deadline:
+            return False
+        await asyncio.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _changes_state(method: str, path: str) -> bool:
+    return method not in _READING and path not in _GOES_ON and not path.endswith(_FINISH)
