@@ -5,6 +5,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_works_with_the_threads_of_an_ordinary_loop(journal: Journal) -> None:
 
     asyncio.run(main())
     assert len(journal.request_ids()) == 21
+
+
+def test_a_writer_that_is_gone_is_told_to_who_waits(journal: Journal) -> None:
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            group = GroupCommit(journal.store, journal.segments, executor=executor)
+            await group.commit(add(1))
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            await group.commit(add(2))
+
+    asyncio.run(main())
+    assert journal.request_ids() == ["train-1"]
 
 
 def test_one_that_cannot_be_applied_fails_alone_and_whole(journal: Journal) -> None:
@@ -210,7 +223,7 @@ def test_later_is_within_a_second_and_in_order(journal: Journal) -> None:
 
 @pytest.mark.parametrize("fault", ["locked", "damaged", "cut behind the commit"])
 def test_later_survives_failures(journal: Journal, fault: Fault) -> None:
-    journal.database.faults = [fault] * 40
+    journal.database.faults = [fault] * 41
 
     async def main(group: GroupCommit) -> None:
         group.later(AddAnswer(answer("train-1", b"first")))
@@ -230,7 +243,7 @@ def test_later_that_can_never_be_applied_holds_up_nothing(journal: Journal, capl
 
     journal.run(main)
     assert journal.request_ids() == ["train-1"]
-    assert "a change of the journal cannot be applied" in caplog.text
+    assert "cannot be applied, and are left out: AddSession\n" in caplog.text
 
 
 def test_flush_and_close_write_what_waits(journal: Journal) -> None:

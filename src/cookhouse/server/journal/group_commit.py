@@ -88,6 +88,7 @@ class GroupCommit:
 
     def later(self, *changes: Change) -> None:
         """Have changes written with the next commit, at the latest after a second. A failure does not lose them."""
+        assert not self._is_closed, "the journal is closed"
         self._queue.append(_Commit(changes, None, 0.0))
         self._start_later()
 
@@ -114,6 +115,8 @@ class GroupCommit:
             self._is_closed = True
             if self._timer is not None:
                 self._timer.cancel()
+            if self._writer is not None:
+                await asyncio.wait([self._writer])
 
     def _start(self) -> None:
         if self._writer is None:
@@ -144,7 +147,10 @@ class GroupCommit:
     async def _write_first(self) -> bool:
         """Write the first group, and keep what of it has to be tried again; whether there is such."""
         group = self._first_group()
-        errors = await self._in_thread(self._write, group)
+        try:
+            errors = await self._in_thread(self._write, group)
+        except RuntimeError as error:  # the executor has been shut down: those who wait are to hear of it
+            errors = [error] * len(group)
         self._written.update(*(commit.segments for commit in group))
         now = asyncio.get_running_loop().time()
         left = [self._settle(commit, error, now) for commit, error in zip(group, errors, strict=True)]
@@ -154,8 +160,8 @@ class GroupCommit:
         if self._written and any(step.deletes for commit in group for step in commit.steps or ()):
             try:
                 await self._delete_unnamed()
-            except StorageError as error:
-                _log.warning("segments of the journal are left for the next time: %s", error)
+            except Exception as error:  # what was written is written
+                _log.warning("segments of the journal are left for the next time: %s", error, exc_info=error)
         return bool(kept)
 
     def _first_group(self) -> list[_Commit]:
@@ -175,9 +181,8 @@ class GroupCommit:
                 return commit
         if commit.done is None:
             if error is not None:
-                _log.error(
-                    "a change of the journal cannot be applied and is left out: %s", commit.changes, exc_info=error
-                )
+                kinds = ", ".join(type(change).__name__ for change in commit.changes)
+                _log.error("changes of the journal cannot be applied, and are left out: %s", kinds, exc_info=error)
         elif not commit.done.done():
             if error is None:
                 commit.done.set_result(None)
