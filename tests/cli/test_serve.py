@@ -16,8 +16,11 @@ import typer
 from cookhouse.cli import main
 from cookhouse.cli.main import app
 from cookhouse.cli.serve import _run_beside, serve
+from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, open_registry
+from cookhouse.server.checkpoints.offline import add_checkpoint
+from cookhouse.server.store.store import Store
 from cookhouse.service.local import default_state_dir
 from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 
@@ -181,3 +184,42 @@ def test_beside_a_command_any_port_does(tmp_path: Path, monkeypatch: pytest.Monk
         ["serve", "--state-dir", str(tmp_path), "--", "python", "train.py", "--port", "5"], standalone_mode=False
     )
     assert seen == [(0, ["python", "train.py", "--port", "5"])]
+
+
+def exit_code(words: list[str]) -> object:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    return caught.value.code
+
+
+def test_a_backup_is_made_and_nothing_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches an option that is shown and starts a server all the same."""
+    monkeypatch.setattr("cookhouse.cli.serve._serve", lambda *_: pytest.fail("it serves"))
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    state.mkdir()
+    Store(state / "server.db").close()
+    words = ["serve", "--state-dir", str(state), "--backup", str(copy)]
+    with socket.socket() as taken:  # that of the server which is backed up
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert exit_code([*words, "--port", str(taken.getsockname()[1])]) == 0
+    assert (copy / "server.db").is_file()
+    said = capsys.readouterr()
+    assert said.out == f"backed up {state} to {copy}; to serve it: cookhouse serve --state-dir {copy}\n"
+    assert said.err == ""
+    assert exit_code(words) == 2
+    assert "exists and is not an empty folder" in capsys.readouterr().err
+    assert exit_code([*words, "--", "true"]) == 2
+    assert "give one of the two" in capsys.readouterr().err
+
+
+def test_a_backup_says_what_was_lost_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state, weights = tmp_path / "state", tmp_path / "weights"
+    weights.mkdir()
+    lora = LoraSpec(rank=3)
+    row = add_checkpoint(state, weights, name="a", base_model="b", lora=lora, api_key="tml-a", source="/from")
+    (state / "checkpoints" / row.checkpoint_id).rmdir()
+    assert exit_code(["serve", "--state-dir", str(state), "--backup", str(tmp_path / "copy")]) == 0
+    assert f"so that the backup lacks it, too: checkpoints/{row.checkpoint_id}" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.cli.backup import back_up_state
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served
@@ -138,6 +139,14 @@ def serve(
             envvar="COOKHOUSE_API_KEYS", help="Keys to accept, comma-separated; default: one that the folder keeps."
         ),
     ] = None,
+    backup: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Do not serve: copy the state folder, whose server may be running, to this new folder, and exit.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve models for training and sampling until Ctrl-C, or while a command runs: cookhouse serve -- python train.py
 
@@ -145,6 +154,12 @@ def serve(
     A sample ends at the model's own end tokens beside what a request names in `stop`; with an empty list it goes on to
     max_tokens.
     """
+    state = state_dir or default_state_dir(os.environ)
+    if backup is not None:
+        if command:
+            raise InputError("--backup serves nothing beside a command; give one of the two")
+        back_up_state(state, backup)
+        return
     models = model or [TINY_MODEL]
     names = ", ".join(parse_served(models))
     keys = _parse_keys(api_key)
@@ -163,7 +178,6 @@ def serve(
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
     options += ["--deterministic"] * deterministic
     options += named_weights(run or [], registry)
-    state = state_dir or default_state_dir(os.environ)
     code = asyncio.run(_serve(host, listening, models, names, state, keys, command or [], options))
     if command:
         raise typer.Exit(code)

@@ -15,9 +15,8 @@ from cookhouse.blobs import BlobStore, open_blobs
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.refusals import StorageBusyError, StorageError
 
-MAX_ROW_BYTES = 256 * 1024
-"""A file costs two syncs more than a row. Larger bodies take longer through the database, which writes them twice, and
-would leave it large."""
+MAX_ROW_BYTES = 64 * 1024
+"""Larger bodies would grow the database's write-ahead log, which they pass through twice."""
 _NAME = re.compile(r"[0-9a-f]{32}\.segment")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -1,0 +1,147 @@
+"""`back_up`: the database first, then the files that this copy of it names.
+
+server.db ── SQLite's backup ──► copy ── names ──► files, linked or copied ── one has gone? ──► again, what is new
+"""
+
+import os
+import shutil
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.server.backup.named_files import copy_file, copy_named, named_files, remove
+from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir
+from cookhouse.server.store.store import Store
+
+Say = Callable[[str], None]
+
+_MAX_TRIES = 20
+_PAUSE_SECONDS = 1.0
+"""Before the database is copied again: what is being deleted takes a moment to lose its row."""
+_SAY_SECONDS = 5.0
+_BUSY_SECONDS = 25
+_PAGES = 1024
+"""Of the database, copied between two looks at the clock."""
+_UNNAMED = ("api-key",)
+"""Files that no row names. The key says whose the checkpoints are."""
+
+
+def back_up(state_dir: Path, folder: Path, *, say: Say) -> Sequence[str]:
+    """Copy a state folder, whose server may be running, to a new folder, whole or not at all.
+
+    Files that never change are linked where both folders lie on one file system. `say` is told how far it is.
+
+    Returns what the database names and the state folder has lost, so that the copy lacks it, too: paths below it.
+
+    Raises:
+        InputError: there is no state folder, or the new one is not empty, lies within it, or cannot be written.
+        ServiceError: the database is damaged or locked, or files went faster than they could be copied.
+    """
+    _check(state_dir, folder)
+    say = _now_and_then(say)
+    with _new_folder(folder) as copy:
+        for name in _UNNAMED:
+            if (state_dir / name).is_file():
+                copy_file(state_dir / name, copy / name)
+        lost: set[str] = set()
+        for _ in range(_MAX_TRIES):
+            lost_before, lost = lost, _copy_once(state_dir, copy, say)
+            if lost <= lost_before:
+                return sorted(lost)
+            time.sleep(_PAUSE_SECONDS)
+        raise ServiceError(
+            f"files of {state_dir} went faster than they could be copied, {_MAX_TRIES} times in a row; try again, or "
+            "stop the server meanwhile"
+        )
+
+
+def _check(state_dir: Path, folder: Path) -> None:
+    if not is_state_dir(state_dir):
+        raise InputError(f"{state_dir} is not the state folder of a server: it has no {DATABASE}; pass --state-dir")
+    if folder.resolve().is_relative_to(state_dir.resolve()):
+        raise InputError(f"{folder} lies within the state folder; name a folder elsewhere, best on another disk")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not an empty folder; name a new one")
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, under a temporary name; leaving flushes it to the disk and renames it to `folder`."""
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir(mode=0o700)
+        yield temporary
+        for path in (*temporary.rglob("*"), temporary):
+            _flush(path)
+        temporary.rename(folder)
+        _flush(folder.parent)
+    except OSError as error:
+        raise InputError(
+            f"the backup cannot be made: {error.strerror}: {error.filename}; free space, or name another folder"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy_once(state_dir: Path, copy: Path, say: Say) -> set[str]:
+    """Copy the database, and what it names that has not been copied yet. Returns what is not there."""
+    for file in copy.glob(f"{DATABASE}*"):
+        file.unlink()
+    _copy_database(state_dir / DATABASE, copy / DATABASE, say)
+    with closing(Store(copy / DATABASE)) as store:
+        if (damage := store.damage()) is not None:
+            raise ServiceError(f"{state_dir / DATABASE} cannot be backed up: {damage}")
+        named = named_files(store)
+    for path in copy.glob("*/*"):  # of an earlier try
+        if path.relative_to(copy).as_posix() not in named:
+            remove(path)
+    missing = set()
+    for number, name in enumerate(named):
+        say(f"copying: {number} of {len(named)} files and folders")
+        if not (copy / name).exists() and not copy_named(state_dir / name, copy / name):
+            missing.add(name)
+    return missing
+
+
+def _copy_database(file: Path, copy: Path, say: Say) -> None:
+    """As of one moment; its server goes on writing."""
+    copy.touch(mode=0o600)
+    source = sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)
+    with closing(source), closing(sqlite3.connect(copy)) as target:
+        source.execute("BEGIN")
+        try:
+            source.execute("SELECT count(*) FROM sqlite_master")  # from here on, it does not see what is written
+            source.backup(
+                target,
+                pages=_PAGES,
+                progress=lambda _, left, pages: say(f"copying {file.name}: {pages - left} of {pages} pages"),
+            )
+        except sqlite3.Error as error:
+            raise ServiceError(f"{file} cannot be backed up: {error}; try again") from error
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _now_and_then(say: Say) -> Say:
+    """Leaves out what comes within five seconds."""
+    said_at = time.monotonic()
+
+    def say_sometimes(text: str) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= _SAY_SECONDS:
+            said_at = time.monotonic()
+            say(text)
+
+    return say_sometimes

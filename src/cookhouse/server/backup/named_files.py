@@ -1,0 +1,76 @@
+"""Which files of a state folder its database names, and a copy of one of them.
+
+Each is written once, before a row names it, and deleted after that row; a folder is renamed before it is deleted.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from cookhouse.server.checkpoints.state_folder import CHECKPOINTS
+from cookhouse.server.journal.steps import NAMED_SEGMENTS
+from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import CheckpointRecord, SamplerRecord, StateRecord
+
+_CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+_KINDS: Mapping[str, sa.Executable] = {
+    "journal": NAMED_SEGMENTS,
+    "states": sa.select(StateRecord.state_id),
+    "samplers": sa.select(SamplerRecord.snapshot_id).where(SamplerRecord.has_file),
+    CHECKPOINTS: sa.select(CheckpointRecord.checkpoint_id),
+}
+"""What asks for the names in each folder of a state folder. What is deleted soonest stands first."""
+
+
+def named_files(store: Store) -> list[str]:
+    """Paths, below the state folder, of all files and folders that a database names."""
+    with store.database.reading() as session:
+        return [f"{folder}/{name}" for folder, names in _KINDS.items() for name in sorted(session.scalars(names))]
+
+
+def copy_named(source: Path, target: Path) -> bool:
+    """Copy a file or a folder whole, with hard links where the file system can. False: it is not there any more."""
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    try:
+        _copy(source, target)
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            raise
+        remove(target)
+        return False
+    return True
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Write a new file that its owner alone can read."""
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as out, source.open("rb") as content:
+        shutil.copyfileobj(content, out)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(mode=0o700)
+        for path in source.iterdir():
+            _copy(path, target / path.name)
+        return
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in _CANNOT_LINK:
+            raise
+        copy_file(source, target)

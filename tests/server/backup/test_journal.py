@@ -1,0 +1,72 @@
+"""Catches a backup of live sessions that lacks a body, a state or published weights."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from tests.server.journal.examples import LARGE, Journal, answer, body, entry, state
+
+from cookhouse.server.backup.backup import back_up
+from cookhouse.server.journal import AddAnswer, AddEntry, AddSampler, AddSession, EndSession, GroupCommit, PutState
+from cookhouse.server.store.rows import SamplerRow, SessionRow
+
+SAMPLER = SamplerRow(
+    sampler_id="s:sample:0",
+    session_id="s",
+    owner="me",
+    base_model="b",
+    model_path=None,
+    created_at=1.0,
+    snapshot_id="weights",
+    has_file=True,
+)
+
+
+def unheard(_: str) -> None:
+    pass
+
+
+def add_folder(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "adapter").write_text(folder.name)
+
+
+async def fill(group: GroupCommit) -> None:
+    await group.commit(
+        AddSession(SessionRow(session_id="s", owner="me", created_at=1.0)),
+        AddSession(SessionRow(session_id="ended", owner="me", created_at=1.0)),
+        AddEntry(entry(1), body(1, LARGE)),
+        AddEntry(entry(2), body(2)),
+        AddAnswer(answer("train-0", body(3, LARGE))),
+        PutState(state("newest")),
+        AddSampler(SAMPLER),
+        AddSampler(replace(SAMPLER, sampler_id="s:sample:1", snapshot_id="in-memory", has_file=False)),
+    )
+    await group.commit(AddEntry(entry(3, session_id="ended"), body(3, LARGE)))
+
+
+def test_a_copy_has_what_its_sessions_need(tmp_path: Path) -> None:
+    add_folder(tmp_path / "state" / "states" / "newest")
+    journal = Journal(tmp_path / "state")
+    journal.run(fill)
+    for name in ("states/.newer.unfinished", "samplers/weights", "snapshots/in-memory"):
+        add_folder(journal.folder / name)
+    assert back_up(journal.folder, tmp_path / "copy", say=unheard) == []
+    journal.run(lambda group: group.commit(EndSession("s", 2.0), EndSession("ended", 2.0)))
+    journal.run(lambda group: group.sweep())
+    journal.store.close()
+    assert not journal.files()
+    copy = Journal(tmp_path / "copy")
+    with closing(copy.store):
+        assert [row.session_id for row in copy.reader.live_sessions()] == ["s", "ended"]
+        assert [each.body for each in copy.reader.answers("s")] == [body(3, LARGE)]
+        assert [copy.reader.body(f"train-{number}") for number in (1, 2, 3)] == [
+            body(1, LARGE),
+            body(2),
+            body(3, LARGE),
+        ]
+    assert sorted(path.relative_to(copy.folder).as_posix() for path in copy.folder.glob("s*/*")) == [
+        "samplers/weights",
+        "states/newest",
+    ]
+    assert (copy.folder / "states/newest/adapter").read_text() == "newest"
