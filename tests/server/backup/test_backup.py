@@ -16,8 +16,8 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.backup import backup, named_files
 from cookhouse.server.backup.backup import back_up
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.rows import CheckpointRow
+from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import Store
 
 
