@@ -96,13 +96,21 @@ def test_a_busy_server_ends_at_once_when_told(tmp_path: Path, ending: str) -> No
         assert answers == [408]
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_what_was_accepted_be_answered(tmp_path: Path, sent: signal.Signals) -> None:
-    """Would catch a supervisor's restart that loses a pass which its client was told is queued."""
-    with process([str(SCRIPT), str(tmp_path), "--slow"]) as running, ready(running) as http:
+@pytest.mark.parametrize("is_signaled", [True, False])
+def test_what_was_accepted_is_answered_before_it_ends(tmp_path: Path, is_signaled: bool) -> None:
+    """Would catch a supervisor's restart that loses a pass which its client was told is queued, and one that sends a
+    signal to this process and to its holder, which then sends a word, so that the second ends it at once.
+    """
+    with process([str(SCRIPT), str(tmp_path), "--watch-stdin", "--slow"]) as running, ready(running) as http:
         request_id = start_pass(http)
-        running.send_signal(sent)
-        assert next_line(running).startswith("stopping")
+        if is_signaled:
+            running.send_signal(signal.SIGTERM)
+            assert next_line(running).startswith("stopping")
+        assert running.stdin is not None
+        running.stdin.write("drain\n")
+        running.stdin.flush()
+        if not is_signaled:
+            assert next_line(running).startswith("stopping")
         refused: list[int] = []
         new: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
         refusing = threading.Thread(target=lambda: refused.append(http.post("/create_session", json=new).status_code))
@@ -118,9 +126,13 @@ def test_the_sessions_of_a_client_that_is_gone_end_with_stdin(
     tmp_path: Path, more: Sequence[str], reason: str | None
 ) -> None:
     """Would catch sessions of a killed run that are brought back for nobody, and those of other machines' clients that
-    end because a terminal was closed.
+    end because a terminal was closed; and a batch queue that signals all processes of a job, whose run then finds no
+    server to save at.
     """
     with process([str(SCRIPT), str(tmp_path), "--watch-stdin", *more]) as running, ready(running) as http:
+        if more:
+            running.send_signal(signal.SIGTERM)
+            running.send_signal(signal.SIGINT)
         start_pass(http)
         assert running.stdin is not None
         running.stdin.close()

@@ -1,7 +1,11 @@
 """How a serving process ends.
 
-SIGINT, SIGTERM       drains; again: at once; again: without waiting for answers to go out
-the end of stdin      at once: its holder is gone, and where that was the only client, so are the sessions
+    SIGINT, SIGTERM       drains; again: at once; again: without waiting for answers to go out
+    a word on stdin       drains; again: nothing
+    the end of stdin      at once
+
+Where the holder of stdin is the only client, the sessions end with it, and signals are for it alone: a batch queue
+sends them to both, and the client has something to save.
 """
 
 import asyncio
@@ -21,20 +25,30 @@ _SESSIONS_SECONDS = 2.0
 class Ending:
     """Ends a service and the server around it. Lives on the event loop."""
 
-    def __init__(self, service: "Service", server: "uvicorn.Server", *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, service: "Service", server: "uvicorn.Server", *, is_for_one: bool, say: Callable[[str], None]
+    ) -> None:
+        """`is_for_one`: the holder of stdin is the only client."""
         self._service = service
         self._server = server
+        self._is_for_one = is_for_one
         self._say = say
         self._task: asyncio.Task[None] | None = None
 
     def by_signal(self) -> None:
+        if self._is_for_one:
+            return
         if self._task is None:
-            self._task = asyncio.create_task(self._drain(), name="drain")
+            self.drain()
         else:
             self.at_once()
 
-    def by_eof(self, *, with_sessions: bool) -> None:
-        if with_sessions:
+    def drain(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain(), name="drain")
+
+    def by_eof(self) -> None:
+        if self._is_for_one:
             self._task = asyncio.create_task(self._end_sessions(), name="end of the sessions")
         else:
             self.at_once()

@@ -62,16 +62,16 @@ def run_server(
     Raises:
         InputError: the address, the keys, a state folder, the device, the precision or a base model cannot be used.
     """
-    stopped: ConcurrentFuture[None] = ConcurrentFuture()
+    stdin = _Stdin()
     if watch_stdin:
-        threading.Thread(target=_wait_for_eof, args=(stopped,), name="stdin", daemon=True).start()
+        threading.Thread(target=stdin.read, name="stdin", daemon=True).start()
     # Begun at once; what cannot be used is told while it goes on.
     libraries = loading()
     KeyRing(api_keys)
     sources = parse_served(base_models)
     with bind(host, port) as listener, lock_state_dir(state_dir):
-        _wait_for_either(libraries, stopped)
-        if stopped.done():
+        _wait_for_either(libraries, stdin.ended)
+        if stdin.ended.done():
             return
         libraries.result()
         from cookhouse.server.service import Service
@@ -97,13 +97,13 @@ def run_server(
             _answer,
             service,
             listener,
-            stopped,
+            stdin,
             say=say,
             ends_sessions="eof" in end_sessions,
             on_ready=partial(on_ready, _url(host, listener)),
         )
         try:
-            asyncio.run(_serve(service, stopped, answer))
+            asyncio.run(_serve(service, stdin, answer))
         finally:
             service.shut_down()
 
@@ -139,14 +139,12 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _serve(
-    service: "Service", stopped: "ConcurrentFuture[None]", answer: Callable[[str], Coroutine[Any, Any, None]]
-) -> None:
+async def _serve(service: "Service", stdin: "_Stdin", answer: Callable[[str], Coroutine[Any, Any, None]]) -> None:
     """Open the service, and `answer`, which is told what the engine computes on."""
     opening = asyncio.ensure_future(service.open())
     try:
-        await asyncio.wait((opening, asyncio.wrap_future(stopped)), return_when=asyncio.FIRST_COMPLETED)
-        if not stopped.done():
+        await asyncio.wait((opening, asyncio.wrap_future(stdin.ended)), return_when=asyncio.FIRST_COMPLETED)
+        if not stdin.ended.done():
             await answer((await opening).description)
     finally:
         opening.cancel()
@@ -156,7 +154,7 @@ async def _serve(
 async def _answer(
     service: "Service",
     listener: socket.socket,
-    stopped: "ConcurrentFuture[None]",
+    stdin: "_Stdin",
     engine: str,
     *,
     say: Callable[[str], None],
@@ -183,11 +181,11 @@ async def _answer(
     # Its own handlers raise the signal again at the end, which would skip our cleaning up.
     server.capture_signals = contextlib.nullcontext
     loop = asyncio.get_running_loop()
-    ending = Ending(service, server, say=say)
+    ending = Ending(service, server, is_for_one=ends_sessions, say=say)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.by_signal)
-    by_eof = partial(ending.by_eof, with_sessions=ends_sessions)
-    stopped.add_done_callback(lambda _: _call_in(loop, by_eof))
+    stdin.drains.add_done_callback(lambda _: _call_in(loop, ending.drain))
+    stdin.ended.add_done_callback(lambda _: _call_in(loop, ending.by_eof))
     on_ready(engine)  # the socket listens and all is loaded: who connects now is answered in a moment
     await server.serve(sockets=[listener])
 
@@ -204,11 +202,20 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(call)
 
 
-def _wait_for_eof(ended: "ConcurrentFuture[None]") -> None:
-    # os.read, since a thread inside a buffered read breaks the interpreter's shutdown.
-    while os.read(_STDIN, 4096):
-        pass
-    ended.set_result(None)
+class _Stdin:
+    """What the holder of stdin says: any word asks the server to drain, and then the end."""
+
+    def __init__(self) -> None:
+        self.drains: ConcurrentFuture[None] = ConcurrentFuture()
+        self.ended: ConcurrentFuture[None] = ConcurrentFuture()
+
+    def read(self) -> None:
+        """In a thread."""
+        # os.read, since a thread inside a buffered read breaks the interpreter's shutdown.
+        while os.read(_STDIN, 4096):
+            if not self.drains.done():
+                self.drains.set_result(None)
+        self.ended.set_result(None)
 
 
 def _raise_descriptor_limit() -> None:
