@@ -62,7 +62,7 @@ def test_when_a_client_is_taken_for_dead(
 
     monkeypatch.setattr("cookhouse.cli.serve._serve", take)
     serve(port=0, state_dir=tmp_path, silent_minutes=2.0, session_minutes=10.0)
-    assert list(seen[0]) == ["--silent-minutes", "2.0", "--session-minutes", "10.0"]
+    assert list(seen[0]) == ["--silent-minutes", "2.0", "--session-minutes", "10.0", "--drain-seconds", "30.0"]
     for option in ("--silent-minutes", "--session-minutes"):
         with pytest.raises(SystemExit) as caught:
             main(["serve", option, "0.1"])
@@ -109,7 +109,7 @@ def test_runs_and_a_registry_are_served_by_name(tmp_path: Path, monkeypatch: pyt
         NewModel(name="sums", base_model="cookhouse/tiny", artifact=weights, run_folder=str(tmp_path / "runs/second"))
     )
     serve(port=0, state_dir=tmp_path, run=["runs/first"], registry="models.db")
-    named = seen[0][4:]
+    named = seen[0][6:]
     assert named[:4] == ["--run", f"runs/first={path}", "--registry", "models.db"]
     states = [str(tmp_path / "runs" / name / "service") for name in ("first", "second")]
     assert named[4:] == ["--read-state-dir", states[0], "--read-state-dir", states[1]]

@@ -17,13 +17,19 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def exports(cookhouse: Cookhouse) -> Iterator[Mapping[str, str]]:
+def serving(cookhouse: Cookhouse) -> Iterator[subprocess.Popen[str]]:
     """A service of its own for each test, which ends with it however the test left it."""
-    serving = cookhouse.start("serve", "--port", "0", "--state-dir", "state")
-    yield exported_by(serving)
+    process = cookhouse.start("serve", "--port", "0", "--state-dir", "state")
+    yield process
+    process.kill()
     for server in cookhouse.servers():
         os.kill(server, signal.SIGKILL)
-    serving.communicate(timeout=PATIENCE_SECONDS)
+    process.communicate(timeout=PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def exports(serving: subprocess.Popen[str]) -> Mapping[str, str]:
+    return exported_by(serving)
 
 
 def start_run(cookhouse: Cookhouse, exports: Mapping[str, str], *settings: str) -> subprocess.Popen[str]:
@@ -40,10 +46,10 @@ def end_of(running: subprocess.Popen[str]) -> str:
 
 
 def test_it_ends_with_the_reason_and_the_command_that_continues(
-    cookhouse: Cookhouse, exports: Mapping[str, str]
+    cookhouse: Cookhouse, serving: subprocess.Popen[str], exports: Mapping[str, str]
 ) -> None:
     running = start_run(cookhouse, exports, "service_patience_seconds=3")
-    os.kill(cookhouse.servers()[0], signal.SIGKILL)
+    serving.kill()
     output = end_of(running)
     assert running.returncode == 1, output
     assert f"error: the training service at {exports['TINKER_BASE_URL']} has not answered for" in output

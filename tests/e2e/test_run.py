@@ -110,13 +110,19 @@ def test_a_killed_client_leaves_no_server_and_loses_no_more_than_since_its_check
     assert losses(cookhouse.folder / "killed") == reference.losses
 
 
-def test_a_server_that_is_killed_ends_the_run_with_a_way_to_continue(cookhouse: Cookhouse) -> None:
+def test_a_server_that_is_killed_again_and_again_ends_the_run_with_a_way_to_continue(cookhouse: Cookhouse) -> None:
     process = cookhouse.start("run", "supervised", *SETTINGS, "log_path=orphan")
     wait_until(lambda: len(losses(cookhouse.folder / "orphan")) >= 6)
-    [server] = cookhouse.servers()
-    os.kill(server, signal.SIGKILL)
+    killed: set[int] = set()
+    while len(killed) < 3:
+        wait_until(lambda: set(cookhouse.servers()) - killed or process.poll() is not None)
+        assert process.poll() is None, process.communicate()[0]
+        for server in set(cookhouse.servers()) - killed:
+            os.kill(server, signal.SIGKILL)
+            killed.add(server)
     output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 1
-    assert "the embedded server died (signal 9)" in output
+    assert "the embedded server died (signal 9); it is started again, and work goes on" in output
+    assert "it is not started again: it has died 3 times" in output
     assert "Traceback" not in output
     assert resume_command(output)

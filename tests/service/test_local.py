@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from tests.waiting import next_line, wait_until
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.models.hub import NoopHub, hub_in_use
-from cookhouse.service.local import EmbeddedService, local_server
+from cookhouse.service.embedded import EmbeddedService
+from cookhouse.service.local import local_server
 from cookhouse.service.process import started_server
+from cookhouse.service.restarts import Deaths, Restarts
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +34,8 @@ if argv is None: sys.exit(0)
 SERVER = """
 import json, os, pathlib, sys
 state = pathlib.Path(argv[argv.index("--state-dir") + 1])
-(state / "seen.json").write_text(json.dumps({"argv": argv, "env": dict(os.environ)}))
+(state / "new").write_text(json.dumps({"argv": argv, "env": {**os.environ, "PID": str(os.getpid())}}))
+(state / "new").rename(state / "seen.json")
 print("a library says hello", flush=True)
 print(json.dumps({"url": "http://127.0.0.1:1"}), flush=True)
 os.read(0, 1)
@@ -117,8 +121,13 @@ async def test_a_server_that_breaks_shows_the_end_of_its_own_log(tmp_path: Path)
     assert str(log) in str(caught.value)
 
 
-def embedded(state: Path, code: str = SERVER) -> EmbeddedService:
-    return EmbeddedService(lambda: local_server(state, base_models=["cookhouse/tiny"], command=command(code)))
+def embedded(
+    state: Path, code: str = SERVER, *, say: Callable[[str], None] = print, max_deaths: int = 3
+) -> EmbeddedService:
+    return EmbeddedService(
+        lambda: local_server(state, base_models=["cookhouse/tiny"], command=command(code), say=say),
+        Restarts(max_deaths=max_deaths),
+    )
 
 
 async def test_a_service_that_nobody_needs_is_not_started(tmp_path: Path) -> None:
@@ -193,12 +202,103 @@ async def test_guarded_work_keeps_its_own_error(tmp_path: Path) -> None:
             await service.guard(fail())
 
 
-async def test_a_server_that_dies_ends_the_work_it_serves(tmp_path: Path) -> None:
-    async with embedded(tmp_path) as service:
+async def test_a_server_that_dies_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a run that ends though its server lost nothing, a server that nobody finds at its new port, or that
+    has another folder or key, and a proxy between.
+    """
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    said: list[str] = []
+    async with embedded(tmp_path, say=said.append) as service:
         server = await service.start()
-        asyncio.get_running_loop().call_later(0.1, server.process.kill)
-        with pytest.raises(ServiceError, match=r"died \(signal 9\)"):
+        first, before = server.process, seen(tmp_path)
+
+        async def work() -> str:
+            first.kill()
+            await wait_for(lambda: server.process is not first)
+            assert os.environ["NO_PROXY"].startswith("intranet,127.0.0.1")
+            return "done"
+
+        assert await service.guard(work()) == "done"
+        after = seen(tmp_path)
+        assert is_locked(tmp_path / "lock")
+    assert said == ["the embedded server died (signal 9); it is started again, and work goes on"]
+    assert after["env"]["COOKHOUSE_API_KEYS"] == before["env"]["COOKHOUSE_API_KEYS"]
+    (port,) = option(after, "--port")
+    assert (option(before, "--port"), port) == (["0"], "1"), "it is to come back where its clients look for it"
+    assert option(after, "--state-dir") == option(before, "--state-dir")
+    assert server.process.returncode == 0
+    assert not is_locked(tmp_path / "lock")
+
+
+async def test_a_server_that_dies_too_often_ends_the_work_it_serves(tmp_path: Path) -> None:
+    async with embedded(tmp_path, max_deaths=2) as service:
+        server = await service.start()
+        first = server.process
+
+        async def work() -> None:
+            first.kill()
+            await wait_for(lambda: server.process is not first)
+            server.process.kill()
+            await asyncio.sleep(60)
+
+        with pytest.raises(ServiceError, match=r"died \(signal 9\)(.|\n)*server.log\n.*it has died 2 times"):
+            await service.guard(work())
+
+
+async def test_a_server_that_cannot_start_again_ends_the_work(tmp_path: Path) -> None:
+    """Would catch starts without end, and a run that is blamed for what another program did to its port."""
+    again = "import pathlib, sys\nif '--port' in argv and argv[argv.index('--port') + 1] != '0':\n"
+    again += "    print('error: port 1 is in use', file=sys.stderr)\n    sys.exit(2)\n"
+    said: list[str] = []
+    async with embedded(tmp_path, again + SERVER, say=said.append) as service:
+        (await service.start()).process.kill()
+        with pytest.raises(ServiceError, match=r"cannot start again: port 1 is in use\nit is not started again"):
             await service.guard(asyncio.sleep(60))
+    assert said == [
+        "the embedded server died (signal 9); it is started again, and work goes on",
+        "the embedded server cannot start again: port 1 is in use; it is started again, and work goes on",
+    ]
+
+
+async def test_leaving_while_it_starts_again_stops_it(tmp_path: Path) -> None:
+    """Would catch a process that is left behind by a run which ended meanwhile."""
+    slow = SERVER.replace('print("a library', "import time\nif '0' not in argv: time.sleep(60)\nprint(\"a library")
+    async with embedded(tmp_path, slow) as service:
+        (await service.start()).process.kill()
+        await wait_for(lambda: option(seen(tmp_path), "--port") == ["1"])
+        started = int(seen(tmp_path)["env"]["PID"])
+    assert not is_alive(started)
+
+
+async def test_a_server_that_has_drained_is_not_started_again(tmp_path: Path) -> None:
+    """Would catch a service that comes back when it was told to stop, and one that is told by EOF, which loses what it
+    has accepted.
+    """
+    told = SERVER.replace("os.read(0, 1)", '(state / "told").write_bytes(os.read(0, 9))')
+    said: list[str] = []
+    async with embedded(tmp_path, told, say=said.append) as service:
+        server = await service.start()
+        await service.guard(service.drain())
+        assert server.process.returncode == 0
+    assert (tmp_path / "told").read_bytes() == b"drain\n"
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("served", "given_up"),
+    [
+        ([5, 5, 5], [False, False, True]),
+        ([50, 50, 50], [False, False, False]),
+        ([0, 0, 0], [False, False, True]),
+        ([500, 1, 70, 1, 1], [False, False, False, False, True]),
+    ],
+)
+def test_three_deaths_in_a_minute_of_serving_are_too_many(served: list[float], given_up: list[bool]) -> None:
+    """Would catch a server that dies while it starts, minute after minute, and a run of days that ends at its third
+    death.
+    """
+    deaths = Deaths(Restarts())
+    assert [deaths.note(seconds) for seconds in served] == given_up
 
 
 async def test_a_server_that_does_not_start_fails_whoever_waits_for_it(tmp_path: Path) -> None:
@@ -257,6 +357,16 @@ def test_a_killed_client_takes_its_server_along(tmp_path: Path) -> None:
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_alive(pid)
+
+
+async def wait_for(is_so: Callable[[], object]) -> None:
+    await asyncio.to_thread(wait_until, is_so)
+
+
+def option(content: dict[str, dict[str, str]], name: str) -> list[str]:
+    """The values of a server's option, as it saw them."""
+    argv = list(content["argv"])
+    return [argv[index + 1] for index, word in enumerate(argv) if word == name]
 
 
 def is_locked(file: Path) -> bool:

@@ -21,7 +21,7 @@ from cookhouse.model_names import parse_served
 from cookhouse.service.local import default_state_dir, service_folder
 
 if TYPE_CHECKING:
-    from cookhouse.service.local import EmbeddedService
+    from cookhouse.service.embedded import EmbeddedService
 
 _PORT = 8000
 _EXIT_INTERRUPTED = 130
@@ -108,6 +108,14 @@ def serve(
             show_default="8 GiB",
         ),
     ] = None,
+    drain_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="When told to stop, by Ctrl-C or SIGTERM, answer for so long what was accepted; a second one stops at "
+            "once.",
+        ),
+    ] = 30.0,
     deterministic: Annotated[
         bool,
         typer.Option(
@@ -172,6 +180,7 @@ def serve(
         "--precision": precision,
         "--silent-minutes": silent_minutes,
         "--session-minutes": session_minutes,
+        "--drain-seconds": drain_seconds,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }
@@ -216,7 +225,8 @@ async def _serve(
     options: Sequence[str],
 ) -> int:
     """The exit code of the command, if there is one."""
-    from cookhouse.service.local import EmbeddedService, local_server
+    from cookhouse.service.embedded import EmbeddedService
+    from cookhouse.service.local import local_server
     from cookhouse.service.process import SERVER_COMMAND
     from cookhouse.telemetry import make_console, say
 
@@ -230,13 +240,21 @@ async def _serve(
             port=port,
             api_keys=keys,
             command=(*SERVER_COMMAND, *options),
+            is_shared=not command,
             say=echo,
         )
     ) as service:
-        work = _run_beside(service, command, keys) if command else _announce(service, names, bool(keys))
+        stopping = asyncio.Event()
+        work = _run_beside(service, command, keys) if command else _announce(service, names, bool(keys), stopping)
         serving = asyncio.ensure_future(service.guard(work))
+
+        def stop() -> None:
+            if command or stopping.is_set() or not service.is_started:
+                serving.cancel()
+            stopping.set()
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         with contextlib.suppress(asyncio.CancelledError):
             return await serving
         echo("stopping")
@@ -261,8 +279,8 @@ async def _run_beside(service: "EmbeddedService", command: Sequence[str], keys: 
             await process.wait()
 
 
-async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool) -> int:
-    """Say where the server is once it answers, and wait for ever."""
+async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool, stopping: asyncio.Event) -> int:
+    """Say where the server is once it answers; when it is to stop, wait until it has drained."""
     server = await service.start()
     key = "<a key that you gave>" if has_own_keys else server.api_key
     typer.echo(f"serving {names} at {server.url}; Ctrl-C stops it. In another terminal:\n")
@@ -271,8 +289,9 @@ async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool) 
     typer.echo(f"Programs that speak OpenAI's protocol find it at {server.url}/v1:\n")
     typer.echo(f"  export OPENAI_BASE_URL={server.url}/v1")
     typer.echo(f"  export OPENAI_API_KEY={key}\n")
-    await asyncio.Event().wait()
-    return 0
+    await stopping.wait()
+    await service.drain()
+    return _EXIT_INTERRUPTED
 
 
 def _parse_keys(text: str | None) -> tuple[str, ...]:

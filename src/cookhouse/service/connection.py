@@ -2,7 +2,7 @@
 
     Connection                 connect()                                guard(work) ends the work when
       configured service       checks that something answers            it has been silent for too long (`Watch`)
-      embedded service         starts its process (`EmbeddedService`)   its process has died
+      embedded service         starts its process (`EmbeddedService`)   its process has died too often
 
 The command line and Python both come through here.
 """
@@ -18,7 +18,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from cookhouse.adapters import EmbeddedEngine, ServiceAddress
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.service.local import EmbeddedService, guarded, local_server
+from cookhouse.service.embedded import EmbeddedService, guarded
+from cookhouse.service.local import local_server
 from cookhouse.service.process import ServerProcess, started_server
 
 if TYPE_CHECKING:

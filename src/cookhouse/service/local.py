@@ -1,6 +1,6 @@
 """The embedded server: a process of its own on loopback, started for one run and stopped with it.
 
-    <state_dir>/lock         ══ locked ══►    handed to the server, so it stays locked until that is gone
+    <state_dir>/lock         ══ locked ══►    handed to the server, so it stays locked until both are gone
     <state_dir>/api-key      ─────────────►   one key per folder: a later server knows the same owner of its checkpoints
     <state_dir>/server.log   ◄─────────────   what it writes to stderr
 
@@ -13,11 +13,10 @@ import fcntl
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO
 
 from cookhouse.assets import resolve_model
 from cookhouse.errors import InputError
@@ -25,93 +24,12 @@ from cookhouse.model_names import plain_name
 from cookhouse.models.hub import HubPart, current_hub
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.process import SERVER_COMMAND, ServerProcess, started_server
+from cookhouse.service.running import LocalServer, ServerStart
 
 LOOPBACK = "127.0.0.1"
 _LOCK_PATIENCE_SECONDS = 20.0
 
-_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalServer:
-    """A server that this process started and that answers requests."""
-
-    url: str
-    api_key: str
-    engine: str | None
-    """What it computes on, in words; None if it does not say."""
-    process: ServerProcess
-
-
-class EmbeddedService:
-    """The server of one run, started when it is first needed and stopped on leaving the `async with`.
-
-    A run asks for it after its data has been read and found good, so that bad data starts nothing. While it serves,
-    `guard` ends work whose server has died: the SDK would retry for minutes.
-
-        run     start() ────── _wanted ─────►  task: opens the server, sets `_server`, waits for its death;
-                start() ◄───── _server ──────        cancelled on leaving, it stops the server
-                guard(work) ◄─ raises ───────
-    """
-
-    def __init__(self, open_server: Callable[[], AbstractAsyncContextManager[LocalServer]]) -> None:
-        self._open_server = open_server
-        self._wanted = asyncio.Event()
-
-    async def __aenter__(self) -> "EmbeddedService":
-        loop = asyncio.get_running_loop()
-        self._server: asyncio.Future[LocalServer] = loop.create_future()
-        self._task = loop.create_task(self._serve())
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, self._server, return_exceptions=True)
-
-    async def start(self) -> LocalServer:
-        """Start the server unless it runs, and wait until it answers.
-
-        Raises:
-            InputError: the server refused what it was given.
-            ServiceError: it died before it was ready.
-        """
-        self._wanted.set()
-        return await asyncio.shield(self._server)
-
-    async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Await `work`, and cancel it if the server dies meanwhile.
-
-        Raises:
-            ServiceError: the server died; the last lines of its log are in the message.
-        """
-        return await guarded(work, self._task)
-
-    async def _serve(self) -> None:
-        try:
-            await self._wanted.wait()
-            async with self._open_server() as server:
-                self._server.set_result(server)
-                raise await server.process.wait_for_death()
-        except Exception as error:
-            if not self._server.done():
-                self._server.set_exception(error)
-            raise
-        finally:
-            self._server.cancel()  # whoever still waits in `start` must not wait for ever
-
-
-async def guarded(work: Coroutine[Any, Any, _T], watching: asyncio.Future[None]) -> _T:
-    """Await `work`; if `watching` ends first, which it does by raising, cancel the work and raise that."""
-    working = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        if watching.done() and not working.done():
-            await watching
-        return await working
-    finally:
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
 
 
 def service_folder(run_folder: Path) -> Path:
@@ -164,6 +82,7 @@ async def local_server(
     peft_folders: Sequence[Path] = (),
     command: Sequence[str] = SERVER_COMMAND,
     process: ServerProcess | None = None,
+    is_shared: bool = False,
     say: Callable[[str], None] = _log.info,
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
@@ -174,6 +93,7 @@ async def local_server(
     the adapters in `peft_folders`.
     `process` is one that waits to be told what to serve; without, `command` starts one. `say` is given what a person
     may want to know while it starts, and later.
+    `is_shared`: it has other clients than this process, whose sessions do not end with it.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
     from any HTTP proxy.
 
@@ -188,29 +108,17 @@ async def local_server(
         log = stack.enter_context((state_dir / "server.log").open("ab"))
         stack.enter_context(_loopback_without_proxy(os.environ))
         models = [await asyncio.to_thread(_with_folder, base_model) for base_model in base_models]
-        arguments = ["--host", host, "--port", str(port), "--state-dir", str(state_dir)]
+        arguments = ["--host", host, "--state-dir", str(state_dir)]
         for base_model in models:
             arguments += ["--base-model", base_model]
         arguments += [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
         arguments += [word for folder in peft_folders for word in ("--peft-folder", str(folder))]
+        arguments += [] if is_shared else ["--end-sessions", "eof"]
+        start = ServerStart(arguments=arguments, api_keys=keys, lock=lock, log=log, command=command, say=say)
         async with nullcontext(process) if process is not None else started_server(command) as server:
+            url, engine = await start.serve(server, port=port, is_first=True)
             try:
-                url, engine = await server.serve(
-                    [*arguments, "--watch-stdin", "--json"],
-                    environ={"COOKHOUSE_API_KEYS": ",".join(keys)},
-                    lock=lock,
-                    log=log,
-                    say=say,
-                )
-            except asyncio.CancelledError:
-                server.terminate()
-                raise
-            finally:
-                lock.close()  # the server alone holds it
-            for warning in server.log.warnings():  # why it will be slow, for one: nobody reads its log before it fails
-                _log.warning("%s", warning)
-            try:
-                yield LocalServer(url=url, api_key=keys[0], engine=engine, process=server)
+                yield LocalServer(start, server, url=url, engine=engine)
             finally:
                 await asyncio.shield(server.stop())
 

@@ -2,7 +2,7 @@
 
     client                                    server, in a session of its own: Ctrl-C in the terminal does not reach it
     stdin socket, held open  ─────────────►   arguments, environment, lock and log, as soon as they are known; then
-                                              read to EOF, then stops: a client that dies leaves no process behind
+                                              a word has it drain, and EOF stop: a client that dies leaves no process
     stdout pipe              ◄─────────────   JSON lines: {"note": ...}, and {"url": ..., "engine": ...} when it answers
     <state_dir>/server.log   ◄─────────────   stderr, from when it has been told
 
@@ -71,6 +71,11 @@ class ServerProcess:
     def returncode(self) -> int | None:
         return self._process.returncode
 
+    def drain(self) -> None:
+        """Ask it to answer what it has accepted and to end; one that has ended is left as it is."""
+        with contextlib.suppress(OSError):
+            self._stdin.sendall(b"drain\n")
+
     def kill(self) -> None:
         self._process.kill()
 
@@ -90,8 +95,7 @@ class ServerProcess:
             InputError: it refused what it was given.
             ServiceError: it died before it was ready.
         """
-        start = log.tell()
-        self._log = ServerLog(file=Path(log.name), start=start)
+        self._log = ServerLog(file=Path(log.name), start=os.fstat(log.fileno()).st_size)
         self._is_told = True
         message = json.dumps({"arguments": list(arguments), "environ": dict(environ)}).encode() + b"\n"
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has died: its stdout ends, too

@@ -1,0 +1,92 @@
+"""A server on this machine that answers, and how it is kept up."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO
+from urllib.parse import urlsplit
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.service.process import ServerProcess, started_server
+from cookhouse.service.restarts import Deaths, Restarts
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStart:
+    """How a server is started, each time."""
+
+    arguments: Sequence[str]
+    api_keys: Sequence[str]
+    lock: IO[bytes]
+    log: IO[bytes]
+    command: Sequence[str]
+    say: Callable[[str], None]
+
+    async def serve(self, process: ServerProcess, *, port: int, is_first: bool) -> tuple[str, str | None]:
+        """See `ServerProcess.serve`."""
+        try:
+            told = await process.serve(
+                [*self.arguments, "--port", str(port), "--watch-stdin", "--json"],
+                environ={"COOKHOUSE_API_KEYS": ",".join(self.api_keys)},
+                lock=self.lock,
+                log=self.log,
+                say=self.say,
+            )
+        except asyncio.CancelledError:
+            process.terminate()
+            raise
+        if is_first:
+            for warning in process.log.warnings():  # why it will be slow, for one: nobody reads its log before it fails
+                _log.warning("%s", warning)
+        return told
+
+
+class LocalServer:
+    """A server that this process started and that answers requests."""
+
+    def __init__(self, start: ServerStart, process: ServerProcess, *, url: str, engine: str | None) -> None:
+        self.url = url
+        self.api_key = start.api_keys[0]
+        self.engine = engine
+        """What it computes on, in words; None if it does not say."""
+        self.process = process
+        """The present one."""
+        self._start = start
+        self._is_draining = False
+
+    def drain(self) -> None:
+        """Have it answer what it has accepted, and end; `keep` returns then."""
+        self._is_draining = True
+        self.process.drain()
+
+    async def keep(self, restarts: Restarts) -> None:
+        """Start it again whenever it dies, at the same address, until it has drained.
+
+        Raises:
+            ServiceError: it died too often; the last lines of its log are in the message.
+        """
+        deaths, port = Deaths(restarts), urlsplit(self.url).port or 0
+        started_at = time.monotonic()
+        death = str(await self.process.wait_for_death())
+        while not self._is_draining:
+            if deaths.note(time.monotonic() - started_at):
+                raise ServiceError(f"{death}\nit is not started again: it has died {restarts.max_deaths} times")
+            self._start.say(f"{death.splitlines()[0]}; it is started again, and work goes on")
+            async with started_server(self._start.command) as process:
+                try:
+                    await self._start.serve(process, port=port, is_first=False)
+                except InputError as error:
+                    started_at, death = time.monotonic(), f"the embedded server cannot start again: {error}"
+                    continue
+                except ServiceError as error:
+                    started_at, death = time.monotonic(), str(error)
+                    continue
+                self.process = process
+                if self._is_draining:
+                    process.drain()
+                started_at = time.monotonic()
+                death = str(await process.wait_for_death())
