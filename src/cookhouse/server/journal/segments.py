@@ -1,13 +1,14 @@
 """Large bodies of the journal: those of a commit in one object, written once, below a URL."""
 
 import errno
+import itertools
 import os
 import re
 import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -75,19 +76,18 @@ class Segments:
             StorageBusyError: the disk is full, or a cloud away; nothing was written.
             StorageError: it failed otherwise; the same.
         """
-        large = [] if self._objects is None else [body for body in bodies if len(body) > MAX_ROW_BYTES]
+        places = [Place(num_bytes=len(body), crc=zlib.crc32(body)) for body in bodies]
+        large = [body for body in bodies if len(body) > MAX_ROW_BYTES]
+        if self._objects is None or not large:
+            return places
         name = f"{uuid.uuid4().hex}.segment"
-        if self._objects is not None and large:
-            with _own_errors():
-                self._objects.write(name, large)
-        places, offset = [], 0
-        for body in bodies:
-            if self._objects is None or len(body) <= MAX_ROW_BYTES:
-                places.append(Place(num_bytes=len(body), crc=zlib.crc32(body)))
-            else:
-                places.append(Place(segment=name, offset=offset, num_bytes=len(body), crc=zlib.crc32(body)))
-                offset += len(body)
-        return places
+        with _own_errors():
+            self._objects.write(name, large)
+        offsets = itertools.accumulate(map(len, large), initial=0)
+        return [
+            replace(place, segment=name, offset=next(offsets)) if place.num_bytes > MAX_ROW_BYTES else place
+            for place in places
+        ]
 
     def read(self, place: Place, row_body: bytes | None) -> bytes:
         """A body, from its segment or, where it lies there, its row.
