@@ -180,11 +180,12 @@ def test_waits_for_a_lock_of_another_program(journal: Journal) -> None:
     assert journal.request_ids() == ["train-1"]
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("num_failures", [3, 1000])
 def test_a_full_disk_leaves_no_part_of_a_segment(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, num_failures: int
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, num_failures: int, code: int
 ) -> None:
-    failures = [OSError(errno.ENOSPC, "No space left on device")] * num_failures
+    failures = [OSError(code, os.strerror(code))] * num_failures
     sync = os.fsync
 
     def fsync(descriptor: int) -> None:

@@ -19,7 +19,7 @@ from cookhouse.server.refusals import StorageBusyError, StorageError
 MAX_ROW_BYTES = 64 * 1024
 """Larger bodies would grow the database's write-ahead log, which they pass through twice."""
 _NAME = re.compile(r"[0-9a-f]{32}\.segment")
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DamagedBodyError(StorageError):
