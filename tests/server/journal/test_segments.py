@@ -46,6 +46,13 @@ def test_only_its_user_may_read_them(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_the_folder_itself_survives_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda at: synced.append(Path(f"/proc/self/fd/{at}").readlink()))
+    Segments(f"file://{tmp_path / 'journal'}")
+    assert synced == [tmp_path]
+
+
 @pytest.mark.parametrize("harm", ["a bit", "its end", "all"])
 def test_a_damaged_segment_is_told(journal: Journal, harm: str) -> None:
     content = body(1, LARGE)

@@ -138,6 +138,7 @@ class _Folder:
     def __init__(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _sync_folder(folder.parent)
         except OSError as error:
             raise InputError(f"the journal cannot be kept in {folder}: {error.strerror}; name another place") from error
         self._folder = folder
