@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -15,7 +14,9 @@ from sqlalchemy.orm import Session
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.store import schema
+from cookhouse.server.store.backend import Backend
 from cookhouse.server.store.failures import locked
+from cookhouse.server.store.postgresql import Postgresql
 from cookhouse.server.store.sqlite import Sqlite
 
 _log = logging.getLogger(__name__)
@@ -25,50 +26,29 @@ _LISTING_SECONDS = 1.0
 """The same where a list waits for rows to be written that it would have: without them it is old, and not wrong."""
 
 
-class Backend(Protocol):
-    """What of a database depends on whose it is."""
-
-    name: str
-    """To be told to the operator."""
-
-    def connect(self) -> sa.Engine: ...
-
-    def begin(self, connection: sa.Connection, seconds: float) -> None:
-        """Begin a transaction that writes; wait for another program's lock for that long."""
-        ...
-
-    def failure(self, error: sa.exc.DBAPIError, seconds: float) -> StorageError | None:
-        """What to say of an error of the driver's; None: it is a bug of ours."""
-        ...
-
-    def damaged(self, what: object) -> StorageError:
-        """What to say of data that cannot be read."""
-        ...
-
-    def check(self, connection: sa.Connection) -> None:
-        """Raises StorageError: some of the data cannot be read."""
-        ...
-
-
 class Database:
     """Short, blocking calls, from any thread; `record` alone never waits and cannot fail."""
 
     def __init__(self, place: Path | str) -> None:
-        """Open or make the database, and bring one of an older version up to date, whose server must not be running.
+        """Open or make a database, and bring one of an older version up to date, whose server must not be running.
+
+        `place`: a file of SQLite's, or the URL of a database of PostgreSQL's.
 
         Raises:
-            InputError: it was made by a newer version, is no database, or cannot be written.
+            InputError: it was made by a newer version, is no database, cannot be written, or another server has it.
         """
         self._busy_seconds = _BUSY_SECONDS
         self._backend = _backend(place)
-        self.engine = self._backend.connect()
         self._writes = threading.Lock()
         self._recorded: deque[Callable[[Session], object]] = deque()
         try:
             with _named(self._backend):
+                self._backend.claim()
                 with self.reading() as session:
-                    is_current = schema.is_current(session.connection())
-                if not is_current:
+                    revision = schema.revision(session.connection())
+                if revision != schema.newest():
+                    if revision is not None:
+                        self._backend.keep_copy(schema.newest())
                     with self.writing() as session:
                         schema.upgrade(session.connection())
         except BaseException:
@@ -77,7 +57,8 @@ class Database:
 
     def close(self) -> None:
         """Let go of the database; what has not been flushed is lost."""
-        self.engine.dispose()
+        self._backend.readers.dispose()
+        self._backend.writers.dispose()
 
     def record(self, change: Callable[[Session], object]) -> None:
         """Have something written with the next transaction. It must do no harm twice."""
@@ -113,7 +94,7 @@ class Database:
             StorageError: it cannot be written, and nothing of it was.
         """
         seconds = self._busy_seconds if busy_seconds is None else busy_seconds
-        with self._turn(seconds), self._own_errors(seconds), self._session() as session:
+        with self._turn(seconds), self._own_errors(seconds), _session(self._backend.writers) as session:
             self._backend.begin(session.connection(), seconds)
             recorded = list(self._recorded)
             for change in recorded:
@@ -126,23 +107,17 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Session]:
         """Raises StorageError: it cannot be read now."""
-        with self._own_errors(self._busy_seconds), self._session() as session:
+        with self._own_errors(self._busy_seconds), _session(self._backend.readers) as session:
             yield session
 
     def damage(self) -> str | None:
         """What is wrong with the data, which is read anew; None if nothing is."""
-        engine = self._backend.connect()
         try:
-            with self._own_errors(self._busy_seconds), engine.connect() as connection:
-                self._backend.check(connection)
+            with self._own_errors(self._busy_seconds):
+                self._backend.check()
         except StorageError as error:
             return str(error)
-        finally:
-            engine.dispose()
         return None
-
-    def _session(self) -> Session:
-        return Session(self.engine, expire_on_commit=False)
 
     @contextlib.contextmanager
     def _turn(self, seconds: float) -> Iterator[None]:
@@ -173,16 +148,30 @@ def is_outdated(file: Path) -> bool:
         InputError: a newer version made it, or it is no database.
     """
     backend = _backend(file)
-    engine = backend.connect()
     try:
-        with _named(backend), engine.connect() as connection:
-            return not schema.is_current(connection)
+        with _named(backend), backend.readers.connect() as connection:
+            return schema.revision(connection) != schema.newest()
     finally:
-        engine.dispose()
+        backend.readers.dispose()
+
+
+def _session(engine: sa.Engine) -> Session:
+    return Session(engine, expire_on_commit=False)
 
 
 def _backend(place: Path | str) -> Backend:
-    return Sqlite(Path(place), _BUSY_SECONDS)
+    if isinstance(place, Path):
+        return Sqlite(place, _BUSY_SECONDS)
+    try:
+        url = sa.make_url(place)
+    except sa.exc.ArgumentError:  # its text has the password
+        url = None
+    if url is None or url.drivername not in ("postgresql", "postgresql+psycopg"):
+        raise InputError(
+            "the database has to be postgresql://USER:PASSWORD@HOST/NAME; without one the server keeps its rows in "
+            "server.db in the state folder"
+        )
+    return Postgresql(url, _BUSY_SECONDS)
 
 
 @contextlib.contextmanager

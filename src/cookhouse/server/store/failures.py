@@ -17,6 +17,11 @@ def locked(seconds: float) -> StorageBusyError:
     return StorageBusyError(f"the service's database was locked by another program for {seconds:g} s; try again")
 
 
+def unreachable(what: object) -> StorageBusyError:
+    _log.warning("the database cannot be reached: %s", what)
+    return StorageBusyError("the service's database cannot be reached; try again")
+
+
 def full() -> StorageBusyError:
     return StorageBusyError(
         "the service's database cannot be written: the disk is full; free space on it, for example by deleting "

@@ -12,25 +12,32 @@ from cookhouse.errors import InputError
 _VERSIONS = Path(__file__).parent / "migrations" / "versions"
 
 
-def is_current(connection: sa.Connection) -> bool:
-    """Whether a database has the schema of this version.
+def revision(connection: sa.Connection) -> str | None:
+    """Which one a database has; None if it is new.
 
     Raises:
         InputError: a newer version of cookhouse made it, or another program.
     """
-    known = revisions()
-    revision = _revision(connection)
-    if revision is not None and revision not in known:
+    names = sa.inspect(connection).get_table_names()
+    versions = sa.table("alembic_version", sa.column("version_num"))
+    found = connection.execute(sa.select(versions.c.version_num)).scalar() if versions.name in names else None
+    if found is None and names:
+        raise InputError("it is another program's database; choose another database or state folder")
+    if found is not None and found not in revisions():
         raise InputError(
-            f"it was made by a newer version of cookhouse (schema {revision}, this one has {known[-1]}); use that "
-            "version, or choose another database or state folder"
+            f"it was made by a newer version of cookhouse (schema {found}, this one has {newest()}); use that version, "
+            "or choose another database or state folder"
         )
-    return revision == known[-1]
+    return None if found is None else str(found)
 
 
 def revisions() -> list[str]:
     """Those of this version, oldest first. From the names of their files: loading Alembic takes long."""
     return sorted(file.name.split("_")[0] for file in _VERSIONS.glob("[0-9]*.py"))
+
+
+def newest() -> str:
+    return revisions()[-1]
 
 
 def upgrade(connection: sa.Connection) -> None:
@@ -41,12 +48,3 @@ def upgrade(connection: sa.Connection) -> None:
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", "cookhouse.server.store:migrations")
     command.upgrade(config, "head")
-
-
-def _revision(connection: sa.Connection) -> str | None:
-    names = sa.inspect(connection).get_table_names()
-    versions = sa.table("alembic_version", sa.column("version_num"))
-    revision = connection.execute(sa.select(versions.c.version_num)).scalar() if versions.name in names else None
-    if revision is None and names:
-        raise InputError("it is another program's database; choose another database or state folder")
-    return None if revision is None else str(revision)

@@ -1,4 +1,4 @@
-"""A store in a file of SQLite's."""
+"""A store in a file of SQLite's, in a state folder that its process has locked."""
 
 import contextlib
 import sqlite3
@@ -7,8 +7,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
+from cookhouse.server.store.backend import to_json
 from cookhouse.server.store.failures import damaged, full, locked, unusable
+from cookhouse.server.store.private import make_private
 
 _MAX_LOG_BYTES = 16 * 2**20
 """What the write-ahead log keeps of the disk once what is in it has gone into the database."""
@@ -21,15 +24,32 @@ class Sqlite:
     """A `Backend`."""
 
     def __init__(self, file: Path, busy_seconds: float) -> None:
-        """`busy_seconds`: how long what reads waits for another program's lock."""
+        """`busy_seconds`: how long connections wait for another program's lock."""
         self.name = str(file)
         self._file = file
         self._busy_seconds = busy_seconds
+        if str(file) != ":memory:":
+            make_private(file)
+        self.readers = self.writers = self._connect()
 
-    def connect(self) -> sa.Engine:
-        engine = sa.create_engine(f"sqlite:///{self._file}")
-        sa.event.listen(engine, "connect", self._prepare)
-        return engine
+    def claim(self) -> None:
+        """The lock of the state folder does it."""
+
+    def keep_copy(self, revision: str) -> None:
+        copy = self._file.with_name(f"{self._file.name}.before-{revision}")
+        begun = copy.with_name(f".{copy.name}")
+        try:
+            make_private(begun)
+            with (
+                contextlib.closing(sqlite3.connect(self._file)) as source,
+                contextlib.closing(sqlite3.connect(begun)) as target,
+            ):
+                source.backup(target)
+            begun.rename(copy)
+        except (OSError, sqlite3.Error) as error:
+            with contextlib.suppress(OSError):
+                begun.unlink()
+            raise InputError(f"no copy could be written to {copy} before its tables are changed: {error}") from error
 
     def begin(self, connection: sa.Connection, seconds: float) -> None:
         if connection.info["busy_seconds"] != seconds:
@@ -40,7 +60,7 @@ class Sqlite:
 
     def failure(self, error: sa.exc.DBAPIError, seconds: float) -> StorageError | None:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without the extension
-        if code in _DAMAGED:
+        if isinstance(error, sa.exc.DatabaseError) and code in _DAMAGED:
             return self.damaged(error.orig)
         if not isinstance(error, sa.exc.OperationalError):
             return None
@@ -51,10 +71,20 @@ class Sqlite:
     def damaged(self, what: object) -> StorageError:
         return damaged(what, "stop the service and put a copy of server.db in its place")
 
-    def check(self, connection: sa.Connection) -> None:
-        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-        if found != "ok":
-            raise self.damaged(found)
+    def check(self) -> None:
+        engine = self._connect()  # another connection, with no pages in memory
+        try:
+            with engine.connect() as connection:
+                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            if found != "ok":
+                raise self.damaged(found)
+        finally:
+            engine.dispose()
+
+    def _connect(self) -> sa.Engine:
+        engine = sa.create_engine(f"sqlite:///{self._file}", json_serializer=to_json)
+        sa.event.listen(engine, "connect", self._prepare)
+        return engine
 
     def _prepare(self, connection: Any, record: Any) -> None:
         record.info["busy_seconds"] = self._busy_seconds

@@ -11,8 +11,19 @@ from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, Sessi
 from cookhouse.server.store.usage import Usage
 
 
+class Text(sa.TypeDecorator[str]):
+    """Any text of a client's, but for U+0000, which some databases cannot keep: in its place stands U+FFFD."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: sa.Dialect) -> str | None:
+        return None if value is None else value.replace("\0", "\ufffd")
+
+
 class Base(DeclarativeBase):
     type_annotation_map: ClassVar = {
+        str: Text,
         bytes: sa.LargeBinary,
         float: sa.Float,
         int: sa.BigInteger,  # sizes and counts outgrow 32 bits, in databases that tell them apart

@@ -1,0 +1,56 @@
+"""What of a database depends on whose it is."""
+
+import json
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from cookhouse.server.refusals import StorageError
+
+
+class Backend(Protocol):
+    name: str
+    """To be told to the operator; no password."""
+    readers: sa.Engine
+    writers: sa.Engine
+    """Asked for one connection at a time."""
+
+    def claim(self) -> None:
+        """Keep other servers from the database, as long as this process lives.
+
+        Raises:
+            InputError: another server has it.
+        """
+        ...
+
+    def keep_copy(self, revision: str) -> None:
+        """Keep what there is, before it is brought to that revision.
+
+        Raises:
+            InputError: that cannot be done.
+        """
+        ...
+
+    def begin(self, connection: sa.Connection, seconds: float) -> None:
+        """Begin a transaction that writes; wait for another program's lock for that long."""
+        ...
+
+    def failure(self, error: sa.exc.DBAPIError, seconds: float) -> StorageError | None:
+        """What to say of an error of the driver's; None: it is a bug of ours."""
+        ...
+
+    def damaged(self, what: object) -> StorageError:
+        """What to say of data that cannot be read."""
+        ...
+
+    def check(self) -> None:
+        """Read the data anew, as far as that is quickly done; raises what is wrong with it."""
+        ...
+
+
+def to_json(value: Any) -> str:
+    """As clients are answered. Numbers that JSON does not have, which some databases refuse, become null."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))

@@ -1,0 +1,126 @@
+"""A store in a database of PostgreSQL's, which one server has at a time."""
+
+import logging
+from typing import Any
+
+import sqlalchemy as sa
+
+from cookhouse.errors import InputError
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.store.backend import to_json
+from cookhouse.server.store.failures import damaged, full, locked, unreachable, unusable
+
+_log = logging.getLogger(__name__)
+_CLAIM = 0x636B6872
+"""The advisory lock of whoever writes: "ckhr"."""
+_CLAIM_SECONDS = 5.0
+"""How long to wait for it: the last connection of a server that was killed may take a moment to end."""
+_CONNECT_SECONDS = 10
+_SETTINGS = {
+    "synchronous_commit": "on",  # what a client was told is on the disk, whatever the cluster's default
+    # A server whose network is cut is gone for the database after half a minute, and its lock with it.
+    "tcp_keepalives_idle": 10,
+    "tcp_keepalives_interval": 5,
+    "tcp_keepalives_count": 4,
+}
+_TAKEN = "55P03"
+_LOCKED = (_TAKEN, "40001", "40P01")  # lock_not_available, serialization_failure, deadlock_detected
+_FULL = "53100"
+_DAMAGED = ("XX001", "XX002")
+_UNREACHABLE = ("08", "53", "57P")
+"""Beginnings of codes: the connection, a lack of resources, an operator's intervention."""
+
+
+class Postgresql:
+    """A `Backend`."""
+
+    def __init__(self, url: sa.URL, busy_seconds: float) -> None:
+        """`busy_seconds`: how long statements wait for a lock.
+
+        Raises:
+            InputError: the driver is not installed.
+        """
+        self.name = url.set(query={}).render_as_string()
+        self._busy_seconds = busy_seconds
+        self._url = url.set(drivername="postgresql+psycopg")
+        self.readers = self._engine(isolation_level="AUTOCOMMIT", max_overflow=-1)
+        # The lock belongs to the one connection that writes: whoever has lost it cannot write either.
+        self.writers = self._engine(pool_size=1, max_overflow=0)
+        sa.event.listen(self.writers, "connect", _take_claim)
+
+    def claim(self) -> None:
+        try:
+            with self.writers.connect():
+                pass
+        except sa.exc.OperationalError as error:
+            if _code(error) != _TAKEN:
+                raise
+            raise InputError("it is in use by another server; stop that, or choose another database") from error
+
+    def keep_copy(self, revision: str) -> None:
+        _log.warning(
+            "the tables of %s are brought to schema %s, which older versions of cookhouse cannot use; a way back is a "
+            "copy that pg_dump made before",
+            self.name,
+            revision,
+        )
+
+    def begin(self, connection: sa.Connection, seconds: float) -> None:
+        if seconds != self._busy_seconds:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(1000 * seconds)}")
+
+    def failure(self, error: sa.exc.DBAPIError, seconds: float) -> StorageError | None:
+        code = _code(error)
+        if code in _LOCKED:
+            return locked(seconds)
+        if code == _FULL:
+            return full()
+        if code in _DAMAGED:
+            return self.damaged(error.orig)
+        if not isinstance(error, sa.exc.OperationalError | sa.exc.InternalError):
+            return None
+        return unreachable(error.orig) if code.startswith(_UNREACHABLE) or not code else unusable(str(error.orig))
+
+    def damaged(self, what: object) -> StorageError:
+        return damaged(what, "stop the service and restore its database from a backup")
+
+    def check(self) -> None:
+        with self.readers.connect() as connection:
+            connection.execute(sa.select(1))
+
+    def _engine(self, **options: Any) -> sa.Engine:
+        settings = {**_SETTINGS, "lock_timeout": round(1000 * self._busy_seconds)}
+        words = [f"-c {name}={value}" for name, value in settings.items()]
+        arguments = {
+            "application_name": "cookhouse",
+            "connect_timeout": _CONNECT_SECONDS,
+            "tcp_user_timeout": round(1000 * self._busy_seconds),
+            **self._url.query,
+            "options": " ".join([str(self._url.query.get("options", "")), *words]).strip(),
+        }
+        try:
+            return sa.create_engine(
+                self._url, connect_args=arguments, json_serializer=to_json, pool_pre_ping=True, **options
+            )
+        except ModuleNotFoundError as error:
+            from cookhouse.extras import install_command
+
+            raise InputError(
+                f"PostgreSQL needs the package {error.name}, which is not installed: {install_command('postgres')}"
+            ) from error
+
+
+def _take_claim(connection: Any, _record: Any) -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = {round(1000 * _CLAIM_SECONDS)}")
+            cursor.execute(f"SELECT pg_advisory_lock({_CLAIM})")
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _code(error: sa.exc.DBAPIError) -> str:
+    """The SQLSTATE; empty where no server said one: the connection failed."""
+    return getattr(error.orig, "sqlstate", None) or ""
