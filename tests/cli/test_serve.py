@@ -84,6 +84,21 @@ def test_every_model_named_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert served == [["a", "b=./c"], "a, b"]
 
 
+def test_the_database_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch rows that go into the state folder although another database was named."""
+    served: list[object] = []
+
+    def start(_state_dir: Path, *, database: str | None, **_rest: object) -> None:
+        served.append(database)
+        raise InputError("enough")
+
+    monkeypatch.setattr("cookhouse.service.local.local_server", start)
+    monkeypatch.setenv("COOKHOUSE_DATABASE", "postgresql://here")
+    with pytest.raises(InputError, match="enough"):
+        typer.main.get_command(app)(["serve", "--port", "0", "--state-dir", str(tmp_path)], standalone_mode=False)
+    assert served == ["postgresql://here"]
+
+
 def test_a_model_that_nobody_could_ask_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give a hub id, a folder, or NAME=FOLDER"):
         serve(model=["=./folder"], state_dir=tmp_path)

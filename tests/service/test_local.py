@@ -84,6 +84,20 @@ async def test_a_folder_keeps_its_key_and_the_command_line_does_not_show_it(tmp_
     assert seen(tmp_path)["env"]["COOKHOUSE_API_KEYS"] == keys[0]
 
 
+@pytest.mark.parametrize("database", [None, "postgresql://me:secret@here/x"])
+async def test_a_server_has_the_database_that_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str | None
+) -> None:
+    """Would catch a run whose rows go into the database of the service that the environment is for, and a password that
+    every user of the machine can read.
+    """
+    monkeypatch.setenv("COOKHOUSE_DATABASE", "postgresql://others")
+    async with local_server(tmp_path, base_models=["cookhouse/tiny"], database=database, command=command(SERVER)):
+        told = seen(tmp_path)
+    assert told["env"]["COOKHOUSE_DATABASE"] == (database or "")
+    assert "secret" not in str(told["argv"])
+
+
 async def test_loopback_is_exempt_from_a_proxy_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "intranet")
     monkeypatch.delenv("no_proxy", raising=False)

@@ -62,6 +62,14 @@ def serve(
         Path | None,
         typer.Option(help="Folder of checkpoints and database.", show_default="~/.local/state/cookhouse/serve"),
     ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COOKHOUSE_DATABASE",
+            help="postgresql://USER:PASSWORD@HOST/NAME, a database of PostgreSQL's of its own (extra `postgres`).",
+            show_default="server.db in --state-dir",
+        ),
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(envvar="COOKHOUSE_DEVICE", help="cpu, cuda or cuda:N.", show_default="cuda where there is a GPU"),
@@ -187,7 +195,7 @@ def serve(
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
     options += ["--deterministic"] * deterministic
     options += named_weights(run or [], registry)
-    code = asyncio.run(_serve(host, listening, models, names, state, keys, command or [], options))
+    code = asyncio.run(_serve(host, listening, models, names, state, database, keys, command or [], options))
     if command:
         raise typer.Exit(code)
 
@@ -220,6 +228,7 @@ async def _serve(
     models: Sequence[str],
     names: str,
     state_dir: Path,
+    database: str | None,
     keys: tuple[str, ...],
     command: Sequence[str],
     options: Sequence[str],
@@ -239,6 +248,7 @@ async def _serve(
             host=host,
             port=port,
             api_keys=keys,
+            database=database,
             command=(*SERVER_COMMAND, *options),
             is_shared=not command,
             say=echo,

@@ -23,6 +23,7 @@ from cookhouse.server.waiting import wait_for_arguments
 from cookhouse.server.workers import Children
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
+DATABASE_VARIABLE = "COOKHOUSE_DATABASE"
 DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
 PRECISION_VARIABLE = "COOKHOUSE_PRECISION"
 CACHE_VARIABLE = "COOKHOUSE_MAX_CACHE_BYTES"
@@ -67,6 +68,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 port=options.port,
                 api_keys=keys or [str(new_key)],
                 state_dir=options.state_dir,
+                database=options.database,
                 base_models=base_models,
                 make_worker=children,
                 settings=Settings(
@@ -140,6 +142,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, required=True, help="folder of checkpoints and database")
+    parser.add_argument(
+        "--database",
+        default=os.environ.get(DATABASE_VARIABLE) or None,
+        help="postgresql://USER:PASSWORD@HOST/NAME, in place of the database in the state folder; "
+        f"default: {DATABASE_VARIABLE}, which no list of processes shows",
+    )
     parser.add_argument(
         "--read-state-dir",
         type=Path,

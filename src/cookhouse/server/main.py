@@ -38,6 +38,7 @@ def run_server(
     port: int,
     api_keys: Sequence[str],
     state_dir: Path,
+    database: str | None = None,
     base_models: Sequence[str],
     make_worker: "Callable[[WorkerOptions], Worker]",
     max_snapshot_file_bytes: int | None = None,
@@ -57,10 +58,12 @@ def run_server(
     computes on; what else a person may want to know is said. `end_sessions`: with "eof" they end with stdin.
     `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of other servers,
     whose checkpoints this one may load, as it may the adapters in `peft_folders`; for `registry` and `runs` see
-    `Service`. Connections made before the engine is ready wait for it. Call it in the main thread.
+    `Service`. `database` is the URL of another than the one in the state folder. Connections made before the engine is
+    ready wait for it. Call it in the main thread.
 
     Raises:
-        InputError: the address, the keys, a state folder, the device, the precision or a base model cannot be used.
+        InputError: the address, the keys, a state folder, the database, the device, the precision or a base model
+            cannot be used.
     """
     stdin = _Stdin()
     if watch_stdin:
@@ -76,6 +79,7 @@ def run_server(
         libraries.result()
         from cookhouse.server.service import Service
         from cookhouse.server.settings import Settings
+        from cookhouse.server.store.store import Store
         from cookhouse.server.workers import worker_options
 
         _raise_descriptor_limit()
@@ -92,6 +96,7 @@ def run_server(
             peft_folders=peft_folders,
             registry=registry,
             runs=runs,
+            store=None if database is None else Store(database),
         )
         answer = partial(
             _answer,

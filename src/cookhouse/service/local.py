@@ -80,6 +80,7 @@ async def local_server(
     api_keys: Sequence[str] = (),
     read_state_dirs: Sequence[Path] = (),
     peft_folders: Sequence[Path] = (),
+    database: str | None = None,
     command: Sequence[str] = SERVER_COMMAND,
     process: ServerProcess | None = None,
     is_shared: bool = False,
@@ -90,7 +91,7 @@ async def local_server(
     Each of `base_models` is an embedded name, a hub id or a folder, or NAME=FOLDER to offer one by that name. A hub id
     is looked up in `cookhouse.models.hub.current_hub()`, which says what it downloads.
     It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`, and
-    the adapters in `peft_folders`.
+    the adapters in `peft_folders`. `database` is the URL of another than the one in `state_dir`.
     `process` is one that waits to be told what to serve; without, `command` starts one. `say` is given what a person
     may want to know while it starts, and later.
     `is_shared`: it has other clients than this process, whose sessions do not end with it.
@@ -114,7 +115,9 @@ async def local_server(
         arguments += [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
         arguments += [word for folder in peft_folders for word in ("--peft-folder", str(folder))]
         arguments += [] if is_shared else ["--end-sessions", "eof"]
-        start = ServerStart(arguments=arguments, api_keys=keys, lock=lock, log=log, command=command, say=say)
+        start = ServerStart(
+            arguments=arguments, api_keys=keys, database=database, lock=lock, log=log, command=command, say=say
+        )
         async with nullcontext(process) if process is not None else started_server(command) as server:
             url, engine = await start.serve(server, port=port, is_first=True)
             try:

@@ -21,6 +21,8 @@ class ServerStart:
 
     arguments: Sequence[str]
     api_keys: Sequence[str]
+    database: str | None
+    """URL of another than the one in its state folder."""
     lock: IO[bytes]
     log: IO[bytes]
     command: Sequence[str]
@@ -31,7 +33,10 @@ class ServerStart:
         try:
             told = await process.serve(
                 [*self.arguments, "--port", str(port), "--watch-stdin", "--json"],
-                environ={"COOKHOUSE_API_KEYS": ",".join(self.api_keys)},
+                environ={
+                    "COOKHOUSE_API_KEYS": ",".join(self.api_keys),
+                    "COOKHOUSE_DATABASE": self.database or "",  # never the one of this process's environment
+                },
                 lock=self.lock,
                 log=self.log,
                 say=self.say,

@@ -52,7 +52,7 @@ def _write(folder: Path, num_moments: int) -> None:
 
     store = Store(folder / "server.db")
     for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
-        sa.event.listen(store.database.engine, name, moment)
+        sa.event.listen(store.database.backend.writers, name, moment)
     with patch.object(os, "fsync", fsync), patch.object(Path, "unlink", delete):
         asyncio.run(_commit(GroupCommit(store, Segments(f"file://{folder / 'journal'}")), folder, moment))
 

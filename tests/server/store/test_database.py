@@ -59,7 +59,7 @@ def test_a_lock_of_five_seconds_is_waited_for() -> None:
 
 def fill_up(store: Store) -> None:
     """Have SQLite find no room, as it does on a full disk."""
-    with store.database._backend.readers.connect() as connection:
+    with store.database.backend.readers.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
@@ -81,7 +81,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost(
     assert "INSERT" not in str(caught.value)
     assert store.sessions("me", limit=99, offset=0) == []
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    with store.database._backend.readers.connect() as connection:
+    with store.database.backend.readers.connect() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count = 100000")
     assert store.sessions("me", limit=99, offset=0) == sessions
 

@@ -64,9 +64,12 @@ def test_rows_come_back_as_they_were_of_their_owner_alone(place: Place, open_sto
     assert store.checkpoint(RUN.model_id, "weights", "first", "me", now=2.0) == CHECKPOINT
     assert store.checkpoints("me", now=2.0, model_id=RUN.model_id) == ([CHECKPOINT], 1)
     assert store.session_storage("s", "me", now=2.0) == (1, 2**40)
-    assert store.session("s", "you") is store.run(RUN.model_id, "you") is None
-    assert store.runs("you", limit=9, offset=0) == store.checkpoints("you", now=2.0) == ([], 0)
-    assert store.session_runs("s", "you") == store.session_samplers("s", "you") == []
+    assert store.session("s", "you") is None
+    assert store.run(RUN.model_id, "you") is None
+    assert store.runs("you", limit=9, offset=0) == ([], 0)
+    assert store.checkpoints("you", now=2.0) == ([], 0)
+    assert store.session_runs("s", "you") == []
+    assert store.session_samplers("s", "you") == []
     assert store.session_storage("s", "you", now=2.0) == (0, 0)
     assert store.damage() is None
 

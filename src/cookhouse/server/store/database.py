@@ -38,17 +38,17 @@ class Database:
             InputError: it was made by a newer version, is no database, cannot be written, or another server has it.
         """
         self._busy_seconds = _BUSY_SECONDS
-        self._backend = _backend(place)
+        self.backend = _backend(place)
         self._writes = threading.Lock()
         self._recorded: deque[Callable[[Session], object]] = deque()
         try:
-            with _named(self._backend):
-                self._backend.claim()
+            with _named(self.backend):
+                self.backend.claim()
                 with self.reading() as session:
                     revision = schema.revision(session.connection())
                 if revision != schema.newest():
                     if revision is not None:
-                        self._backend.keep_copy(schema.newest())
+                        self.backend.keep_copy(schema.newest())
                     with self.writing() as session:
                         schema.upgrade(session.connection())
         except BaseException:
@@ -57,8 +57,8 @@ class Database:
 
     def close(self) -> None:
         """Let go of the database; what has not been flushed is lost."""
-        self._backend.readers.dispose()
-        self._backend.writers.dispose()
+        self.backend.readers.dispose()
+        self.backend.writers.dispose()
 
     def record(self, change: Callable[[Session], object]) -> None:
         """Have something written with the next transaction. It must do no harm twice."""
@@ -94,8 +94,8 @@ class Database:
             StorageError: it cannot be written, and nothing of it was.
         """
         seconds = self._busy_seconds if busy_seconds is None else busy_seconds
-        with self._turn(seconds), self._own_errors(seconds), _session(self._backend.writers) as session:
-            self._backend.begin(session.connection(), seconds)
+        with self._turn(seconds), self._own_errors(seconds), _session(self.backend.writers) as session:
+            self.backend.begin(session.connection(), seconds)
             recorded = list(self._recorded)
             for change in recorded:
                 change(session)
@@ -107,14 +107,14 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Session]:
         """Raises StorageError: it cannot be read now."""
-        with self._own_errors(self._busy_seconds), _session(self._backend.readers) as session:
+        with self._own_errors(self._busy_seconds), _session(self.backend.readers) as session:
             yield session
 
     def damage(self) -> str | None:
         """What is wrong with the data, which is read anew; None if nothing is."""
         try:
             with self._own_errors(self._busy_seconds):
-                self._backend.check()
+                self.backend.check()
         except StorageError as error:
             return str(error)
         return None
@@ -133,9 +133,9 @@ class Database:
         try:
             yield
         except json.JSONDecodeError as error:
-            raise self._backend.damaged(error) from error
+            raise self.backend.damaged(error) from error
         except sa.exc.DBAPIError as error:
-            told = self._backend.failure(error, seconds)
+            told = self.backend.failure(error, seconds)
             if told is None:
                 raise
             raise told from error
