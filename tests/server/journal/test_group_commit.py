@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from tests.server.conftest import Cluster
 from tests.server.journal.examples import LARGE, Fault, Journal, answer, body, entry, state
 
 from cookhouse.server.journal import (
@@ -88,16 +90,16 @@ def test_a_writer_that_is_gone_is_told_to_who_waits(journal: Journal) -> None:
     assert journal.request_ids() == ["train-1"]
 
 
-def test_one_that_cannot_be_applied_fails_alone_and_whole(journal: Journal) -> None:
+def test_one_that_cannot_be_applied_fails_alone_and_whole(placed_journal: Journal) -> None:
     async def main(group: GroupCommit) -> Sequence[object]:
         commits = (group.commit(add(1)), group.commit(add(2), UNWRITABLE, add(3)), group.commit(add(4)))
         return await asyncio.gather(*commits, return_exceptions=True)
 
-    first, bad, last = journal.run(main)
+    first, bad, last = placed_journal.run(main)
     assert (first, last) == (None, None)
     assert isinstance(bad, UnicodeEncodeError)
-    assert journal.request_ids() == ["train-1", "train-4"]
-    assert journal.database.num_commits == 1
+    assert placed_journal.request_ids() == ["train-1", "train-4"]
+    assert placed_journal.database.num_commits == 1
 
 
 def test_one_alone_that_cannot_be_applied_changes_nothing(journal: Journal) -> None:
@@ -137,6 +139,31 @@ def test_gives_up_in_words_and_applies_nothing(journal: Journal) -> None:
     assert 25 <= journal.run(main) < 27
     assert journal.request_ids() == []
     assert journal.files() == set()
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_connection_cut_during_a_commit_leaves_one_row(
+    tmp_path: Path, postgresql: Cluster, is_committed: bool
+) -> None:
+    """Before the database has heard of it, or behind it: it is found out by doing it again."""
+    url = postgresql.new()
+    journal = Journal(tmp_path, url)
+    cuts = [True]
+
+    def cut(connection: sa.Connection) -> None:
+        if cuts:
+            cuts.clear()
+            if is_committed:
+                connection.connection.commit()
+            postgresql.cut(url)
+
+    with closing(journal.store):
+        sa.event.listen(journal.store.database.backend.writers, "commit", cut)
+        journal.run(lambda group: group.commit(add(1, body(1, LARGE)), add(2)))
+        assert not cuts
+        assert journal.request_ids() == ["train-1", "train-2"]
+        journal.run(lambda group: group.sweep())
+        assert journal.reader.body("train-1") == body(1, LARGE)
 
 
 def test_takes_back_what_may_have_been_applied(journal: Journal) -> None:

@@ -48,6 +48,11 @@ SAMPLER = SamplerRow(
 
 
 @pytest.fixture
+def journal(placed_journal: Journal) -> Journal:
+    return placed_journal
+
+
+@pytest.fixture
 def commit(journal: Journal) -> Commit:
     """Every change twice, as after a commit whose answer was lost."""
 

@@ -58,7 +58,7 @@ def _write(folder: Path, num_moments: int) -> None:
 
 
 async def _commit(group: GroupCommit, folder: Path, moment: Callable[[], None]) -> None:
-    told = os.open(folder / "acknowledged.txt", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    told = os.open(folder / "acknowledged.txt", os.O_WRONLY | os.O_APPEND)
 
     async def write(first: int) -> None:
         for number in itertools.count(first, NUM_AT_ONCE):
@@ -80,6 +80,7 @@ def main(folder: Path, moments: Sequence[int]) -> None:
         own = folder / str(moment)
         own.mkdir()
         shutil.copy(folder / "server.db", own)
+        (own / "acknowledged.txt").touch()
         child = os.fork()
         if child == 0:
             _write(own, moment)
