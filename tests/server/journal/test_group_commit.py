@@ -156,6 +156,7 @@ def test_a_connection_cut_during_a_commit_leaves_one_row(
             if is_committed:
                 connection.connection.commit()
             postgresql.cut(url)
+            connection.exec_driver_sql("SELECT 1")  # finds that the connection is gone
 
     with closing(journal.store):
         sa.event.listen(journal.store.database.backend.writers, "commit", cut)
