@@ -228,6 +228,8 @@ def test_a_backup_is_made_and_nothing_served(
     assert "exists and is not an empty folder" in capsys.readouterr().err
     assert exit_code([*words, "--", "true"]) == 2
     assert "give one of the two" in capsys.readouterr().err
+    assert exit_code([*words, "--database", "postgresql://a@b/c"]) == 2
+    assert "with pg_dump" in capsys.readouterr().err
 
 
 def test_a_backup_says_what_was_lost_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,6 +174,11 @@ def serve(
     if backup is not None:
         if command:
             raise InputError("--backup serves nothing beside a command; give one of the two")
+        if database is not None:
+            raise InputError(
+                "--backup copies a state folder with its server.db, and --database has the rows elsewhere; stop the "
+                f"server, and copy both: the database with pg_dump, {state} with rsync -a"
+            )
         back_up_state(state, backup)
         return
     models = model or [TINY_MODEL]

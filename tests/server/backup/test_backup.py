@@ -16,6 +16,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.backup import backup, named_files
 from cookhouse.server.backup.backup import back_up
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.store import sqlite
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.state_dir import lock_state_dir
 from cookhouse.server.store.store import Store
@@ -183,7 +184,7 @@ def test_the_database_is_that_of_one_moment(
     state: State, tmp_path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch a copy that begins anew at each write of its server, or mixes before and after."""
-    monkeypatch.setattr(backup, "_PAGES", 1)
+    monkeypatch.setattr(sqlite, "_COPY_PAGES", 1)
     monkeypatch.setattr(backup, "_SAY_SECONDS", 0.0)
     row, said = state.save("first"), []
 

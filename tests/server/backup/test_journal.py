@@ -4,8 +4,10 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.server.journal.examples import LARGE, Journal, answer, body, entry, state
 
+from cookhouse.server.backup import backup
 from cookhouse.server.backup.backup import back_up
 from cookhouse.server.journal import AddAnswer, AddEntry, AddSampler, AddSession, EndSession, GroupCommit, PutState
 from cookhouse.server.store.rows import SamplerRow, SessionRow
@@ -20,6 +22,11 @@ SAMPLER = SamplerRow(
     snapshot_id="weights",
     has_file=True,
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup, "_PAUSE_SECONDS", 0.0)
 
 
 def unheard(_: str) -> None:
@@ -43,13 +50,15 @@ async def fill(group: GroupCommit) -> None:
         AddSampler(replace(SAMPLER, sampler_id="s:sample:1", snapshot_id="in-memory", has_file=False)),
     )
     await group.commit(AddEntry(entry(3, session_id="ended"), body(3, LARGE)))
+    for number, name in ((4, "linked"), (5, "not-yet")):
+        await group.commit(AddEntry(replace(entry(number), kind="load_weights", drawn={"id": name}), b"load"))
 
 
 def test_a_copy_has_what_its_sessions_need(tmp_path: Path) -> None:
     add_folder(tmp_path / "state" / "states" / "newest")
     journal = Journal(tmp_path / "state")
     journal.run(fill)
-    for name in ("states/.newer.unfinished", "samplers/weights", "snapshots/in-memory"):
+    for name in ("loads/linked", "states/.newer.unfinished", "samplers/weights", "snapshots/in-memory"):
         add_folder(journal.folder / name)
     assert back_up(journal.folder, tmp_path / "copy", say=unheard) == []
     journal.run(lambda group: group.commit(EndSession("s", 2.0), EndSession("ended", 2.0)))
@@ -70,3 +79,4 @@ def test_a_copy_has_what_its_sessions_need(tmp_path: Path) -> None:
         "states/newest",
     ]
     assert (copy.folder / "states/newest/adapter").read_text() == "newest"
+    assert [path.name for path in (copy.folder / "loads").iterdir()] == ["linked"]

@@ -46,6 +46,13 @@ def test_only_its_user_may_read_them(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
+    """Catches bodies that lie beside the state folder, where no backup looks for them."""
+    folder = tmp_path / "my state" / "journal"
+    Segments(folder.as_uri()).write([body(1, LARGE)])
+    assert len(list(folder.iterdir())) == 1
+
+
 def test_the_folder_itself_survives_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = []
     monkeypatch.setattr(os, "fsync", lambda at: synced.append(Path(f"/proc/self/fd/{at}").readlink()))

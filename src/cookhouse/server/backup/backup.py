@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.backup.named_files import copy_file, copy_named, named_files, remove
+from cookhouse.server.backup.named_files import copy_file, copy_named, is_made_later, named_files, remove
 from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir
+from cookhouse.server.store.sqlite import copy_database
 from cookhouse.server.store.store import Store
 
 Say = Callable[[str], None]
@@ -24,9 +24,6 @@ _MAX_TRIES = 20
 _PAUSE_SECONDS = 1.0
 """Before the database is copied again: what is being deleted takes a moment to lose its row."""
 _SAY_SECONDS = 5.0
-_BUSY_SECONDS = 25
-_PAGES = 1024
-"""Of the database, copied between two looks at the clock."""
 _UNNAMED = ("api-key",)
 """Files that no row names. The key says whose the checkpoints are."""
 
@@ -52,7 +49,7 @@ def back_up(state_dir: Path, folder: Path, *, say: Say) -> Sequence[str]:
         for _ in range(_MAX_TRIES):
             lost_before, lost = lost, _copy_once(state_dir, copy, say)
             if lost <= lost_before:
-                return sorted(lost)
+                return sorted(name for name in lost if not is_made_later(name))
             time.sleep(_PAUSE_SECONDS)
         raise ServiceError(
             f"files of {state_dir} went faster than they could be copied, {_MAX_TRIES} times in a row; try again, or "
@@ -93,7 +90,12 @@ def _copy_once(state_dir: Path, copy: Path, say: Say) -> set[str]:
     """Copy the database, and what it names that has not been copied yet. Returns what is not there."""
     for file in copy.glob(f"{DATABASE}*"):
         file.unlink()
-    _copy_database(state_dir / DATABASE, copy / DATABASE, say)
+    try:
+        copy_database(
+            state_dir / DATABASE, copy / DATABASE, lambda done, pages: say(f"copying: {done} of {pages} pages of rows")
+        )
+    except sqlite3.Error as error:
+        raise ServiceError(f"{state_dir / DATABASE} cannot be backed up: {error}; try again") from error
     with closing(Store(copy / DATABASE)) as store:
         if (damage := store.damage()) is not None:
             raise ServiceError(f"{state_dir / DATABASE} cannot be backed up: {damage}")
@@ -107,23 +109,6 @@ def _copy_once(state_dir: Path, copy: Path, say: Say) -> set[str]:
         if not (copy / name).exists() and not copy_named(state_dir / name, copy / name):
             missing.add(name)
     return missing
-
-
-def _copy_database(file: Path, copy: Path, say: Say) -> None:
-    """As of one moment; its server goes on writing."""
-    copy.touch(mode=0o600)
-    source = sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)
-    with closing(source), closing(sqlite3.connect(copy)) as target:
-        source.execute("BEGIN")
-        try:
-            source.execute("SELECT count(*) FROM sqlite_master")  # from here on, it does not see what is written
-            source.backup(
-                target,
-                pages=_PAGES,
-                progress=lambda _, left, pages: say(f"copying {file.name}: {pages - left} of {pages} pages"),
-            )
-        except sqlite3.Error as error:
-            raise ServiceError(f"{file} cannot be backed up: {error}; try again") from error
 
 
 def _flush(path: Path) -> None:

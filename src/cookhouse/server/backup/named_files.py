@@ -1,6 +1,6 @@
 """Which files of a state folder its database names, and a copy of one of them.
 
-Each is written once, before a row names it, and deleted after that row; a folder is renamed before it is deleted.
+Each is written once, before a row names it (but for `loads`), and deleted after that row; a folder is renamed first.
 """
 
 import errno
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from cookhouse.server.checkpoints.state_folder import CHECKPOINTS
 from cookhouse.server.journal.steps import NAMED_SEGMENTS
 from cookhouse.server.store.store import Store
-from cookhouse.server.store.tables import CheckpointRecord, SamplerRecord, StateRecord
+from cookhouse.server.store.tables import CheckpointRecord, EntryRecord, SamplerRecord, StateRecord
 
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -22,6 +22,7 @@ _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPN
 _KINDS: Mapping[str, sa.Executable] = {
     "journal": NAMED_SEGMENTS,
     "states": sa.select(StateRecord.state_id),
+    "loads": sa.select(EntryRecord.drawn["id"].as_string()).where(EntryRecord.kind == "load_weights"),
     "samplers": sa.select(SamplerRecord.snapshot_id).where(SamplerRecord.has_file),
     CHECKPOINTS: sa.select(CheckpointRecord.checkpoint_id),
 }
@@ -32,6 +33,11 @@ def named_files(store: Store) -> list[str]:
     """Paths, below the state folder, of all files and folders that a database names."""
     with store.database.reading() as session:
         return [f"{folder}/{name}" for folder, names in _KINDS.items() for name in sorted(session.scalars(names))]
+
+
+def is_made_later(path: str) -> bool:
+    """Whether a row may name it before it is there."""
+    return path.startswith("loads/")
 
 
 def copy_named(source: Path, target: Path) -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import unquote
 
 from cookhouse.blobs import BlobStore, open_blobs
 from cookhouse.errors import InputError, ServiceError
@@ -63,7 +64,7 @@ class Segments:
         self._url = url
         self._objects: _Objects | None = None
         if url.startswith("file://"):
-            self._objects = _Folder(Path(url.removeprefix("file://")))
+            self._objects = _Folder(Path(unquote(url.removeprefix("file://"))))
         elif "://" in url:
             self._objects = _Blobs(open_blobs(url))
         elif url != "rows":

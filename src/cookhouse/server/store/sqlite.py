@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from cookhouse.server.store.private import make_private
 
 _MAX_LOG_BYTES = 16 * 2**20
 """What the write-ahead log keeps of the disk once what is in it has gone into the database."""
+_COPY_BUSY_SECONDS = 25.0
+_COPY_PAGES = 1024
+"""Between two reports of progress."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, 0)
 """0: no code of SQLite's, but a text that Python's driver could not decode."""
@@ -39,12 +43,7 @@ class Sqlite:
         copy = self._file.with_name(f"{self._file.name}.before-{revision}")
         begun = copy.with_name(f".{copy.name}")
         try:
-            make_private(begun)
-            with (
-                contextlib.closing(sqlite3.connect(self._file)) as source,
-                contextlib.closing(sqlite3.connect(begun)) as target,
-            ):
-                source.backup(target)
+            copy_database(self._file, begun)
             begun.rename(copy)
         except (OSError, sqlite3.Error) as error:
             with contextlib.suppress(OSError):
@@ -97,3 +96,18 @@ class Sqlite:
             cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute("PRAGMA synchronous = FULL")
             cursor.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
+
+
+def copy_database(file: Path, copy: Path, on_progress: Callable[[int, int], None] = lambda _done, _pages: None) -> None:
+    """Copy a database as of one moment, which another process may be writing to; `on_progress` is told of pages.
+
+    Raises:
+        OSError: the copy cannot be made.
+        sqlite3.Error: the database cannot be read.
+    """
+    make_private(copy)
+    source = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=_COPY_BUSY_SECONDS)
+    with contextlib.closing(source), contextlib.closing(sqlite3.connect(copy)) as target:
+        source.execute("BEGIN")
+        source.execute("SELECT count(*) FROM sqlite_master")  # from here on, it does not see what others write
+        source.backup(target, pages=_COPY_PAGES, progress=lambda _, left, pages: on_progress(pages - left, pages))
