@@ -6,17 +6,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 import tinker
 from tests.contract.calls import new_trainer, train
 from tests.server.checkpoints.test_checkpoints import NEW, fill
 from tests.server.conftest import OpenStore
 from tests.server.fake_engine import FakeEngine
-from tests.server.hosting import KEY, hosted
+from tests.server.hosting import KEY, Host, hosted
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.refusals import StorageError
+from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.store.store import Store
 
 PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
@@ -32,6 +33,13 @@ def full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def put_ttl(host: Host, path: str) -> httpx.Response:
+    """Without the SDK, which would send it again for minutes."""
+    model_id, checkpoint = path.removeprefix("tinker://").split("/", 1)
+    url = f"{host.url}/api/v1/training_runs/{model_id}/checkpoints/{checkpoint}/ttl"
+    return httpx.put(url, json={"ttl_seconds": 7200}, headers={"x-api-key": KEY}, timeout=30)
 
 
 def test_all_that_needs_no_disk_works_on_a_full_one(tmp_path: Path) -> None:
@@ -57,8 +65,10 @@ def test_all_that_needs_no_disk_works_on_a_full_one(tmp_path: Path) -> None:
                     save("new").result()
                 assert failed.value.category == "server"
                 assert str(tmp_path) not in str(failed.value)
-            with pytest.raises(tinker.BadRequestError, match="the service's database cannot be used"):
-                rest.set_checkpoint_ttl_from_tinker_path(path, 7200).result()
+            refused = put_ttl(host, path)
+            assert refused.status_code == 503
+            assert refused.headers["Retry-After"] == "1"
+            assert "the service's database cannot be read or written: disk I/O error" in refused.json()["detail"]
             rest.delete_checkpoint_from_tinker_path(doomed).result()
             assert [one.tinker_path for one in rest.list_user_checkpoints().result().checkpoints] == [path]
             with pytest.raises(tinker.NotFoundError):
@@ -88,10 +98,10 @@ def test_a_deletion_that_a_full_disk_held_up_outlives_the_server(tmp_path: Path,
 
 
 def test_a_checkpoint_without_room_for_its_row_leaves_nothing(tmp_path: Path, open_store: OpenStore) -> None:
-    """Would catch files that nobody knows of, on a disk that has no room for them."""
+    """Would catch files that nobody knows of, and a refusal that ends a run though it can be sent again."""
     store = open_store(tmp_path / "server.db")
     checkpoints = Checkpoints(tmp_path / "checkpoints", store)
-    with full_disk(), pytest.raises(StorageError, match="database cannot be used"):
+    with full_disk(), pytest.raises(StorageBusyError, match=r"database cannot be .* written.*Free space"):
         checkpoints.write(NEW, lambda folder: folder.mkdir())
     assert list((tmp_path / "checkpoints").iterdir()) == []
     assert store.checkpoint_ids() == set()

@@ -29,6 +29,14 @@ def full() -> StorageBusyError:
     )
 
 
+def failing(reason: str) -> StorageBusyError:
+    """A disk that has no room may say so in many ways."""
+    return StorageBusyError(
+        f"the service's database cannot be read or written: {reason}; its disk is full or fails. Free space on it, for "
+        "example by deleting checkpoints, and try again"
+    )
+
+
 def unusable(reason: str) -> StorageError:
     return StorageError(
         f"the service's database cannot be used: {reason}; free space on its disk, for example by deleting "

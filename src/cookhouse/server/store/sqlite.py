@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.store.backend import to_json
-from cookhouse.server.store.failures import damaged, full, locked, unusable
+from cookhouse.server.store.failures import damaged, failing, full, locked, unusable
 from cookhouse.server.store.private import make_private
 
 _MAX_LOG_BYTES = 16 * 2**20
@@ -65,6 +65,8 @@ class Sqlite:
             return None
         if code in _BUSY:
             return locked(seconds)
+        if code == sqlite3.SQLITE_IOERR:
+            return failing(str(error.orig))
         return full() if code == sqlite3.SQLITE_FULL else unusable(str(error.orig))
 
     def damaged(self, what: object) -> StorageError:
