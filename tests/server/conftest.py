@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from cookhouse.server.store.store import Store
 
 Place = Path | str
-OpenStore = Callable[[Place], Store]
+OpenStore = Callable[..., Store]
+"""Takes what `Store` takes."""
 
 
 class Cluster:
@@ -83,4 +84,4 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def open_store() -> Iterator[OpenStore]:
     """Opens stores, which are closed when the test ends."""
     with ExitStack() as stores:
-        yield lambda place: stores.enter_context(closing(Store(place)))
+        yield lambda *arguments: stores.enter_context(closing(Store(*arguments)))

@@ -54,7 +54,7 @@ def contents(folder: Path, open_store: OpenStore) -> dict[str, str]:
     """Of every checkpoint that a state folder knows, by path."""
     store = open_store(folder / "server.db")
     checkpoints = Checkpoints(folder / "checkpoints", store)
-    return {row.path: (checkpoints.folder_of(row) / "adapter").read_text() for row in store.every_checkpoint(now=0.0)}
+    return {row.path: (checkpoints.folder_of(row) / "adapter").read_text() for row in store.every_checkpoint()}
 
 
 def files(folder: Path) -> list[str]:
@@ -196,7 +196,7 @@ def test_the_database_is_that_of_one_moment(
     pages = [text for text in said if "pages" in text]
     assert len(pages) == len(set(pages)) > 5
     assert said[-1] == "copying: 0 of 1 files and folders"
-    kept = open_store(tmp_path / "copy" / "server.db").every_checkpoint(now=0.0)
+    kept = open_store(tmp_path / "copy" / "server.db").every_checkpoint()
     assert [each.expires_at for each in kept] == [None]
 
 

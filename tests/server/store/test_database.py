@@ -2,7 +2,6 @@
 
 import logging
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -48,7 +47,7 @@ def test_a_locked_database_is_waited_for_and_then_named(
         store.add_session(SESSION)
         with pytest.raises(StorageBusyError, match=r"^the service's database was locked .* for 0\.1 s; try again$"):
             store.set_checkpoint_expiry(row.checkpoint_id, 5.0)
-        assert store.checkpoint(row.model_id, row.kind, row.name, "me", now=time.time()) == row
+        assert store.checkpoint(row.model_id, row.kind, row.name, "me") == row
     assert store.sessions("me", limit=9, offset=0) == [SESSION]
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.server.conftest import OpenStore, Place
 
 from cookhouse.errors import InputError
+from cookhouse.server.store.clock import Clock
 from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.usage import Usage
 
@@ -61,16 +62,16 @@ def test_rows_come_back_as_they_were_of_their_owner_alone(place: Place, open_sto
     assert store.runs("me", limit=9, offset=0) == ([RUN], 1)
     assert store.session_runs("s", "me") == [RUN]
     assert store.session_samplers("s", "me") == [SAMPLER]
-    assert store.checkpoint(RUN.model_id, "weights", "first", "me", now=2.0) == CHECKPOINT
-    assert store.checkpoints("me", now=2.0, model_id=RUN.model_id) == ([CHECKPOINT], 1)
-    assert store.session_storage("s", "me", now=2.0) == (1, 2**40)
+    assert store.checkpoint(RUN.model_id, "weights", "first", "me") == CHECKPOINT
+    assert store.checkpoints("me", model_id=RUN.model_id) == ([CHECKPOINT], 1)
+    assert store.session_storage("s", "me") == (1, 2**40)
     assert store.session("s", "you") is None
     assert store.run(RUN.model_id, "you") is None
     assert store.runs("you", limit=9, offset=0) == ([], 0)
-    assert store.checkpoints("you", now=2.0) == ([], 0)
+    assert store.checkpoints("you") == ([], 0)
     assert store.session_runs("s", "you") == []
     assert store.session_samplers("s", "you") == []
-    assert store.session_storage("s", "you", now=2.0) == (0, 0)
+    assert store.session_storage("s", "you") == (0, 0)
     assert store.damage() is None
 
 
@@ -118,7 +119,8 @@ def test_usage_adds_up(place: Place, open_store: OpenStore) -> None:
 
 
 def test_checkpoints_are_replaced_published_and_deleted(place: Place, open_store: OpenStore) -> None:
-    store = open_store(place)
+    uptime = [0.0]
+    store = open_store(place, Clock(lambda: 4000.0 + uptime[0], lambda: uptime[0]))
     store.put_checkpoint(CHECKPOINT, overwrite=False)
     new = replace(CHECKPOINT, checkpoint_id="4567", expires_at=None)
     with pytest.raises(InputError, match="exists; save under another name"):
@@ -128,10 +130,12 @@ def test_checkpoints_are_replaced_published_and_deleted(place: Place, open_store
     store.set_checkpoint_public("4567", True)
     store.set_checkpoint_expiry("4567", 9.0)
     published = replace(new, is_public=True, expires_at=9.0)
-    assert store.checkpoint(RUN.model_id, "weights", "first", "you", now=2.0) == published
-    assert store.expired_checkpoints(now=8.0) == []
-    assert store.expired_checkpoints(now=9.0) == [published]
-    assert store.every_checkpoint(now=9.0) == []
+    assert store.checkpoint(RUN.model_id, "weights", "first", "you") == published
+    assert store.expired_checkpoints() == []
+    assert store.every_checkpoint() == [published]
+    uptime[0] = 5000.0
+    assert store.expired_checkpoints() == [published]
+    assert store.every_checkpoint() == []
     assert store.put_checkpoint(replace(CHECKPOINT, created_at=10.0), overwrite=False) == "4567"
     store.delete_checkpoint("0123")
     assert store.checkpoint_ids() == set()
@@ -168,4 +172,4 @@ def test_any_text_of_a_client_can_be_kept(place: Place, open_store: OpenStore) -
     assert row.display_name is not None
     assert row.display_name.replace("\ufffd", "\0") == HOSTILE
     assert row.user_metadata == {"nan": None, "text": HOSTILE, HOSTILE: None}
-    assert store.checkpoint(HOSTILE, HOSTILE, HOSTILE, HOSTILE, now=2.0) is None
+    assert store.checkpoint(HOSTILE, HOSTILE, HOSTILE, HOSTILE) is None

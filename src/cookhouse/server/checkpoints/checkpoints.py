@@ -96,7 +96,7 @@ class Checkpoints:
         row = None
         if path.startswith("tinker://") and len(parts) == 3:
             model_id, kind, name = parts
-            row = self._store.checkpoint(model_id, kind, name, owner, now=time.time())
+            row = self._store.checkpoint(model_id, kind, name, owner)
         if row is None:
             raise NotFoundError(
                 f"no checkpoint at {path!r}; list what there is with RestClient.list_user_checkpoints()"
@@ -184,7 +184,7 @@ class Checkpoints:
             InputError: the name or the time to live cannot be used, or the name is taken.
         """
         name = check_name(new)
-        taken = self._store.checkpoint(new.model_id, new.kind, name, new.owner, now=time.time())
+        taken = self._store.checkpoint(new.model_id, new.kind, name, new.owner)
         if taken is not None and not new.overwrite:
             raise InputError(f"{taken.path} exists; save under another name, delete it, or pass overwrite")
         return name
@@ -231,7 +231,7 @@ class Checkpoints:
                 has_optimizer=new.has_optimizer,
                 size_bytes=0,
                 created_at=now,
-                expires_at=None if new.ttl_seconds is None else now + new.ttl_seconds,
+                expires_at=None if new.ttl_seconds is None else self._store.clock.end_of(new.ttl_seconds),
                 user_metadata=dict(new.user_metadata),
             )
             try:
@@ -287,7 +287,7 @@ class Checkpoints:
 
     def sweep(self) -> None:
         """Delete what has expired, and finish deletions that a full disk held up."""
-        for row in self._store.expired_checkpoints(now=time.time()):
+        for row in self._store.expired_checkpoints():
             self.delete(row)
         self._finish_deletions()
 

@@ -76,7 +76,7 @@ def delete_checkpoint(state_dir: Path, path: str) -> None:
         StorageError: the disk fails.
     """
     with lock_state_dir(state_dir), closing(Store(state_dir / DATABASE)) as store:
-        row = next((row for row in store.every_checkpoint(now=time.time()) if row.path == path), None)
+        row = next((row for row in store.every_checkpoint() if row.path == path), None)
         if row is None:
             raise InputError(f"{state_dir} keeps no checkpoint {path}; list what it has with `cookhouse checkpoints`")
         Checkpoints(state_dir / CHECKPOINTS, store).delete(row)

@@ -1,6 +1,5 @@
 """What a state folder holds, read without its server."""
 
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -32,7 +31,7 @@ def stored_checkpoints(state_dir: Path) -> Sequence[StoredCheckpoint]:
         with lock_state_dir(state_dir):
             Store(state_dir / DATABASE).close()
     with closing(Store(state_dir / DATABASE)) as store:
-        rows = store.every_checkpoint(now=time.time())
+        rows = store.every_checkpoint()
         runs = {(row.model_id, row.owner): store.run(row.model_id, row.owner) for row in rows}
     return [
         StoredCheckpoint(

@@ -1,7 +1,6 @@
 """What the store knows: training runs and checkpoints. Blocking, so it runs in threads."""
 
 import asyncio
-import time
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -45,7 +44,7 @@ def get_training_run(model_id: str, service: ServiceOf, owner: Owner) -> JSONRes
 @router.get("/training_runs/{model_id}/checkpoints")
 def list_run_checkpoints(model_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
     _known_run(service, model_id, owner)
-    rows, _ = service.store.checkpoints(owner, now=time.time(), model_id=model_id)
+    rows, _ = service.store.checkpoints(owner, model_id=model_id)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows]})
 
 
@@ -62,14 +61,14 @@ async def set_checkpoint_ttl(
     content = await content_of(request, TtlRequest)
     check_ttl(content.ttl_seconds)
     row = await asyncio.to_thread(service.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
-    expires_at = None if content.ttl_seconds is None else time.time() + content.ttl_seconds
+    expires_at = None if content.ttl_seconds is None else service.store.clock.end_of(content.ttl_seconds)
     await asyncio.to_thread(service.store.set_checkpoint_expiry, row.checkpoint_id, expires_at)
     return JSONResponse({})
 
 
 @router.get("/checkpoints")
 def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0) -> JSONResponse:
-    rows, total = service.store.checkpoints(owner, now=time.time(), limit=limit, offset=offset)
+    rows, total = service.store.checkpoints(owner, limit=limit, offset=offset)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows], "cursor": _cursor(limit, offset, total)})
 
 
@@ -101,7 +100,7 @@ def _known_run(service: Service, model_id: str, owner: str) -> RunRow:
 
 
 def _run(service: Service, row: RunRow) -> dict[str, Any]:
-    checkpoints, _ = service.store.checkpoints(row.owner, now=time.time(), model_id=row.model_id)
+    checkpoints, _ = service.store.checkpoints(row.owner, model_id=row.model_id)
     newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in _TYPES}
     weights, sampler_weights = newest["weights"], newest["sampler_weights"]
     return {

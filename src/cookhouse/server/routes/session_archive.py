@@ -1,7 +1,6 @@
 """What is known of sessions, those that have ended too: listed, searched, labeled, and traced."""
 
 import asyncio
-import time
 from collections.abc import Collection
 from typing import Any
 
@@ -90,7 +89,7 @@ def _search(service: Service, owner: str, request: SessionSearchRequest, live: C
 
 
 def _summary(service: Service, row: SessionRow, live: Collection[str]) -> dict[str, Any]:
-    count, num_bytes = service.store.session_storage(row.session_id, row.owner, now=time.time())
+    count, num_bytes = service.store.session_storage(row.session_id, row.owner)
     kind = status_type(row, live)
     status: dict[str, Any] | None = None if kind is None else {"type": kind}
     if status is not None and kind == "client_finished":

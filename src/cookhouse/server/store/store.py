@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cookhouse.errors import InputError
+from cookhouse.server.store.clock import Clock
 from cookhouse.server.store.database import Database
 from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
@@ -33,9 +34,10 @@ _AMOUNTS = tuple(field.name for field in fields(Usage))
 class Store:
     """Short, blocking calls, from any thread."""
 
-    def __init__(self, database: Path | str) -> None:
+    def __init__(self, database: Path | str, clock: Clock | None = None) -> None:
         """Open or make a database, as `Database` does. Raises as that."""
         self.database = Database(database)
+        self.clock = clock or Clock()
         self._deleted: set[str] = set()
         """Checkpoints whose rows could not be deleted yet."""
 
@@ -74,12 +76,12 @@ class Store:
         with self.database.writing() as session:
             session.execute(wanted.values(project_id=project_id))
 
-    def session_storage(self, session_id: str, owner: str, *, now: float) -> tuple[int, int]:
+    def session_storage(self, session_id: str, owner: str) -> tuple[int, int]:
         """How many checkpoints the runs of a session have, and their bytes."""
         query = (
             sa.select(sa.func.count(), _total(CheckpointRecord.size_bytes))
             .join(RunRecord, RunRecord.model_id == CheckpointRecord.model_id)
-            .where(RunRecord.session_id == session_id, CheckpointRecord.owner == owner, self._is_kept(now))
+            .where(RunRecord.session_id == session_id, CheckpointRecord.owner == owner, self._is_kept())
         )
         with self.database.reading() as session:
             count, num_bytes = session.execute(query).one()
@@ -170,7 +172,7 @@ class Store:
             same = sa.select(CheckpointRecord).filter_by(model_id=row.model_id, kind=row.kind, name=row.name)
             replaced = session.scalars(same).first()
             if replaced is not None:
-                is_expired = replaced.expires_at is not None and replaced.expires_at <= row.created_at
+                is_expired = self.clock.is_over(replaced.expires_at)
                 is_deleted = replaced.checkpoint_id in self._deleted
                 if not (overwrite or is_expired or is_deleted):
                     raise InputError(f"{row.path} exists; save under another name, delete it, or pass overwrite")
@@ -179,25 +181,25 @@ class Store:
             session.add(CheckpointRecord(**asdict(row)))
         return None if replaced is None else replaced.checkpoint_id
 
-    def checkpoint(self, model_id: str, kind: str, name: str, owner: str, *, now: float) -> CheckpointRow | None:
+    def checkpoint(self, model_id: str, kind: str, name: str, owner: str) -> CheckpointRow | None:
         """One that a tenant may read: its own, or a published one."""
         query = sa.select(CheckpointRecord).filter_by(model_id=model_id, kind=kind, name=name)
         is_readable = (CheckpointRecord.owner == owner) | CheckpointRecord.is_public
-        return self._first(CheckpointRow, query.where(is_readable, self._is_kept(now)))
+        return self._first(CheckpointRow, query.where(is_readable, self._is_kept()))
 
     def checkpoints(
-        self, owner: str, *, now: float, model_id: str | None = None, limit: int | None = None, offset: int = 0
+        self, owner: str, *, model_id: str | None = None, limit: int | None = None, offset: int = 0
     ) -> tuple[Sequence[CheckpointRow], int]:
         """One page of a tenant's checkpoints, newest first, and how many there are in all."""
-        wanted = (CheckpointRecord.owner == owner) & self._is_kept(now)
+        wanted = (CheckpointRecord.owner == owner) & self._is_kept()
         if model_id is not None:
             wanted &= CheckpointRecord.model_id == model_id
         query = sa.select(CheckpointRecord).where(wanted).order_by(CheckpointRecord.created_at.desc())
         return self._select(CheckpointRow, query.limit(limit).offset(offset)), self._count(wanted)
 
-    def every_checkpoint(self, *, now: float) -> Sequence[CheckpointRow]:
+    def every_checkpoint(self) -> Sequence[CheckpointRow]:
         """Those of every tenant, oldest first: for whoever owns the database, never for a client."""
-        query = sa.select(CheckpointRecord).where(self._is_kept(now)).order_by(CheckpointRecord.created_at)
+        query = sa.select(CheckpointRecord).where(self._is_kept()).order_by(CheckpointRecord.created_at)
         return self._select(CheckpointRow, query)
 
     def set_checkpoint_expiry(self, checkpoint_id: str, expires_at: float | None) -> None:
@@ -217,8 +219,9 @@ class Store:
             session.execute(sa.delete(CheckpointRecord).where(CheckpointRecord.checkpoint_id == checkpoint_id))
         self._deleted.discard(checkpoint_id)
 
-    def expired_checkpoints(self, *, now: float) -> Sequence[CheckpointRow]:
-        return self._select(CheckpointRow, sa.select(CheckpointRecord).where(CheckpointRecord.expires_at <= now))
+    def expired_checkpoints(self) -> Sequence[CheckpointRow]:
+        is_over = CheckpointRecord.expires_at <= self.clock.over()
+        return self._select(CheckpointRow, sa.select(CheckpointRecord).where(is_over))
 
     def checkpoint_ids(self) -> set[str]:
         """Of every checkpoint that has not been deleted, also those that have expired."""
@@ -246,8 +249,8 @@ class Store:
         with self.database.reading() as session:
             return session.execute(sa.select(sa.func.count()).where(wanted)).scalar_one()
 
-    def _is_kept(self, now: float) -> sa.ColumnElement[bool]:
-        is_alive = CheckpointRecord.expires_at.is_(None) | (CheckpointRecord.expires_at > now)
+    def _is_kept(self) -> sa.ColumnElement[bool]:
+        is_alive = CheckpointRecord.expires_at.is_(None) | (CheckpointRecord.expires_at > self.clock.over())
         return is_alive & CheckpointRecord.checkpoint_id.not_in(tuple(self._deleted))
 
 

@@ -77,7 +77,7 @@ class WeightNames:
             names |= self._read(name, owner)
         for version in () if self._registry is None else self._registry.find(Query()):
             names |= self._read(version.id, owner)
-        rows, _ = self._store.checkpoints(owner, now=time.time(), limit=_MAX_LISTED)
+        rows, _ = self._store.checkpoints(owner, limit=_MAX_LISTED)
         return names | {row.path: row.created_at for row in rows if row.kind != "external_weights"}
 
     def described(self, name: str, owner: str) -> tuple[str, float]:

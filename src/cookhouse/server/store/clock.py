@@ -1,0 +1,40 @@
+"""When what has a time to live is over, by two clocks: one of them may be set, at any moment, a day ahead or back.
+
+    the system's clock           what rows and clients are told
+    how long we have been up     added to what that clock said at the start
+
+A time to live counts from the later of the two, and is over once both say so: a jump prolongs it at most. What the
+clock did while no server was up nobody knows, so that nothing is over in the first hour: time to set it right.
+"""
+
+import time
+from collections.abc import Callable
+
+_FIRST_SECONDS = 3600.0
+
+
+class Clock:
+    def __init__(
+        self, system: Callable[[], float] = lambda: time.time(), uptime: Callable[[], float] = lambda: time.monotonic()
+    ) -> None:
+        self._system = system
+        self._uptime = uptime
+        self._began = uptime()
+        self._began_at = system()
+
+    def end_of(self, seconds: float) -> float:
+        """When a time to live that begins now is over."""
+        return max(self._system(), self._counted()) + seconds
+
+    def is_over(self, end: float | None) -> bool:
+        """None: for ever."""
+        return end is not None and end <= self.over()
+
+    def over(self) -> float:
+        """All that ends until then is over."""
+        if self._uptime() - self._began < _FIRST_SECONDS:
+            return float("-inf")
+        return min(self._system(), self._counted())
+
+    def _counted(self) -> float:
+        return self._began_at + self._uptime() - self._began
