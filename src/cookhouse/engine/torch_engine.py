@@ -225,7 +225,8 @@ class TorchEngine:
         layout = self._bases[base_model].adapter_layout(lora)
         self._admit_snapshot(base_model, layout)
         tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
-        flat = tensors["params"].to(self._device, self._dtype)
+        # A copy, even of the same precision: as aligned as what was published, so that libraries round alike.
+        flat = tensors["params"].to(self._device, self._dtype, copy=True)
         self._put_snapshot(snapshot_id, base_model, Weights(layout, flat))
 
     def snapshot_bytes(self, snapshot_id: str) -> int:

@@ -104,6 +104,8 @@ def read(
     try:
         with safe_open(folder / _TENSORS, framework="pt") as file:
             missing = sorted(set(names) - set(file.keys()))
+            if "gradient" in missing:
+                raise DamagedError(f"checkpoint {folder} should hold a gradient, and has none")
             if missing:
                 raise InputError(
                     f"checkpoint {folder} holds no {', '.join(missing)}; load it without optimizer, or use a training "

@@ -80,6 +80,8 @@ def _check(folder: Path, layout: FullLayout, name: str, files: Iterable[Any], *,
         if not is_float or not (takes_infinite or torch.isfinite(tensor).all()):
             raise InputError(f"checkpoint {folder}: {name} of {key} is not finite fp32 or bf16")
         found[key] = tuple(tensor.shape)
+    if name == "gradient" and not found:
+        raise DamagedError(f"checkpoint {folder} should hold a gradient, and has none")
     if name != "params" and not found:
         raise InputError(
             f"checkpoint {folder} holds no {name}; load it without optimizer, or use a training checkpoint"
