@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +78,24 @@ cores.num_threads = lambda: len(cores.allowed_cores())
 print(cores.claim_cores(), flush=True)
 sys.stdin.read()
 """
+
+
+def test_an_engine_that_ends_meanwhile_leaves_all_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch one that is started again at once and has a part of the cores from then on."""
+    _quota(monkeypatch, None)
+    monkeypatch.setattr(cores, "allowed_cores", lambda: [0, 1, 2])
+    kept: list[object] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: kept.append(_), raising=False)
+    ending = [cores._hold(f"core/{core}") for core in (0, 2)]
+
+    def end(_seconds: float) -> None:
+        for claim in ending:
+            assert claim is not None
+            claim.close()
+
+    monkeypatch.setattr(time, "sleep", end)
+    assert cores.claim_cores()
+    assert not kept
 
 
 @pytest.mark.skipif(len(_CORES) < 2, reason="needs two cores")

@@ -1,5 +1,7 @@
 """What is chosen for a device, and what holds while a pass must be repeatable."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -10,8 +12,6 @@ import cookhouse.engine.device as device_module
 from cookhouse.engine.device import choose_device, choose_dtype, deterministic
 from cookhouse.engine.kernels.cpu.functions import CpuKernels
 from cookhouse.errors import InputError
-
-CUDA = torch.device("cuda", 0)
 
 
 def test_unusable_devices_are_refused_by_name() -> None:
@@ -36,13 +36,11 @@ def test_a_device_beyond_the_last_is_refused_by_its_own_name(name: str, monkeypa
 def test_deterministic_holds_for_its_extent_alone() -> None:
     """Would catch a setting left behind, under which sampling's cumulative sums fail on a GPU."""
     before = torch.get_deterministic_debug_mode()
-    with deterministic(CUDA):
+    with deterministic():
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     assert torch.get_deterministic_debug_mode() == before
     assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    with deterministic(torch.device("cpu")):
-        assert torch.get_deterministic_debug_mode() == before
 
 
 @pytest.mark.parametrize(("gains", "expected"), [(True, torch.bfloat16), (False, torch.float32), (None, torch.float32)])
@@ -79,12 +77,22 @@ def test_cuda_computes_fp32_products_in_fp32() -> None:
     assert float(error) < 1e-5
 
 
-@pytest.mark.gpu
-def test_sums_at_one_place_come_out_the_same_to_the_bit() -> None:
+@pytest.mark.parametrize("name", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_sums_at_one_place_come_out_the_same_to_the_bit(name: str) -> None:
     """Would catch additions by atomics, whose order varies."""
-    device = choose_device("cuda")
+    device = choose_device(name)
     values = torch.randn(100_000, device=device)
     rows = torch.randint(0, 10, (100_000,), device=device)
-    with deterministic(device):
-        sums = [torch.zeros(10, device=device).index_put_((rows,), values, accumulate=True) for _ in range(5)]
+    with num_threads(2), deterministic():
+        sums = [torch.zeros(10, device=device).index_put_((rows,), values, accumulate=True) for _ in range(20)]
     assert all(torch.equal(one, sums[0]) for one in sums)
+
+
+@contextmanager
+def num_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

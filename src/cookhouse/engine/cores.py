@@ -17,6 +17,8 @@ from cookhouse.engine.kernels.cpu import cpu_kernels
 
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0
+_ENDING_SECONDS = 0.05
+"""An engine that ends gives its cores up one after the other. The next one computes with as many, and the same bits."""
 _claims: list[socket.socket] = []
 """One for each core that this process holds; the system drops them with the process, however it ends."""
 
@@ -59,6 +61,9 @@ def claim_cores() -> bool:
         return False
     with _claiming():
         held = [core for core in cores if _claim(core)]
+        if held and held != cores:
+            time.sleep(_ENDING_SECONDS)
+            held = [core for core in cores if core in held or _claim(core)]
     if not held:
         _log.info("cores %s are held by other engines, or cannot be claimed: this one shares them", cores)
         return False

@@ -48,15 +48,13 @@ def _prepared(name: str) -> torch.device:
 
 
 @contextmanager
-def deterministic(device: torch.device) -> Iterator[None]:
-    """Have what torch computes on a GPU be the same to the bit each time; the CPU needs nothing.
+def deterministic() -> Iterator[None]:
+    """Have what torch computes be the same to the bit each time.
 
-    Otherwise `index_put` with `accumulate` and the backward of attention add by atomics, in an order that varies. An
-    operation that has no other way raises RuntimeError.
+    Otherwise `index_put` with `accumulate`, and with it the backward of an index, add by atomics, in an order that
+    varies: on a GPU, and in fp32 on a CPU by several threads. On a GPU so does the backward of attention. An operation
+    that has no other way raises RuntimeError.
     """
-    if device.type != "cuda":
-        yield
-        return
     mode = torch.get_deterministic_debug_mode()
     was_filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.set_deterministic_debug_mode("error")  # as `use_deterministic_algorithms`, which loads a compiler first

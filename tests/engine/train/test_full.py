@@ -101,6 +101,25 @@ def test_adapters_beside_it_are_the_same_to_the_bit(qwen3_folder: str) -> None:
     assert losses(beside=True) == losses(beside=False)
 
 
+def test_a_long_pass_of_a_mixture_comes_out_the_same_to_the_bit(tmp_path: Path) -> None:
+    """Would catch rows of tokens that several experts take added up by threads, in an order that varies."""
+    engine = TorchEngine(precision="float32")
+    engine.create_model("full", save_family(tmp_path / "base", "deepseek_v3"), FULL)
+    request = ForwardBackward(model_id="full", data_D=random_datums([300] * 13), loss_fn="cross_entropy")
+    gradients = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in range(4):
+            engine.forward_backward([request])
+            gradients.append(_full(engine).gradient.clone())
+            _full(engine).clear_gradient()
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
+    assert gradients[0].any()
+
+
 def test_save_load_and_continue_equals_never_stopped_to_the_bit(
     qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,7 +105,7 @@ def forward_backward(
     ]
     for members in pack([size for _, size in groups], budget_tokens):
         together = sorted((item for i in members.indices for item in groups[i][0]), key=lambda item: item.request)
-        with deterministic(base.device):
+        with deterministic():
             _run_pass(base, jobs, together)
     return [job.finish() for job in jobs]
 
