@@ -256,7 +256,7 @@ def test_commands_that_came_behind_a_load_run_behind_it(worker: Driver, tmp_path
     worker.done(worker.save("m", url, with_gradient=True))
     commands = [a_load(worker, "n", url, with_gradient=True), worker.step("n"), worker.publish("n", "s")]
     sample, save = worker.sample("s"), worker.save_snapshot("s", (tmp_path / "published").as_uri())
-    worker.submit(sample, save, *commands)
+    worker.submit(*commands, sample, save)
     for command in (*commands, sample, save):
         answer = worker.answer(command.command_id)
         assert isinstance(answer, Done), answer

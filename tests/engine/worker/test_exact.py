@@ -222,7 +222,7 @@ def test_models_in_turn_are_each_as_if_alone(make_worker: MakeWorker, engine: ty
 def draw(driver: Driver, snapshot_id: str, *, beside: Sequence[Sample] = ()) -> list[Any]:
     """Tokens and logprobs of some samples with named seeds, of prompts that begin alike."""
     prompts = [np.arange(1, 40), np.arange(1, 43), np.array([7, 8])]
-    settings = ({"temperature": 1.0}, {"top_p": 0.9, "num_samples": 2}, {"temperature": 0.0})
+    settings: Sequence[dict[str, Any]] = ({"temperature": 1.0}, {"top_p": 0.9, "num_samples": 2}, {"temperature": 0.0})
     samples = [
         driver.sample(snapshot_id, seed=seed, prompt_T=prompt_T, max_tokens=12, **options)
         for seed, (prompt_T, options) in enumerate(zip(prompts, settings, strict=True))
