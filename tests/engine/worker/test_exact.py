@@ -200,7 +200,7 @@ def test_a_process_that_is_started_again_goes_on_as_the_one_that_was_killed(
 @ENGINES
 def test_models_in_turn_are_each_as_if_alone(make_worker: MakeWorker, engine: type[Engine], tmp_path: Path) -> None:
     """Would catch passes that run together though each was to run alone."""
-    worker = make_worker(engine, deterministic=True)
+    worker = make_worker(engine, deterministic=True, max_pass_tokens=10000)
     accounts = {"a": ALICE, "b": BOB, "c": BOB}
     work = {model_id: the_work(worker, seed) for seed, model_id in enumerate(accounts)}
     for model_id, account in accounts.items():
