@@ -1,22 +1,26 @@
 """What clients meet when the engine is killed: over HTTP, with the SDK, on a child over the fake engine."""
 
+import contextlib
 import logging
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tinker
-from tests.contract.calls import ADAM
+from tests.contract.calls import ADAM, new_trainer, train
 from tests.engine.transports.engine_child import engine_child
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted_over
 
 from cookhouse.engine.contract import SampleOutput, Worker, WorkerOptions
 from cookhouse.engine.transports.child import Child
+from cookhouse.server.settings import Settings
 
 PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
 PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
@@ -56,21 +60,71 @@ class Killed:
             time.sleep(0.01)
 
 
-@pytest.fixture
-def server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Killed]:
-    caplog.set_level(logging.CRITICAL, "cookhouse")  # the losses are meant
+@contextlib.contextmanager
+def killed(folder: Path, **settings: Any) -> Iterator[Killed]:
     children: list[Child] = []
 
     def make_worker(options: WorkerOptions) -> Worker:
         children.append(engine_child(SlowEngine, options))
         return children[-1]
 
-    with hosted_over(tmp_path, make_worker) as host:
+    with hosted_over(folder, make_worker, Settings(**settings)) as host:
         yield Killed(host, children)
 
 
-def test_training_fails_in_words_and_goes_on_from_its_checkpoint(server: Killed) -> None:
+@pytest.fixture
+def server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Killed]:
+    caplog.set_level(logging.CRITICAL, "cookhouse")  # the losses are meant
+    with killed(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def server_without_journal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Killed]:
+    caplog.set_level(logging.CRITICAL, "cookhouse")
+    with killed(tmp_path, journal="off") as server:
+        yield server
+
+
+STATES: dict[str, dict[str, Any]] = {
+    "never": {},
+    "at every step": {"state_seconds": 0.0},
+    "by bytes": {"state_bytes": 1},
+}
+
+
+@pytest.mark.parametrize("states", STATES)
+def test_training_goes_on_whenever_it_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture, states: str) -> None:
+    """Would catch a model that is lost with its engine, a request that is applied twice or not at all, and a state
+    that covers too much.
+    """
+    caplog.set_level(logging.CRITICAL, "cookhouse")
+    with (
+        killed(tmp_path, **STATES[states]) as server,
+        tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client,
+    ):
+        undisturbed, trainer = new_trainer(client), new_trainer(client)
+        expected = train(undisturbed, 30)
+        losses = []
+        for _ in range(3):
+            training = threading.Thread(target=lambda: losses.extend(train(trainer, 10)))
+            training.start()
+            time.sleep(0.05)
+            server.kill()
+            training.join(60)
+        assert losses == expected
+        sampler = trainer.save_weights_and_get_sampling_client().result()
+        drawn = sampler.sample(PROMPT, 2, PARAMS).result().sequences
+        drawing = sampler.sample(PROMPT, 2, LONG)
+        server.kill()
+        assert len(drawing.result(60).sequences) == 2
+        again = sampler.sample(PROMPT, 2, PARAMS).result().sequences
+        assert [one.tokens for one in again] == [one.tokens for one in drawn]
+
+
+def test_training_fails_in_words_and_goes_on_from_its_checkpoint(server_without_journal: Killed) -> None:
     """Would catch a client that waits for ever, and one that is not told where it can go on."""
+    server = server_without_journal
     with tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client:
         trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
         path = trainer.save_state("first").result().path
@@ -104,8 +158,9 @@ def test_samples_go_on_whenever_it_is_killed(server: Killed, num_kills: int) -> 
             assert other.optim_step(ADAM).result().metrics
 
 
-def test_unnamed_weights_are_gone_in_words(server: Killed) -> None:
+def test_unnamed_weights_are_gone_in_words(server_without_journal: Killed) -> None:
     """Would catch a sampler that waits for ever, or samples other weights than it was made for."""
+    server = server_without_journal
     with tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client:
         trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
         sampler = trainer.save_weights_and_get_sampling_client().result()

@@ -202,7 +202,7 @@ def test_results_may_be_fetched_again_and_polls_time_out(server: Server) -> None
     answers = [server.result(accepted["request_id"]) for _ in range(2)]
     assert answers[0].content == answers[1].content
     assert answers[0].headers["content-type"] == "application/x-protobuf"
-    future = server.host.service.futures.create(owner=server.host.service.keys.owner_of(KEY), session_id="s")
+    future = server.host.service.futures.create("train-x", owner=server.host.service.keys.owner_of(KEY), session_id="s")
     waiting = server.result(future.request_id)
     assert waiting.status_code == 408
     assert waiting.json() == {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}

@@ -1,24 +1,38 @@
-"""A random program, of any size: python -m tests.simulation --seed 7 --clients 64 --requests 1000000."""
+"""A random program, of any size: python -m tests.simulation --seed 7 --clients 64 --requests 1000000.
+
+Its server has a journal, and is killed time and again; `--without-journal` it is not, and only its engine is lost.
+"""
 
 import argparse
+import logging
 import time
 from dataclasses import asdict, fields, replace
 
-from tests.simulation.program import FAULTS, simulate
+from tests.simulation.program import FAULTS, Surroundings, simulate
 
 
 def main() -> None:
     """Print what came of it, and what it took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=150)
+    parser.add_argument("--without-journal", action="store_true")
     for field in fields(FAULTS):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=float, default=getattr(FAULTS, field.name))
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            type=float,
+            default=getattr(FAULTS, field.name),
+            help="without a journal: see FaultRates; with one, the seed decides",
+        )
     options = parser.parse_args()
     rates = replace(FAULTS, **{name: getattr(options, name) for name in asdict(FAULTS)})
+    surroundings = Surroundings(rates=rates) if options.without_journal else None
+    logging.basicConfig()
     began_at, used = time.perf_counter(), time.process_time()
-    report = simulate(options.seed, num_clients=options.clients, num_requests=options.requests, rates=rates)
+    report = simulate(
+        options.seed, num_clients=options.clients, num_requests=options.requests, surroundings=surroundings
+    )
     used = time.process_time() - used
     for name, number in sorted(report.counts.items()):
         print(f"{number:10} {name}")  # noqa: T201

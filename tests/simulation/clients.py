@@ -7,22 +7,34 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
+from pydantic import BaseModel
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import AdamStep, ForwardBackward, LoraSpec, SampleOutput, SampleRequest, TrainingDatum
-from cookhouse.engine.simulated import State, created, sampled
-from cookhouse.server.refusals import BusyError, GoneError, NotFoundError
+from cookhouse.engine.simulated import State, created, fraction, passed, sampled
+from cookhouse.server.refusals import BusyError, GoneError, NotFoundError, StorageBusyError
 from cookhouse.server.sequencer.futures import JSON, Result
+from cookhouse.server.sequencer.intake import Arrived
+from cookhouse.server.service import Service
 from cookhouse.server.wire import SampleShape, encode_sample
-from tests.simulation.history import Asked, BrokenPromiseError, History
-from tests.simulation.server import BASE, BUG, REFUSAL, SimulatedServer
+from tests.simulation.faults import BUG, REFUSAL
+from tests.simulation.history import LOADED, Asked, BrokenPromiseError, History, Loaded, Work
+from tests.simulation.processes import KilledError
+from tests.simulation.server import BASE, Request, SimulatedServer
 
+_T = TypeVar("_T")
+Ids = tuple[str, str]
+"""Of a request, and of its model."""
 _LONGEST_SECONDS = 3600
 """No answer may take longer than that."""
+_GONE = Result(body=b"{}", is_failure=True, status=410)
+"""There is no answer any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +51,12 @@ class Habits:
     foreign: float = 0.02
     """Asks for what is another tenant's."""
     saves: float = 0.003
+    loads: float = 0.0
+    """Loads a checkpoint into a model that it trains."""
+    deletes: float = 0.0
+    """Deletes a checkpoint that it has loaded."""
+    cuts: float = 0.0
+    """Does not wait for an answer, and asks again."""
     silences: float = 0.02
     """Is not heard of until its session has ended."""
     leaves_early: float = 0.03
@@ -64,12 +82,21 @@ class SessionOverError(Exception):
     """The client's session has ended, by its own doing."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A checkpoint, and what is in it."""
+
+    path: str
+    rank: int
+    state: State
+
+
 class Client:
     """One tenant's process."""
 
     def __init__(self, name: str, server: SimulatedServer, ledger: Ledger, seed: int, habits: Habits) -> None:
         self.owner = server.service.keys.owner_of(name)
-        self._service = server.service
+        self._settings = server.settings
         self._server = server
         self._ledger = ledger
         self._habits = habits
@@ -78,8 +105,9 @@ class Client:
         self._num_models = self._num_samplers = 0
         self._is_over = False
         """Whether its session may have ended."""
-        self._saved: list[tuple[str, State]] = []
-        """Paths of its checkpoints, and the states in them."""
+        self._saved: list[Kept] = []
+        self._has_deleted = False
+        """Whether it has deleted a checkpoint."""
         self._requests: list[str] = []
 
     async def live(self) -> None:
@@ -91,11 +119,16 @@ class Client:
     async def _use_session(self) -> None:
         key = f"{self._chance.random()}"
         for _ in range(self._chance.choice([1, 1, 2])):
-            session = await self._service.begin_session(
-                self.owner, idempotency_key=key, display_name=None, user_metadata=None, project_id=None
-            )
-            self.check(self._session_id != session.session_id or _ > 0, "a session is that of another key")
-            self._session_id = session.session_id
+
+            async def begin(service: Service) -> str:
+                session = await service.begin_session(
+                    self.owner, idempotency_key=key, display_name=None, user_metadata=None, project_id=None
+                )
+                return session.session_id
+
+            session_id = await self.ask(begin)
+            self.check(self._session_id != session_id or _ > 0, "a session is that of another key")
+            self._session_id = session_id
         self._num_models = self._num_samplers = 0
         self._is_over = False
         beating = asyncio.create_task(self._beat())
@@ -107,13 +140,33 @@ class Client:
         finally:
             beating.cancel()
             await asyncio.wait([beating])
-        await self._service.finish_session(self._session_id, self.owner, reason="success", detail=None)
+        await self._finish_session("success")
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(10.0)
             if not self._is_over:
-                self._service.sessions.session(self._session_id, self.owner)
+                await self.ask(self._is_alive)
+
+    async def _is_alive(self, service: Service) -> None:
+        service.sessions.session(self._session_id, self.owner)
+
+    async def _finish_session(self, reason: str) -> None:
+        session_id = self._session_id
+
+        async def finish(service: Service) -> None:
+            await service.finish_session(session_id, self.owner, reason=reason, detail=None)
+
+        await self.ask(finish)
+        if self._chance.random() < self._habits.duplicates:
+            await self._check_ended("a session goes on that its client has ended")
+
+    async def _check_ended(self, promise: str) -> None:
+        try:
+            await self.ask(self._is_alive)
+        except GoneError:
+            return
+        raise BrokenPromiseError(promise)
 
     async def _train(self) -> None:
         """Make a model, train it for some rounds, and check what came of it."""
@@ -124,7 +177,7 @@ class Client:
         for _ in range(self._chance.randint(1, 12)):
             if self._ledger.num_left <= 0:
                 break
-            self._misbehave()
+            await self._misbehave()
             await run.round()
             if run.is_lost:
                 break
@@ -136,57 +189,75 @@ class Client:
 
     async def _new_sampler(self) -> "Sampling":
         """A sampler of a checkpoint, or of the base model."""
-        path, state = self._chance.choice([("", State(BASE)), *self._saved])
+        kept = self._chance.choice([Kept(path="", rank=0, state=State(BASE)), *self._saved])
         request = types.CreateSamplingSessionRequest(
             session_id=self._session_id,
             sampling_session_seq_id=self.new_sampler(),
             base_model=BASE,
-            model_path=path or None,
+            model_path=kept.path or None,
         )
-        sampler = await self._service.sampling.create_sampler(self.owner, request)
-        return Sampling(self, sampler.sampler_id, is_published=False, expected=state.weights)
+
+        async def create(service: Service) -> str:
+            return (await service.sampling.create_sampler(self.owner, request)).sampler_id
+
+        return Sampling(self, await self.ask(create), is_published=False, expected=kept.state.weights)
 
     async def _make_model(self) -> "Run | None":
         self._num_models += 1
-        if self._saved and self._chance.random() < 0.5:
-            path, state = self._chance.choice(self._saved)
-            request = types.LoadWeightsRequest(
-                path=path, optimizer=True, session_id=self._session_id, model_seq_id=self._num_models
+        kept = self._chance.choice(self._saved) if self._saved and self._chance.random() < 0.5 else None
+        if kept is not None:
+            rank, state = kept.rank, kept.state
+            loading = types.LoadWeightsRequest(
+                path=kept.path, optimizer=True, session_id=self._session_id, model_seq_id=self._num_models
             )
-            request_id, model_id = await self.send(lambda: self._service.training.load_weights(self.owner, request))
+            request_id, model_id = await self.send(self.accepting("load_weights", loading))
             self.count("loads")
         else:
             lora = LoraSpec(rank=self._chance.choice([1, 8]), seed=self._chance.getrandbits(31))
-            state = created(BASE, lora)
+            rank, state = lora.rank, created(BASE, lora)
             creation = types.CreateModelRequest(
                 session_id=self._session_id,
                 model_seq_id=self._num_models,
                 base_model=BASE,
                 lora_config=types.LoraConfig(rank=lora.rank, seed=lora.seed),
             )
-
-            async def create() -> tuple[str, str]:
-                model = self._service.training.create_model(self.owner, creation)
-                return model.creation, model.model_id
-
-            request_id, model_id = await self.send(create)
+            request_id, model_id = await self.send(self.accepting("create_model", creation))
             self.count("models")
         if (await self.result(request_id)).is_failure:
             return None
+        if kept is not None:
+            await self._maybe_delete(kept)
         self._ledger.names.append(("model", self.owner, model_id))
-        return Run(self, model_id, History(state, self._service.settings.gap_seconds))
+        return Run(self, model_id, rank, History(state, self._settings.gap_seconds))
+
+    async def _maybe_delete(self, kept: Kept) -> None:
+        if self._chance.random() >= self._habits.deletes:
+            return
+        self._saved = [one for one in self._saved if one != kept]
+        self._has_deleted = True
+        self.count("checkpoints deleted")
+
+        async def delete(service: Service) -> None:
+            row = service.checkpoints.resolve_own(kept.path, self.owner)
+            await asyncio.to_thread(service.checkpoints.delete, row)
+
+        with suppress(NotFoundError):  # the answer to the first time was lost
+            await self.ask(delete)
 
     async def _be_silent(self) -> None:
         self._is_over = True
         self.count("silences")
-        await asyncio.sleep(2 * self._service.settings.session_seconds)
-        try:
-            self._service.sessions.session(self._session_id, self.owner)
-        except GoneError:
-            raise SessionOverError from None
-        raise BrokenPromiseError("a session that was silent for twice as long as it may is alive")
+        began_at = asyncio.get_running_loop().time()
+        while True:  # what a session has been silent for is not known to the next server
+            silent_from = max(began_at, self._server.up_at)
+            left = silent_from + 2 * self._settings.session_seconds - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
+        await self._check_ended("a session that was silent for twice as long as it may is alive")
+        raise SessionOverError
 
-    def _misbehave(self) -> None:
+    async def _misbehave(self) -> None:
         """Ask for what is another tenant's."""
         names = self._ledger.names
         if not names or self._chance.random() >= self._habits.foreign:
@@ -195,13 +266,17 @@ class Client:
         if owner == self.owner:
             return
         self.count("foreign requests")
-        look_up: Callable[[str, str], object] = {
-            "model": self._service.sessions.model,
-            "sampler": self._service.sessions.sampler,
-            "request": self._service.futures.get,
-        }[kind]
+
+        async def look_up(service: Service) -> object:
+            look_ups: dict[str, Callable[[str, str], object]] = {
+                "model": service.sessions.model,
+                "sampler": service.sessions.sampler,
+                "request": service.futures.get,
+            }
+            return look_ups[kind](name, self.owner)
+
         try:
-            look_up(name, self.owner)
+            await self.ask(look_up)
         except (NotFoundError, GoneError):
             return
         raise BrokenPromiseError(f"{self.owner} was given the {kind} {name} of {owner}")
@@ -209,7 +284,7 @@ class Client:
     async def end_session(self) -> None:
         """Leave while requests are under way."""
         self._is_over = True
-        await self._service.finish_session(self._session_id, self.owner, reason="interrupted", detail=None)
+        await self._finish_session("interrupted")
 
     # What runs use of their client.
 
@@ -230,15 +305,20 @@ class Client:
         return self._session_id
 
     @property
-    def service(self) -> "SimulatedServer":
-        return self._server
+    def has_journal(self) -> bool:
+        return self._server.has_journal
 
     def new_sampler(self) -> int:
         self._num_samplers += 1
         return self._num_samplers
 
-    def keep(self, path: str, state: State) -> None:
-        self._saved = [*self._saved[-3:], (path, state)]
+    def keep(self, kept: Kept) -> None:
+        self._saved = [*self._saved[-3:], kept]
+
+    def saved(self, rank: int) -> Kept | None:
+        """One of its checkpoints of this rank."""
+        fitting = [kept for kept in self._saved if kept.rank == rank]
+        return self._chance.choice(fitting) if fitting else None
 
     def name(self, kind: str, name: str) -> None:
         """Let others try a name of this tenant's."""
@@ -254,52 +334,100 @@ class Client:
         if not is_kept:
             raise BrokenPromiseError(f"{self.owner}: {promise}")
 
-    async def send(self, submit: Callable[[], Awaitable[tuple[str, str]]]) -> tuple[str, str]:
+    async def ask(self, request: Request[_T]) -> _T:
+        """What the server answers, however often it has to be asked."""
+        began_at = time.monotonic()
+        while True:
+            is_cut = self._habits.cuts > 0 and self._chance.random() < self._habits.cuts
+            try:
+                return await self._server.ask(request, 0.02 * self._chance.random() if is_cut else None)
+            except KilledError:
+                self.count("answers lost in a crash")
+            except TimeoutError:
+                self.count("answers lost on the way")
+            except StorageBusyError:
+                self.check(self.has_journal, "the database is busy")
+                self.count("storage busy")
+                await asyncio.sleep(1.0)
+            self.check(time.monotonic() - began_at < _LONGEST_SECONDS, "a request is never answered")
+
+    def accepting(self, kind: str, content: BaseModel) -> Request[Ids]:
+        """A request that changes a model, to be sent."""
+        arrived = Arrived(kind=kind, body=content.model_dump_json(exclude_none=True).encode())
+
+        async def submit(service: Service) -> Ids:
+            return await service.accepting.accept(self.owner, content, arrived)
+
+        return submit
+
+    async def send(self, submit: Request[Ids]) -> Ids:
         """Submit a request until it is accepted, now and then twice; gives its ids."""
         self._ledger.num_left -= 1
         self.count("requests")
         while True:
             try:
-                ids = await submit()
+                ids = await self.ask(submit)
                 break
             except BusyError:
                 self.count("busy")
                 await asyncio.sleep(1.0)
         if self._chance.random() < self._habits.duplicates:
             self.count("duplicates")
-            again = await submit()
-            self.check(again == ids, f"a duplicate of {ids} was accepted as {again}")
+            up_at = self._server.up_at
+            again = await self.ask(submit)
+            is_drawn_again = ids[0].startswith("sample-") and up_at != self._server.up_at
+            self.check(again == ids or is_drawn_again, f"a duplicate of {ids} was accepted as {again}")
         return ids
 
     async def result(self, request_id: str) -> Result:
         """The answer, which there must be one of, the same however often it is asked for."""
-        futures, settings = self._service.futures, self._service.settings
-        future = futures.get(request_id, self.owner)
         began_at = time.monotonic()
-        while True:
-            if not self._is_over:
-                self._service.sessions.hear(future.session_id)
-            result = await futures.wait(future, settings.long_poll_seconds)
-            if result is not None:
-                break
+        result = None
+        while result is None:
+            result = await self._ask_for(request_id)
             self.check(time.monotonic() - began_at < _LONGEST_SECONDS, f"{request_id} has no answer")
         if self._chance.random() < self._habits.duplicates:
-            self.check(await futures.wait(future, 1.0) is result, f"{request_id} has two answers")
-        self.check(self._server.num_answered_twice == 0, "a request was answered twice")
-        if result.is_failure:
-            self._check_failure(result)
+            again = await self._ask_for(request_id)
+            is_over = again is _GONE
+            self.check(again == result or is_over, f"{request_id} has two answers: {result} {again}")
+        self.check(not self._server.answered_twice, f"a request was answered twice: {self._server.answered_twice}")
+        if result.is_failure and result is not _GONE:
+            self._check_failure(result, is_sample=request_id.startswith("sample-"))
         self._ledger.note(request_id, result.body, result.status)
         return result
 
-    def _check_failure(self, result: Result) -> None:
+    async def _ask_for(self, request_id: str) -> Result | None:
+        """None: it is not there yet. `_GONE`: it was a sample, or the session has ended."""
+
+        async def retrieve(service: Service) -> Result | None:
+            future = service.futures.get(request_id, self.owner)
+            if not self._is_over:
+                service.sessions.hear(future.session_id)
+            return await service.futures.wait(future, self._settings.long_poll_seconds)
+
+        try:
+            return await self.ask(retrieve)
+        except NotFoundError as error:
+            self.check(self.has_journal and self._is_over, str(error))
+            self.count("answers that went with their session")
+        except GoneError as error:
+            self.check(self.has_journal, str(error))
+            self.count("samples lost in a crash")
+        return _GONE
+
+    def _check_failure(self, result: Result, *, is_sample: bool) -> None:
         """Only what went wrong may fail a request, and the one who is to blame is named."""
         content = json.loads(result.body)
         rates = self._server.faults.rates
+        can_lose = rates.lost > 0 and (is_sample or not self.has_journal)
         reasons = {
             (REFUSAL, "user"): rates.refused > 0,
             (BUG, "server"): rates.failed > 0,
-            ("the engine was lost", "server"): rates.lost > 0,
-            ("an injected loss", "server"): rates.lost > 0,
+            ("weights of this sampling client", "server"): self._server.drops_samplers or not self.has_journal,
+            ("with it (an injected loss)", "server"): not self.has_journal,
+            ("the engine was lost: an injected loss", "server"): can_lose,
+            ("no checkpoint at", "user"): is_sample and self._has_deleted,
+            ("has been deleted", "user"): is_sample and self._has_deleted,
             ("has ended", "user"): self._is_over,
             ("sample again", "user"): self._is_over,
             ("was canceled", "user"): self._habits.cancels > 0,
@@ -317,6 +445,7 @@ class Run:
 
     client: Client
     model_id: str
+    rank: int
     history: History
     num_seq_ids: int = 0
     is_lost: bool = False
@@ -324,6 +453,7 @@ class Run:
     waiting: list[tuple[Asked, str]] = field(default_factory=list)
     samplers: list["Sampling"] = field(default_factory=list)
     saves: list[tuple[int, str]] = field(default_factory=list)
+    scores: list[Asked] = field(default_factory=list)
 
     async def round(self) -> None:
         """Some passes, a step, and maybe a publication, sent in any order; then their answers."""
@@ -334,6 +464,8 @@ class Run:
             kinds.append("publish")
         if chance.random() < habits.saves:
             kinds.append("save")
+        if chance.random() < habits.loads:
+            kinds.append("load")
         for kind in kinds:
             self.num_seq_ids += 1
             if chance.random() < habits.gaps:
@@ -355,6 +487,10 @@ class Run:
 
     async def settle(self) -> None:
         """Explain all answers of the model."""
+        if not (self.is_lost or self.client.is_over):
+            self.num_seq_ids += 1
+            await self._send_pass(self.num_seq_ids, is_scored=True)()
+            await self._take_answers()
         history = self.history
         states = history.explain()
         possible = {state.weights for state in (history.begin, *states.values())}
@@ -364,19 +500,26 @@ class Run:
         for seq_id, path in self.saves:
             state = history.state_at(seq_id, states)
             if state is not None:
-                self.client.keep(path, replace(state, gradient=""))
+                self.client.keep(Kept(path=path, rank=self.rank, state=replace(state, gradient="")))
+        for scored in self.scores:
+            state = history.state_at(scored.seq_id, states)
+            assert isinstance(scored.score, ForwardBackward)
+            if state is not None and scored.number is not None:
+                is_right = fraction(passed(state, scored.score)) == scored.number
+                self.client.check(is_right, f"{self.model_id} is not what its requests have made of it")
+                self.client.count("scores checked")
         self.client.count("explained", len(states))
 
     def _sending(self, kind: str, seq_id: int) -> Callable[[], Awaitable[None]]:
-        return {"pass": self._send_pass, "step": self._send_step, "publish": self._publish, "save": self._save}[kind](
-            seq_id
-        )
+        if kind == "pass":
+            return self._send_pass(seq_id, is_scored=self.client.chance.random() < self.client.habits.forward_only)
+        sending = {"step": self._send_step, "publish": self._publish, "save": self._save, "load": self._load}
+        return sending[kind](seq_id)
 
-    def _send_pass(self, seq_id: int) -> Callable[[], Awaitable[None]]:
+    def _send_pass(self, seq_id: int, *, is_scored: bool) -> Callable[[], Awaitable[None]]:
         chance = self.client.chance
         tokens_T = np.arange(chance.randint(2, 6), dtype=np.int64) + chance.randrange(1000)
         targets_T = tokens_T + 1
-        is_scored = chance.random() < self.client.habits.forward_only
         request = ForwardBackward(
             model_id=self.model_id,
             data_D=[TrainingDatum(tokens_T=tokens_T, loss_fn_inputs={"target_tokens": targets_T})],
@@ -390,49 +533,51 @@ class Run:
         datum.model_input.add().encoded_text.tokens = tokens_T.astype("<i4").tobytes()
         datum.loss_fn_inputs["target_tokens"].CopyFrom(pb.Tensor(dtype=pb.DTYPE_INT64, dense=targets_T.tobytes()))
         body = message.SerializeToString()
-        work = None if is_scored else request
-        training = self.client.service.service.training
-        return self._sender(seq_id, work, lambda: training.forward_backward(self.client.owner, body))
+
+        async def submit(service: Service) -> Ids:
+            content = await service.training.read_pass(self.client.owner, body)
+            arrived = Arrived(kind="forward_backward", body=body)
+            return await service.accepting.accept(self.client.owner, content, arrived)
+
+        if is_scored:
+            return self._sender(seq_id, None, submit, score=request)
+        return self._sender(seq_id, request, submit)
 
     def _send_step(self, seq_id: int) -> Callable[[], Awaitable[None]]:
         adam = AdamStep(learning_rate=self.client.chance.random(), beta1=0.9, beta2=0.95, eps=1e-12)
         request = types.OptimStepRequest(
             model_id=self.model_id, seq_id=seq_id, optim_params=types.AdamParams(learning_rate=adam.learning_rate)
         )
-
-        async def submit() -> tuple[str, str]:
-            return self.client.service.service.training.optim_step(self.client.owner, request), self.model_id
-
-        return self._sender(seq_id, adam, submit)
+        return self._sender(seq_id, adam, self.client.accepting("optim_step", request))
 
     def _publish(self, seq_id: int) -> Callable[[], Awaitable[None]]:
-        number = self.client.new_sampler()
-        request = types.SaveWeightsForSamplerRequest(
-            model_id=self.model_id, seq_id=seq_id, sampling_session_seq_id=number
-        )
-
-        async def submit() -> tuple[str, str]:
-            return self.client.service.service.saving.save_for_sampler(self.client.owner, request), self.model_id
+        async def submit(service: Service) -> Ids:
+            # As the SDK, which gives every copy of such a request a new number for the sampler.
+            request = types.SaveWeightsForSamplerRequest(
+                model_id=self.model_id, seq_id=seq_id, sampling_session_seq_id=self.client.new_sampler()
+            )
+            return await self.client.accepting("save_weights_for_sampler", request)(service)
 
         return self._sender(seq_id, None, submit)
 
     def _save(self, seq_id: int) -> Callable[[], Awaitable[None]]:
         request = types.SaveWeightsRequest(model_id=self.model_id, seq_id=seq_id, path=f"s{seq_id}")
+        return self._sender(seq_id, None, self.client.accepting("save_weights", request))
 
-        async def submit() -> tuple[str, str]:
-            return self.client.service.service.saving.save_state(self.client.owner, request), self.model_id
-
-        return self._sender(seq_id, None, submit)
+    def _load(self, seq_id: int) -> Callable[[], Awaitable[None]]:
+        kept = self.client.saved(self.rank)
+        if kept is None:
+            return self._send_pass(seq_id, is_scored=False)
+        request = types.LoadWeightsRequest(path=kept.path, optimizer=True, model_id=self.model_id, seq_id=seq_id)
+        return self._sender(seq_id, Loaded(kept.state), self.client.accepting("load_weights", request))
 
     def _sender(
-        self, seq_id: int, work: ForwardBackward | AdamStep | None, submit: Callable[[], Awaitable[tuple[str, str]]]
+        self, seq_id: int, work: Work | None, submit: Request[Ids], score: ForwardBackward | None = None
     ) -> Callable[[], Awaitable[None]]:
         async def send() -> None:
-            arrived_at = time.monotonic()
+            sent_at = time.monotonic()
             request_id, _ = await self.client.send(submit)
-            if time.monotonic() > arrived_at:  # it was refused for a while
-                arrived_at = time.monotonic()
-            asked = Asked(seq_id=seq_id, work=work, arrived_at=arrived_at)
+            asked = Asked(seq_id=seq_id, work=work, score=score, sent_at=sent_at, arrived_at=time.monotonic())
             self.history.asked.append(asked)
             self.waiting.append((asked, request_id))
             if self.client.chance.random() < 0.01:
@@ -448,7 +593,9 @@ class Run:
                 self.is_lost |= b"the engine was lost" in result.body
             elif result.media_type != JSON:
                 number = pb.ForwardBackwardOutput.FromString(result.body).metrics["loss:sum"]
-                asked.number = number if asked.work is not None else None
+                asked.number = number
+                if asked.score is not None:
+                    self.scores.append(asked)
             else:
                 self._take(asked, json.loads(result.body))
 
@@ -464,6 +611,8 @@ class Run:
                 self.samplers.append(Sampling(self.client, name, asked.seq_id))
             case "save_weights":
                 self.saves.append((asked.seq_id, str(content["path"])))
+            case "load_weights":
+                asked.number = LOADED
 
 
 @dataclass
@@ -498,10 +647,12 @@ class Sampling:
             under_way.append((request_id, request))
             if chance.random() < client.habits.cancels:
                 await asyncio.sleep(0.02 * chance.random())
-                client.service.service.sampling.cancel(client.owner, request_id)
+                await client.ask(self._canceling(request_id))
         for request_id, request in under_way:
             result = await client.result(request_id)
-            if result.is_failure:
+            while result is _GONE and not client.is_over:
+                result = await client.result(await self._send(self._again(request)))
+            if result.is_failure:  # also one that went with its session
                 is_lost = b"injected loss" in result.body
                 client.check(self.is_published or not is_lost, "a sample that can be drawn again was given up")
             elif self.expected is None:
@@ -513,10 +664,20 @@ class Sampling:
     async def _send(self, request: types.SampleRequest) -> str:
         client = self.client
 
-        async def submit() -> tuple[str, str]:
-            return client.service.service.sampling.submit(client.owner, request)[0], ""
+        async def submit(service: Service) -> Ids:
+            return service.sampling.submit(client.owner, request)[0], ""
 
         return (await client.send(submit))[0]
+
+    def _again(self, request: types.SampleRequest) -> types.SampleRequest:
+        self.num_seq_ids += 1
+        return request.model_copy(update={"seq_id": self.num_seq_ids})
+
+    def _canceling(self, request_id: str) -> Request[None]:
+        async def cancel(service: Service) -> None:
+            service.sampling.cancel(self.client.owner, request_id)
+
+        return cancel
 
     def _decoded(self, request: types.SampleRequest) -> SampleRequest:
         params = request.sampling_params

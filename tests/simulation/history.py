@@ -7,10 +7,22 @@ from cookhouse.engine.contract import AdamStep, ForwardBackward
 from cookhouse.engine.simulated import State, fraction, passed, stepped
 
 _EPSILON_SECONDS = 1e-3
+LOADED = -1.0
+"""In place of the number of an answer that has none."""
 
 
 class BrokenPromiseError(AssertionError):
     """An answer that a server must not give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The state that a load puts in place of the model's."""
+
+    state: State
+
+
+Work = ForwardBackward | AdamStep | Loaded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,9 +30,14 @@ class Asked:
     """A request on a model."""
 
     seq_id: int
-    work: ForwardBackward | AdamStep | None
+    work: Work | None
     """None: one that changes nothing, such as a publication."""
+    score: ForwardBackward | None = None
+    """Of one that only looks at the model."""
+    sent_at: float | None = None
+    """When it was sent first, if that is not when it arrived: its server was busy, or died."""
     arrived_at: float
+    """When it had been accepted."""
     number: float | None = None
     """Of its answer: loss or norm. None: it failed."""
 
@@ -28,6 +45,8 @@ class Asked:
         """The state that it makes of a state."""
         if isinstance(self.work, AdamStep):
             return stepped(state, self.work)
+        if isinstance(self.work, Loaded):
+            return self.work.state
         assert self.work is not None
         return passed(state, self.work)
 
@@ -44,6 +63,7 @@ class History:
     ran: list[Asked] = field(default_factory=list)
     """In the order in which they ran."""
     _arrivals: dict[int, float] = field(default_factory=dict)
+    _sent: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.state = self.begin
@@ -54,7 +74,11 @@ class History:
         Raises:
             BrokenPromiseError: there is none, or it is not one that a client may rely on.
         """
-        left = [one for one in sorted(self.asked, key=lambda one: one.seq_id) if one.number is not None]
+        left = [
+            one
+            for one in sorted(self.asked, key=lambda one: one.seq_id)
+            if one.work is not None and one.number is not None
+        ]
         states = {}
         while left:
             one = self._next(left)
@@ -65,11 +89,18 @@ class History:
         return states
 
     def _next(self, left: Sequence[Asked]) -> Asked:
+        loads = [one for one in left if one.number == LOADED]
+        if loads and left[0] is loads[0]:
+            self.state = loads[0].after(self.state)
+            return loads[0]
         for one in left:
             state = one.after(self.state)
             if fraction(state) == one.number:
                 self.state = state
                 return one
+        if loads:
+            self.state = loads[0].after(self.state)
+            return loads[0]
         raise BrokenPromiseError(
             f"no order explains the answers of requests {[one.seq_id for one in left]}: work was lost, doubled, done "
             "in part, or not this model's"
@@ -77,7 +108,7 @@ class History:
 
     def was_late(self, seq_id: int) -> bool:
         """Whether a request came when one behind it had waited long enough, so that nobody waits for it any more."""
-        behind = [at for each, at in self._arrivals.items() if each > seq_id]
+        behind = [at for each, at in self._sent.items() if each > seq_id]
         return bool(behind) and self._arrivals[seq_id] >= min(behind) + self.gap_seconds - _EPSILON_SECONDS
 
     def state_at(self, seq_id: int, states: Mapping[int, State]) -> State | None:
@@ -92,6 +123,7 @@ class History:
 
     def _check_order(self) -> None:
         self._arrivals = {one.seq_id: one.arrived_at for one in self.asked}
+        self._sent = {one.seq_id: one.arrived_at if one.sent_at is None else one.sent_at for one in self.asked}
         for one, earlier in self._inversions():
             if not self.was_late(one.seq_id):
                 raise BrokenPromiseError(

@@ -1,118 +1,223 @@
-"""A server in a world of its own: all of its parts but HTTP, over simulated workers, with its database in memory."""
+"""A server in a world of its own: all of its parts but HTTP, over simulated workers; both may be lost."""
 
 import asyncio
 import random
+import shutil
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
+from typing import TypeVar
+
+import sqlalchemy as sa
 
 from cookhouse.engine.contract import Worker
-from cookhouse.engine.simulated import Costs, SimulatedEngine, WorkerLostError
+from cookhouse.engine.simulated import Costs, SimulatedEngine
 from cookhouse.engine.transports.simulated import Simulated
-from cookhouse.errors import InputError
+from cookhouse.server.journaling import OFF
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import AnswerRecord, EntryRecord, SamplerRecord, StateRecord
 from cookhouse.server.workers import worker_options
+from tests.simulation.faults import DiskRates, FaultRates, Faults, FaultyDisk, FussyEngine
+from tests.simulation.processes import KilledError, Process
 
 BASE = "cookhouse/tiny"
-REFUSAL, BUG = "an injected refusal", "an injected bug"
+WITHOUT_JOURNAL = Settings(journal=OFF)
+_T = TypeVar("_T")
+Request = Callable[[Service], Awaitable[_T]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultRates:
-    """How often a piece of work of the engine's goes wrong."""
+class CrashRates:
+    """How often the whole server is killed."""
 
-    refused: float = 0.0
-    failed: float = 0.0
-    slow: float = 0.0
-    slow_seconds: float = 20.0
-    lost: float = 0.0
-    """The whole worker."""
-
-
-@dataclass
-class Faults:
-    """Draws faults of an engine's work."""
-
-    rates: FaultRates
-    chance: random.Random
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def __call__(self, _method: str) -> float:
-        drawn = self.chance.random()
-        for name in ("lost", "failed", "refused", "slow"):
-            drawn -= getattr(self.rates, name)
-            if drawn < 0:
-                self.counts[name] += 1
-                return self._happen(name)
-        return 0.0
-
-    def _happen(self, name: str) -> float:
-        match name:
-            case "lost":
-                raise WorkerLostError("an injected loss")
-            case "failed":
-                raise RuntimeError(BUG)
-            case "refused":
-                raise InputError(REFUSAL)
-        return self.chance.random() * self.rates.slow_seconds
+    seconds: float = 10.0
+    """Between two, about; a third of them comes while the one before is still made up for."""
+    num_crashes: int = 8
+    """No more than these, so that programs end."""
 
 
 class SimulatedServer:
-    """Opened and closed within a running world."""
+    """Opened and closed within a running world. With a journal it may be killed at any moment, and another one is
+    started over the same folder.
+    """
 
     def __init__(
         self,
         folder: Path,
         owners: Mapping[str, str],
         *,
-        settings: Settings = Settings(),  # noqa: B008
+        settings: Settings = WITHOUT_JOURNAL,
         costs: Costs = Costs(),  # noqa: B008
-        rates: FaultRates = FaultRates(),
+        rates: FaultRates = FaultRates(),  # noqa: B008
+        disk_rates: DiskRates = DiskRates(),  # noqa: B008
+        crash_rates: CrashRates = CrashRates(num_crashes=0),
         seed: int = 0,
     ) -> None:
         """`owners`: the keys of the tenants."""
-        self.faults = Faults(rates, random.Random(f"faults of {seed}"))
+        self.has_journal = settings.journal != OFF
+        self.settings = settings
+        self.faults = Faults(rates, random.Random(f"faults of {seed}"), by_content=self.has_journal)
         self.engines: list[SimulatedEngine] = []
         """One of each worker; the last one is in use."""
+        self.drops_samplers = settings.max_snapshot_file_bytes < 2**20
+        """Whether weights of samplers go for others."""
+        self.answered_twice: list[tuple[bytes, str, bytes]] = []
+        """Second answers, which differ from the first; a replay may give the same once more."""
+        self.up_at = 0.0
+        """When the present server began to answer."""
+        self.counts: Counter[str] = Counter()
+        self._folder = folder
+        self._owners = owners
         self._costs = costs
+        self._disk_rates = disk_rates
+        self._crash_rates = crash_rates
+        self._chance = random.Random(f"crashes of {seed}")
         self._options = worker_options(settings, folder)
-        self.service = Service(
-            api_keys=list(owners),
-            state_dir=folder,
-            settings=settings,
-            make_worker=self._make_worker,
-            store=Store(Path(":memory:")),
+        self._is_up = asyncio.Event()
+        self._processes: list[Process] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        if self.has_journal:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(_empty_database(), folder / "server.db")
+        self._begin()
+
+    async def open(self) -> None:
+        """Start it, and whoever kills it and starts it again."""
+        if self.has_journal:
+            self._tasks = [asyncio.create_task(self._keep_up()), asyncio.create_task(self._kill_now_and_then())]
+        with suppress(KilledError):
+            await self._open()
+        await self._is_up.wait()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self.has_journal:
+            await self._processes[-1].ask(self.service.close())
+        else:
+            await self.service.close()
+
+    def bury(self) -> None:
+        """Let go of all servers that were killed, at the end of the world."""
+        for process in self._processes:
+            process.kill()
+            process.bury()
+
+    async def ask(self, request: Request[_T], patience: float | None = None) -> _T:
+        """What the server answers.
+
+        Raises:
+            KilledError: it died meanwhile.
+            TimeoutError: it did not answer within `patience`, and goes on.
+        """
+        if not self.has_journal:
+            return await request(self.service)
+        await self._is_up.wait()
+
+        async def answer() -> _T:
+            return await request(self.service)
+
+        return await self._processes[-1].ask(answer(), patience)
+
+    async def calm(self) -> None:
+        """Have no more crashes, nor faults of the disk."""
+        self._crash_rates = CrashRates(num_crashes=0)
+        self._disk_rates = DiskRates()
+        await self._is_up.wait()
+        if self.has_journal:
+            self._disk.rates = self._disk_rates
+
+    def _begin(self) -> None:
+        if not self.has_journal:
+            self.service = self._make_service()
+            return
+        process = Process(
+            disk := FaultyDisk(self._disk_rates, self._chance, kill=lambda: self._kill(process), counts=self.counts)
         )
-        self.num_answered_twice = 0
-        self._count_answers()
+        self._disk = disk
+        self._processes.append(process)
+        self.service = process.call(self._make_service)
+        disk.watch(self.service.store)
+
+    def _make_service(self) -> Service:
+        service = Service(
+            api_keys=list(self._owners),
+            state_dir=self._folder,
+            settings=self.settings,
+            make_worker=self._make_worker,
+            store=Store(self._folder / "server.db" if self.has_journal else Path(":memory:")),
+        )
+        finish = service.futures.finish
+
+        def counting(future: Future, result: Result) -> None:
+            """Notice a second answer, which the server would drop without a word."""
+            if future.result is not None and not (self.has_journal and future.result == result):
+                self.answered_twice.append((result.body, future.request_id, future.result.body))
+            finish(future, result)
+
+        service.futures.finish = counting  # type: ignore[method-assign]
+        return service
+
+    async def _open(self) -> None:
+        if self.has_journal:
+            await self._processes[-1].ask(self._open_there())
+        else:
+            await self.service.open()
+        self.up_at = asyncio.get_running_loop().time()
+        self._is_up.set()
+
+    async def _open_there(self) -> None:
+        await self.service.open()
+
+    def _kill(self, process: Process) -> None:
+        if process.is_alive and self.counts["crashes"] < self._crash_rates.num_crashes:
+            self.counts["crashes"] += 1
+            self._is_up.clear()
+            process.kill()
+            self.service.store.close()
+
+    async def _keep_up(self) -> None:
+        """Start it again whenever it died."""
+        while True:
+            await asyncio.shield(self._processes[-1].killed)
+            await asyncio.sleep(self._chance.choice([0.0, 0.1, 3.0]))
+            try:
+                self._begin()
+                await self._open()
+            except KilledError:
+                self.counts["crashes of a start"] += 1
+
+    async def _kill_now_and_then(self) -> None:
+        while True:
+            mean = self._crash_rates.seconds
+            seconds = self._chance.choice([0.1, 1.0, mean]) if self.counts["crashes"] else mean
+            await asyncio.sleep(self._chance.random() * 2 * seconds)
+            for _ in range(self._chance.choice([0, 1, 2, 5, 10])):
+                await asyncio.sleep(0)
+            self._kill(self._processes[-1])
 
     def _make_worker(self) -> Worker:
         def make(spend: object) -> SimulatedEngine:
-            engine = SimulatedEngine([BASE], costs=self._costs, spend=spend, faults=self.faults)  # type: ignore[arg-type]
+            engine = FussyEngine([BASE], costs=self._costs, spend=spend, faults=self.faults)
             self.engines.append(engine)
             return engine
 
         return Simulated(make, replace(self._options, worker=f"engine{len(self.engines)}"))
 
-    def _count_answers(self) -> None:
-        """Notice a second answer, which the server would drop without a word."""
-        finish = self.service.futures.finish
-
-        def counting(future: Future, result: Result) -> None:
-            self.num_answered_twice += future.result is not None
-            finish(future, result)
-
-        self.service.futures.finish = counting  # type: ignore[method-assign]
-
-    def leftovers(self) -> dict[str, int]:
+    def leftovers(self) -> dict[str, object]:
         """What is still held: nothing, once all sessions have ended and all results been forgotten."""
         service, engine = self.service, self.engines[-1]
         sequencer, calls = service.sequencer, service.calls
-        held = {
+        held: dict[str, object] = {
             "sessions": len(list(service.sessions)),
             "futures": len(service.futures),
             "models of the engine": len(engine._models),
@@ -120,9 +225,43 @@ class SimulatedServer:
             "samples of the engine": len(engine._running),
             "calls": len(calls._calls),
             "weights to read again": len(calls._fetches),
+            "weights to come": len(calls._coming),
             "queues": len(sequencer._queues),
             "samples": len(sequencer._samples) + sequencer._num_samples.total(),
             "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),
-            "tasks": len(asyncio.all_tasks()),
         }
-        return {name: number for name, number in held.items() if number}
+        if self.has_journal:
+            held |= self._leftovers_on_disk()
+            held["tasks"] = _beyond({"sweeper", "worker events", "worker"}, self._processes[-1])
+        else:
+            # This task, the sweeper, the worker and the reader of its events.
+            held["tasks"] = max(0, len(asyncio.all_tasks()) - 4)
+        return {name: what for name, what in held.items() if what}
+
+    def _leftovers_on_disk(self) -> dict[str, object]:
+        held: dict[str, object] = {}
+        with self.service.store.database.reading() as session:
+            for record in (EntryRecord, AnswerRecord, StateRecord):
+                held[record.__tablename__] = session.scalar(sa.select(sa.func.count()).select_from(record))
+            with_files = sa.select(sa.func.count()).select_from(SamplerRecord).where(SamplerRecord.has_file)
+            held["samplers with files"] = session.scalar(with_files)
+        for name in ("states", "samplers", "loads", "journal"):
+            held[f"files of {name}"] = [path.name for path in self._folder.glob(f"{name}/*")]
+        kept = self.service.store.checkpoint_ids()
+        held["files of checkpoints"] = [
+            path.name for path in (self._folder / "checkpoints").iterdir() if path.name not in kept
+        ]
+        return held
+
+
+def _beyond(usual: set[str], process: Process) -> list[str]:
+    names = [task.get_name() for task in process.tasks if not task.done()]
+    return [name for name in names if not any(name.startswith(each) for each in usual)]
+
+
+@cache
+def _empty_database() -> Path:
+    """A database as a new server makes it, which takes long."""
+    file = Path(mkdtemp(prefix="cookhouse-simulation-")) / "server.db"
+    Store(file).close()
+    return file

@@ -10,6 +10,7 @@ from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.simulated import Costs
+from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.settings import Settings
 from tests.simulation.server import BASE, SimulatedServer
 from tests.simulation.virtual import World
@@ -28,7 +29,9 @@ COSTS = Costs(
     save_seconds=0.0,
 )
 A, B = "tml-tenant-a", "tml-tenant-b"
-SETTINGS = Settings(max_pass_tokens=MAX_PASS_TOKENS, max_queued_requests=512, session_seconds=1e9, silent_seconds=1e9)
+SETTINGS = Settings(
+    journal="off", max_pass_tokens=MAX_PASS_TOKENS, max_queued_requests=512, session_seconds=1e9, silent_seconds=1e9
+)
 
 
 class Tenant:
@@ -48,9 +51,12 @@ class Tenant:
     async def model(self) -> str:
         self.num += 1
         request = types.CreateModelRequest(session_id=self.session_id, model_seq_id=self.num, base_model=BASE)
-        model = self.service.training.create_model(self.owner, request)
-        await self.answer(model.creation)
-        return model.model_id
+        request_id, model_id = await self.accept("create_model", request)
+        await self.answer(request_id)
+        return model_id
+
+    async def accept(self, kind: str, content: object) -> tuple[str, str]:
+        return await self.service.accepting.accept(self.owner, content, Arrived(kind=kind, body=b""))
 
     async def sampler(self) -> str:
         self.num += 1
@@ -65,7 +71,8 @@ class Tenant:
         datum.model_input.add().encoded_text.tokens = np.zeros(num_tokens, "<i4").tobytes()
         targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.zeros(num_tokens, "<i8").tobytes())
         datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
-        return (await self.service.training.forward_backward(self.owner, message.SerializeToString()))[0]
+        content = await self.service.training.read_pass(self.owner, message.SerializeToString())
+        return (await self.accept("forward_backward", content))[0]
 
     def a_sample(self, sampler_id: str, *, num_prompt_tokens: int = 1, max_tokens: int = 1) -> str:
         request = types.SampleRequest(
@@ -117,7 +124,7 @@ async def ask_to_train(tenant: Tenant, model_id: str, _sampler_id: str) -> str:
 
 async def ask_to_step(tenant: Tenant, model_id: str, _sampler_id: str) -> str:
     request = types.OptimStepRequest(model_id=model_id, seq_id=2, optim_params=types.AdamParams())
-    return tenant.service.training.optim_step(tenant.owner, request)
+    return (await tenant.accept("optim_step", request))[0]
 
 
 async def ask_to_sample(tenant: Tenant, _model_id: str, sampler_id: str) -> str:
@@ -133,7 +140,7 @@ def seconds(folder: Path, load: Load, ask: Ask) -> float:
 
     async def main() -> float:
         server = SimulatedServer(folder, {A: "", B: ""}, settings=SETTINGS, costs=COSTS)
-        await server.service.open()
+        await server.open()
         a, b = [await Tenant(server, key).begin() for key in (A, B)]
         model_id, sampler_id = await b.model(), await b.sampler()
         await load(a)
@@ -141,7 +148,7 @@ def seconds(folder: Path, load: Load, ask: Ask) -> float:
         await asyncio.sleep(TURN_SECONDS - UNDER_WAY_SECONDS)
         began_at = asyncio.get_running_loop().time()
         waited = await b.answer(await ask(b, model_id, sampler_id)) - began_at
-        await server.service.close()
+        await server.close()
         return waited
 
     with World(0) as world:

@@ -11,20 +11,22 @@ import pytest
 from cookhouse.engine.contract import Done, Event
 from cookhouse.engine.simulated import SimulatedEngine
 from cookhouse.engine.worker.loop import Loop
+from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.order import ModelOrder
-from cookhouse.server.sessions.sessions import Model, Sessions
+from cookhouse.server.sessions.sessions import Sessions
 from tests.simulation.clients import Habits
+from tests.simulation.faults import FaultRates
 from tests.simulation.history import BrokenPromiseError
-from tests.simulation.program import simulate
-from tests.simulation.server import FaultRates
+from tests.simulation.program import Surroundings, simulate
 
-OFTEN = FaultRates(refused=0.01, failed=0.01, slow=0.005, lost=0.005)
+OFTEN = Surroundings(rates=FaultRates(refused=0.01, failed=0.01, slow=0.005, lost=0.005))
+USUAL = Surroundings()
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_promised_is_kept(seed: int) -> None:
     """Order, one answer each, no lost or doubled step, isolation, blame, nothing left over: `Client` and `History`."""
-    counts = simulate(seed, num_clients=8, num_requests=800, rates=OFTEN).counts
+    counts = simulate(seed, num_clients=8, num_requests=800, surroundings=OFTEN).counts
     assert counts["explained"] > 100  # there was something to be wrong
     assert counts["samples checked"] > 50
     assert counts["faults: lost"] > 0
@@ -32,14 +34,14 @@ def test_what_was_promised_is_kept(seed: int) -> None:
 
 def test_a_program_is_the_same_from_the_same_seed() -> None:
     """Would catch a clock, a thread, an id or a set's order that a failing seed would not repeat."""
-    first, second, other = (simulate(seed, num_clients=6, num_requests=300) for seed in (5, 5, 6))
+    first, second, other = (simulate(seed, num_clients=6, num_requests=300, surroundings=USUAL) for seed in (5, 5, 6))
     assert first == second
     assert first.digest != other.digest
 
 
 @pytest.mark.slow
 def test_promises_are_kept_over_a_long_time() -> None:
-    simulate(1, num_clients=64, num_requests=50_000)
+    simulate(1, num_clients=64, num_requests=50_000, surroundings=USUAL)
 
 
 # Servers that are broken on purpose: the program finds each.
@@ -71,17 +73,7 @@ def order_is_that_of_arrival(patch: pytest.MonkeyPatch) -> None:
 
 
 def duplicates_run_again(patch: pytest.MonkeyPatch) -> None:
-    class Forgetful(dict[int, str]):
-        def get(self, *_: object) -> Any:
-            return None
-
-    new = Model.__init__
-
-    def forgetful(self: Model, **fields: Any) -> None:
-        new(self, **fields)
-        self.requests = Forgetful()
-
-    patch.setattr(Model, "__init__", forgetful)
+    patch.setattr(Intake, "_is_known", lambda *_: False)
 
 
 def anybody_may_look_up_a_model(patch: pytest.MonkeyPatch) -> None:
@@ -126,5 +118,6 @@ def test_a_broken_server_is_found_out(
 ) -> None:
     """Would catch a simulation that holds a server to nothing."""
     breakage(monkeypatch)
+    surroundings = Surroundings(rates=FaultRates(), habits=Habits(foreign=0.3))
     with pytest.raises(BrokenPromiseError, match=r"Repeat it: python -m tests\.simulation --seed 1 "):
-        simulate(1, num_clients=6, num_requests=600, rates=FaultRates(), habits=Habits(foreign=0.3))
+        simulate(1, num_clients=6, num_requests=600, surroundings=surroundings)

@@ -18,7 +18,10 @@ from cookhouse.server.checkpoints.copying import Copying
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.draining import Draining
+from cookhouse.server.journal import AddSession, DropAnswers, EndSession
+from cookhouse.server.journaling import OFF, Journaling
 from cookhouse.server.refusals import GoneError, StorageError
+from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.completions.completions import Answers
 from cookhouse.server.requests.completions.weights import WeightNames
@@ -27,8 +30,9 @@ from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
+from cookhouse.server.restoring import Restored, Restoring
 from cookhouse.server.sequencer.calls import Calls
-from cookhouse.server.sequencer.futures import Futures, Result
+from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.meter import Meter
@@ -45,9 +49,10 @@ _log = logging.getLogger(__name__)
 class Service:
     """The parts of a server, wired. Made in any thread, used from the event loop between `open` and `close`.
 
-    TrainingRequests, SaveRequests ──► Intake ──► Sequencer ──► Calls ──► worker
-    SamplingRequests ────────────────────────────►    │
-    Sessions, Checkpoints ──► Store                   └──► Futures
+    Accepting ──► Intake ──► Journaling     Restoring ──► Sequencer ──► Calls ──► worker
+    (TrainingRequests, SaveRequests) └────────────────────►   │
+    SamplingRequests ──────────────────────────────────────►  │
+    Sessions, Checkpoints ──► Store                           └──► Futures
     """
 
     def __init__(
@@ -91,19 +96,32 @@ class Service:
             max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes,
             max_unfetched_training_bytes=settings.max_unfetched_training_bytes,
             on_finish=self.traces.note,
+            on_drop=self._forget_answer,
         )
         self.draining = Draining(self.futures, hold_seconds=settings.long_poll_seconds)
         meter = Meter()
         self._sources = sources
-        self.calls = Calls(make_worker, meter, on_lost=self._note_loss)
-        self.sequencer = Sequencer(self.futures, settings, self.calls, self.held)
+        self.calls = Calls(make_worker, meter, max_losses=settings.max_request_losses, on_lost=self._note_loss)
+        journal = None
+        if settings.journal != OFF:
+            journal = Journaling(state_dir, self.store, settings, self.calls, self.futures)
+        self._journal = journal
+        self._commit = None if journal is None else journal.commit
+        self.sequencer = Sequencer(
+            self.futures,
+            settings,
+            self.calls,
+            self.held,
+            commit=self._commit,
+            states=None if journal is None else journal.states,
+        )
         self.metering = Metering(meter, self.store)
-        self.intake = Intake(self.futures, self.sequencer)
+        self.intake = Intake(self.futures, self.sequencer, self._commit)
         self._writer = _writer("checkpoints")
         self.training = TrainingRequests(
             base_models=self.base_models,
             checkpoints=self.checkpoints,
-            intake=self.intake,
+            folders=None if journal is None else journal.folders,
             reading=self.reading,
             sessions=self.sessions,
             settings=settings,
@@ -112,15 +130,16 @@ class Service:
         self.saving = SaveRequests(
             base_models=self.base_models,
             checkpoints=self.checkpoints,
-            intake=self.intake,
             sessions=self.sessions,
             store=self.store,
             writer=self._writer,
         )
+        self.accepting = Accepting(self.intake, self.training, self.saving, settings)
         self.sampling = SamplingRequests(
             base_models=self.base_models,
             calls=self.calls,
             checkpoints=self.checkpoints,
+            commit=self._commit,
             futures=self.futures,
             sequencer=self.sequencer,
             sessions=self.sessions,
@@ -139,6 +158,22 @@ class Service:
             ),
             self.sequencer,
         )
+        self._restoring = None
+        if journal is not None:
+            self._restoring = Restoring(
+                accepting=self.accepting,
+                base_models=self.base_models,
+                calls=self.calls,
+                commit=journal.commit,
+                folders=journal.folders,
+                futures=self.futures,
+                intake=self.intake,
+                reader=journal.reader,
+                sequencer=self.sequencer,
+                sessions=self.sessions,
+                states=journal.states,
+            )
+        self._replay: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._sweeping = threading.Lock()  # held while a thread sweeps the store
         self._is_shut_down = False
@@ -151,13 +186,23 @@ class Service:
         """
         up = await self.calls.open()
         self.base_models.fill(up.base_models, self._sources)
+        if self._restoring is not None:
+            await self._restoring.sweep()
+            restored = await self._restoring.restore()
+            if restored.num_sessions:
+                self._replay = asyncio.create_task(self._tell(restored), name="replay")
         self._sweeper = asyncio.create_task(self._sweep_forever(), name="sweeper")
         return up
+
+    async def _tell(self, restored: Restored) -> None:
+        _log.warning("%s", await restored.done())
 
     def problem(self) -> str | None:
         """Why requests are not taken, None if they are. Blocking: reads the database."""
         if not self.calls.is_up:
             return "the engine is being started"
+        if self._replay is not None and not self._replay.done():
+            return "what was accepted before the restart runs again"
         return "the server is stopping" if self.draining.is_begun else self.store.damage()
 
     async def drain(self, seconds: float) -> bool:
@@ -176,10 +221,15 @@ class Service:
 
     async def close(self) -> None:
         self.dismiss_waiters()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait([self._sweeper])
+        tasks = [task for task in (self._sweeper, self._replay) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self.sequencer.close()
         await self.calls.close(seconds=1.0)
+        if self._commit is not None:
+            await self._commit.close()
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
@@ -208,6 +258,11 @@ class Service:
         user_metadata: Mapping[str, Any] | None,
         project_id: str | None,
     ) -> Session:
+        """A session, which is on the disk; a copy of a request gets that of the first one.
+
+        Raises:
+            StorageError: it cannot be written; there is none.
+        """
         session, is_new = self.sessions.begin(owner, idempotency_key)
         if is_new:
             row = SessionRow(
@@ -217,9 +272,22 @@ class Service:
                 display_name=display_name,
                 user_metadata=dict(user_metadata or {}),
                 project_id=project_id,
+                idempotency_key=idempotency_key,
             )
-            self.store.add_session(row)
+            session.writing = asyncio.ensure_future(self._write_session(session, row))
+        if session.writing is not None:
+            await asyncio.shield(session.writing)
         return session
+
+    async def _write_session(self, session: Session, row: SessionRow) -> None:
+        if self._commit is None:
+            self.store.add_session(row)
+            return
+        try:
+            await self._commit.commit(AddSession(row))
+        except BaseException:
+            self.sessions.end(session)
+            raise
 
     async def finish_session(self, session_id: str, owner: str, *, reason: str | None, detail: str | None) -> None:
         """End a session at its client's word; one that has ended already is left as it is."""
@@ -236,6 +304,7 @@ class Service:
 
     async def _end(self, session: Session, *, reason: str | None = None, detail: str | None = None) -> None:
         """Free a session's models and snapshots; what waits for them fails."""
+        folders = self._folders_of(session)
         self.sessions.end(session)
         ended = InputError(f"session {session.session_id} has ended")
         for model in session.models.values():
@@ -246,10 +315,38 @@ class Service:
             if sampler.snapshot is not None:
                 self.sequencer.free_snapshot(sampler.snapshot)
         self.futures.start_clock(session.session_id)
-        self.store.finish_session(session.session_id, time.time(), reason=reason, detail=detail)
+        now = time.time()
+        if self._journal is None:
+            self.store.finish_session(session.session_id, now, reason=reason, detail=detail)
+        else:
+            self._journal.commit.later(EndSession(session.session_id, now, reason, detail))
+            await self._journal.commit.flush()
+            await asyncio.to_thread(self._journal.folders.delete, *folders)
+
+    def _folders_of(self, session: Session) -> Sequence[Path]:
+        """What the journal has of a session in folders."""
+        journal = self._journal
+        if journal is None:
+            return ()
+        folders = []
+        for model in session.models.values():
+            history = self.sequencer.history(model)
+            if history.state is not None:
+                folders.append(journal.folders.state(history.state.state_id))
+            folders += [journal.folders.load(ran.entry.drawn["id"]) for ran in history.loads()]
+        snapshots = [sampler.snapshot for sampler in session.samplers.values() if sampler.snapshot is not None]
+        journal.states.forget(snapshots)
+        return [*folders, *(journal.folders.sampler(one.snapshot_id) for one in snapshots if one.has_file)]
+
+    def _forget_answer(self, future: Future) -> None:
+        if self._commit is not None and future.is_stored:
+            self._commit.later(DropAnswers([future.request_id]))
 
     def _note_loss(self, reason: str) -> None:
-        """What was in the memory of a worker that ended is gone."""
+        """What was in the memory of a worker that ended is gone, and comes back from the journal."""
+        if self._restoring is not None:
+            self._restoring.run_again(reason)
+            return
         for session in self.sessions:
             for model in session.models.values():
                 model.lose(reason)

@@ -33,6 +33,18 @@ class Settings:
     """Tokens of several models that one engine turn takes together; a single request may be longer."""
     deterministic: bool = False
     """Give each request a pass of its own, so that its numbers do not depend on what other tenants ask for."""
+    journal: str = "files"
+    """Where requests are written before they are answered: `files` below the state folder, a URL, `rows` of the
+    database, or `off`: a lost engine then loses its models, and a restart all sessions."""
+    state_seconds: float = 10.0
+    """A model's state is saved when the engine took longer than this since the last one: about what a replay takes."""
+    state_cost: float = 0.01
+    """Of a model's time, the share that saving its states may take: those of large models come less often."""
+    state_bytes: int = 64 * 2**20
+    """The same when its requests since then have more bytes than this, or than the state itself."""
+    max_request_losses: int = 5
+    """Engines that may be lost while a request is the first of its model without a result; it is left out then, since
+    it may be what ends them."""
     gap_seconds: float = 1.0
     """How long a request waits for one with a smaller `seq_id`: the SDK sends the chunks of a call out of order, the
     first one last, and ids that never come are normal after a client error."""

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import time
+from itertools import count
 
 import pytest
 
@@ -13,6 +14,9 @@ DONE = Result.of_json({"done": 1})
 LARGE = Result(body=b"0" * 10_000)
 
 
+_NUMBERS = count()
+
+
 def opened(result_seconds: float = 100.0, max_sample_bytes: int = 10**6, max_training_bytes: int = 10**6) -> Futures:
     return Futures(
         result_seconds=result_seconds,
@@ -22,7 +26,9 @@ def opened(result_seconds: float = 100.0, max_sample_bytes: int = 10**6, max_tra
 
 
 def new(futures: Futures, *, owner: str = "me", is_sample: bool = False) -> Future:
-    return futures.create(owner=owner, session_id="s", is_sample=is_sample)
+    if is_sample:
+        return futures.create_sample(owner=owner, session_id="s")
+    return futures.create(f"train-{next(_NUMBERS)}", owner=owner, session_id="s")
 
 
 async def test_a_waiter_is_woken_at_once() -> None:

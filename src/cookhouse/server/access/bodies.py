@@ -25,6 +25,10 @@ class Body:
     num_bytes: int
     """Once it is decompressed."""
 
+    @property
+    def encoding(self) -> str:
+        return "zstd" if self.is_compressed else ""
+
     def read(self, count: Count | None = None) -> bytearray:
         """The body itself. Takes time where it is compressed, or counted.
 

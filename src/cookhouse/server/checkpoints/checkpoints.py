@@ -24,6 +24,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
+from cookhouse.server.journal.folders import link_files, sync_folder
 from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.store import Store
@@ -32,8 +33,10 @@ _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
 _ASIDE = "checkpoints-put-aside"
 _HEX = "[0-9a-f]" * 32
-_UNFINISHED = f".{_HEX}.{_HEX}"
-"""What `new_folder` of the engine calls a checkpoint that it has not finished."""
+_UNFINISHED = f".{_HEX}"
+"""What `new_folder` calls a checkpoint that is none yet."""
+_UNWRITTEN = f".{_UNFINISHED}.{_HEX}", f".{_HEX}.{_HEX}"
+"""What `new_folder` of the engine calls one of these that it has not finished, and any other."""
 _MARKERS = _HEX + _DELETED
 _NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
@@ -191,7 +194,11 @@ class Checkpoints:
 
     def new_folder(self) -> Path:
         """Where a new checkpoint is to be written; `commit` makes it one, `abandon` deletes it."""
-        return self.folder_with_id(uuid.uuid4().hex)
+        return self._folder / f".{uuid.uuid4().hex}"
+
+    def known(self, checkpoint_id: str) -> CheckpointRow | None:
+        """The checkpoint with an id that the server drew for it, if it has been saved."""
+        return self._store.checkpoint_with_id(checkpoint_id)
 
     def abandon(self, folder: Path) -> None:
         """Delete what was written for a checkpoint that will not be."""
@@ -210,8 +217,9 @@ class Checkpoints:
             raise
         return self.commit(new, folder)
 
-    def commit(self, new: NewCheckpoint, folder: Path) -> CheckpointRow:
-        """Make a folder of `new_folder`, which has been written whole, a checkpoint; or delete it.
+    def commit(self, new: NewCheckpoint, folder: Path, checkpoint_id: str | None = None) -> CheckpointRow:
+        """Make a folder of `new_folder`, which has been written whole, a checkpoint, with this id or a new one; or
+        delete it.
 
         Raises:
             InputError: as `check`.
@@ -221,7 +229,7 @@ class Checkpoints:
             undo.callback(self.abandon, folder)
             now = time.time()
             row = CheckpointRow(
-                checkpoint_id=folder.name,
+                checkpoint_id=checkpoint_id or uuid.uuid4().hex,
                 model_id=new.model_id,
                 kind=new.kind,
                 name=self.check(new),
@@ -237,6 +245,7 @@ class Checkpoints:
             try:
                 size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 row = replace(row, size_bytes=size_bytes, sha256=checksums(folder))
+                undo.callback(self.abandon, self._place(folder, row))
             except OSError as error:
                 raise unwritten(row.path, error.strerror or str(error)) from error
             replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
@@ -245,6 +254,14 @@ class Checkpoints:
             with contextlib.suppress(OSError):  # put aside at the next start
                 self._discard(replaced)
         return row
+
+    def _place(self, folder: Path, row: CheckpointRow) -> Path:
+        """Give a folder its name as a checkpoint; one that a server which died then has left there goes."""
+        target = self.folder_of(row)
+        self.abandon(target)
+        folder.rename(target)
+        sync_folder(self._folder)
+        return target
 
     def copy(self, row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None) -> CheckpointRow:
         """A checkpoint of a run of its own with the same files, which it shares on disk where the file system can.
@@ -268,7 +285,7 @@ class Checkpoints:
         try:
             source = StoredCheckpoint(row=row, folder=self.folder_of(row))
             self.verify(source)
-            return self.write(new, lambda folder: _link_files(source.folder, folder))
+            return self.write(new, lambda folder: link_files(source.folder, folder))
         except StorageError:
             raise
         except ServiceError as error:
@@ -316,7 +333,7 @@ class Checkpoints:
 
     def _delete_unfinished(self) -> None:
         """Delete what a server that died while it saved has left."""
-        for path in self._folder.glob(_UNFINISHED):
+        for path in [path for pattern in (_UNFINISHED, *_UNWRITTEN) for path in self._folder.glob(pattern)]:
             try:
                 shutil.rmtree(path)
             except OSError as error:
@@ -353,13 +370,3 @@ def unwritten(path: str, reason: str) -> StorageError:
         f"{path} could not be written: {reason}; free space on the service's disk, for example by deleting "
         "checkpoints, and save again"
     )
-
-
-def _link_files(source: Path, folder: Path) -> None:
-    """Files of checkpoints never change, so that a second name for each is a copy."""
-    folder.mkdir()
-    for file in source.iterdir():
-        try:
-            (folder / file.name).hardlink_to(file)
-        except OSError:
-            shutil.copyfile(file, folder / file.name)

@@ -7,7 +7,7 @@ only an empty list switches those off. What ends it is its last token, or comple
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 
 from tinker import types
@@ -16,8 +16,10 @@ from cookhouse.engine.contract import Account, Fetch
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.journal import AddSampler, GroupCommit
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.commands import check_seq_id
 from cookhouse.server.requests.opening import opened
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
@@ -38,6 +40,7 @@ class SamplingRequests:
         *,
         base_models: BaseModels,
         checkpoints: Checkpoints,
+        commit: GroupCommit | None,
         futures: Futures,
         calls: Calls,
         sequencer: Sequencer,
@@ -47,6 +50,7 @@ class SamplingRequests:
     ) -> None:
         self._base_models = base_models
         self._checkpoints = checkpoints
+        self._commit = commit
         self._futures = futures
         self._calls = calls
         self._sequencer = sequencer
@@ -67,27 +71,37 @@ class SamplingRequests:
             raise InputError(f"{request.model_path} was trained on {kept.row.base_model!r}, not on {base_model!r}")
         self._base_models.named(base_model)
         session = self._sessions.session(request.session_id, owner)
-        if request.sampling_session_seq_id in session.samplers:
-            return session.samplers[request.sampling_session_seq_id]
-        sampler = Sampler(
-            sampler_id=f"{session.session_id}:sample:{request.sampling_session_seq_id}",
+        seq_id = request.sampling_session_seq_id
+        check_seq_id("sampling_session_seq_id", seq_id)
+        row = SamplerRow(
+            sampler_id=f"{session.session_id}:sample:{seq_id}",
             session_id=session.session_id,
             owner=owner,
             base_model=base_model,
             model_path=request.model_path,
-            snapshot=None if kept is None else self.load_snapshot(kept),
-        )
-        self._sessions.add_sampler(sampler, request.sampling_session_seq_id)
-        row = SamplerRow(
-            sampler_id=sampler.sampler_id,
-            session_id=sampler.session_id,
-            owner=owner,
-            base_model=base_model,
-            model_path=sampler.model_path,
             created_at=time.time(),
+            seq_id=seq_id,
         )
-        self._store.add_sampler(row)
-        return sampler
+        await self._record(row)
+        if seq_id not in session.samplers:
+            sampler = Sampler(
+                sampler_id=row.sampler_id,
+                session_id=session.session_id,
+                owner=owner,
+                base_model=base_model,
+                model_path=request.model_path,
+                snapshot=None if kept is None else self.load_snapshot(kept),
+                seq_id=seq_id,
+            )
+            self._sessions.add_sampler(sampler)
+            return sampler
+        return session.samplers[seq_id]
+
+    async def _record(self, row: SamplerRow) -> None:
+        if self._commit is None:
+            self._store.add_sampler(row)
+        else:
+            await self._commit.commit(AddSampler(row))
 
     def submit(self, owner: str, request: types.SampleRequest) -> tuple[str, Sequence[str]]:
         """Accept a sampling request; returns its id and the ids of the sequences it will give."""
@@ -142,9 +156,11 @@ class SamplingRequests:
                         del sampler.requests[seq_id]
 
     def _submit_new(self, sampler: Sampler, request: types.SampleRequest) -> str:
-        future = self._futures.create(
-            owner=sampler.owner, session_id=sampler.session_id, is_sample=True, on_done=sampler.report_progress
+        future = self._futures.create_sample(
+            owner=sampler.owner, session_id=sampler.session_id, on_done=sampler.report_progress
         )
+        if sampler.snapshot is None and sampler.model_path is not None:
+            sampler.snapshot = self._load_again(sampler, sampler.model_path)
         snapshot = sampler.snapshot
         try:
             decoded, shape = decode_sample(
@@ -176,29 +192,41 @@ class SamplingRequests:
 
     def load_snapshot(self, kept: StoredCheckpoint) -> Snapshot:
         """The weights of a checkpoint, which are loaded behind the answer."""
-        checkpoint = kept.row
+
+        async def find() -> StoredCheckpoint:
+            return kept
+
+        return self._load(find(), kept.row.owner, kept.row.base_model)
+
+    def _load_again(self, sampler: Sampler, path: str) -> Snapshot:
+        """The weights of a sampler that was made before a restart."""
+        return self._load(
+            asyncio.to_thread(self._checkpoints.find_loadable, path, sampler.owner), sampler.owner, sampler.base_model
+        )
+
+    def _load(self, finding: Awaitable[StoredCheckpoint], owner: str, base_model: str) -> Snapshot:
         snapshot = Snapshot(
             snapshot_id=uuid.uuid4().hex,
-            owner=checkpoint.owner,
-            base_model=self._base_models.named(checkpoint.base_model).name,
-            lora=checkpoint.lora_spec,
+            owner=owner,
+            base_model=self._base_models.named(base_model).name,
             ready=asyncio.get_running_loop().create_future(),
         )
-        task = asyncio.create_task(self._fetch(kept, snapshot))
+        task = asyncio.create_task(self._fetch(finding, snapshot))
         self._fetching.add(task)
         task.add_done_callback(self._fetching.discard)
         return snapshot
 
-    async def _fetch(self, kept: StoredCheckpoint, snapshot: Snapshot) -> None:
+    async def _fetch(self, finding: Awaitable[StoredCheckpoint], snapshot: Snapshot) -> None:
         """Have the engine read weights; each sample of them fails with what is wrong."""
         try:
+            kept = await finding
             async with opened(self._checkpoints, kept) as url:
                 command = Fetch(
                     command_id=uuid.uuid4().hex,
                     account=Account(snapshot.owner, ""),
                     snapshot_id=snapshot.snapshot_id,
                     base_model=snapshot.base_model,
-                    lora=snapshot.lora,
+                    lora=kept.row.lora_spec,
                     url=url,
                 )
                 await self._calls.send(command)

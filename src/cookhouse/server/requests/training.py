@@ -6,11 +6,10 @@ waiting for ever.
 
 import asyncio
 import math
-import secrets
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tinker import types
@@ -28,16 +27,17 @@ from cookhouse.engine.contract import (
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.requests.commands import identity_of
+from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
 from cookhouse.server.requests.opening import opened
 from cookhouse.server.sequencer.futures import PROTOBUF, Result
-from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.sequencer.plans import Drawn, Plan, request_id_of
 from cookhouse.server.sequencer.rotation import Rotation
-from cookhouse.server.sequencer.sequencer import Turn
+from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.rows import RunRow
+from cookhouse.server.store.rows import CheckpointRow, RunRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
@@ -47,17 +47,19 @@ _INLINE_BODY_BYTES = 16 * 2**10
 
 Fill = Callable[[Turn, Model], Awaitable[Mapping[str, str]]]
 """Makes a model in the engine; returns what the client is told, less the model's id."""
+Decoded = tuple[TrainingHead, ForwardBackward | InputError]
+"""Whose pass it is, and the pass itself or what is wrong with it."""
 
 
 class TrainingRequests:
-    """Methods return the request id to answer with, or the model that a request makes."""
+    """Methods return what is planned for a request. `drawn` is what `draw` gave when it was first planned."""
 
     def __init__(
         self,
         *,
         base_models: BaseModels,
         checkpoints: Checkpoints,
-        intake: Intake,
+        folders: JournalFolders | None,
         sessions: Sessions,
         reading: Rotation,
         settings: Settings,
@@ -65,30 +67,34 @@ class TrainingRequests:
     ) -> None:
         self._base_models = base_models
         self._checkpoints = checkpoints
-        self._intake = intake
+        self._folders = folders
         self._sessions = sessions
         self._reading = reading
         self._settings = settings
         self._store = store
 
-    def create_model(self, owner: str, request: types.CreateModelRequest) -> Model:
-        """Queue the making of an adapter; a duplicate gets the model of the first one."""
+    def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> Plan:
+        """The making of an adapter; a duplicate gets the model of the first one."""
         _check_optimizer(request.optimizer_config)
         info = self._base_models.named(request.base_model)
-        lora = decode_lora(request.lora_config, seed=secrets.randbits(31), max_rank=info.max_lora_rank)
+        lora = decode_lora(request.lora_config, seed=drawn["seed"], max_rank=info.max_lora_rank)
 
         async def fill(turn: Turn, model: Model) -> Mapping[str, str]:
             await turn.send(Create(**identity_of(model), base_model=info.name, lora=lora))
             return {"type": "create_model"}
 
-        return self._make(
-            owner, (request.session_id, request.model_seq_id), request.base_model, lora, request.user_metadata, fill
-        )
+        identity = request.session_id, request.model_seq_id
+        return self._make(owner, identity, request.base_model, lora, request.user_metadata, fill, drawn)
 
-    async def load_weights(self, owner: str, request: types.LoadWeightsRequest) -> tuple[str, str]:
-        """Queue the loading of a checkpoint, into a new model or an existing one; returns request id and model id."""
-        _check_optimizer(request.optimizer_config)
+    async def found(self, owner: str, request: types.LoadWeightsRequest) -> Mapping[str, Any]:
+        """What to draw for a load: the checkpoint that it names now."""
         kept = await asyncio.to_thread(self._checkpoints.find_loadable, request.path, owner)
+        return {"checkpoint": asdict(kept.row), "folder": str(kept.folder.absolute())}
+
+    def load_weights(self, owner: str, request: types.LoadWeightsRequest, drawn: Drawn) -> Plan:
+        """The loading of a checkpoint, into a new model or an existing one. `drawn` has what `found` found."""
+        _check_optimizer(request.optimizer_config)
+        kept = StoredCheckpoint(row=CheckpointRow(**drawn["checkpoint"]), folder=Path(drawn["folder"]))
         checkpoint = kept.row
         base_model = checkpoint.base_model if request.base_model is None else request.base_model
         if not self._base_models.are_same(base_model, checkpoint.base_model):
@@ -96,44 +102,43 @@ class TrainingRequests:
                 f"{request.path} was trained on {checkpoint.base_model!r} and cannot be loaded over "
                 f"{request.base_model!r}; leave base_model out"
             )
-        lora = checkpoint.lora_spec
 
         async def fill(turn: Turn, model: Model) -> Mapping[str, str]:
-            await self._load(turn, model, kept, with_optimizer=request.optimizer)
+            await self._load(turn, model, kept, drawn["id"], with_optimizer=request.optimizer)
             return {"type": "load_weights", "path": request.path}
 
         if request.session_id is not None and request.model_seq_id is not None:
-            identity = (request.session_id, request.model_seq_id)
-            made = self._make(owner, identity, base_model, lora, request.user_metadata, fill)
-            return made.creation, made.model_id
+            identity = request.session_id, request.model_seq_id
+            return self._make(owner, identity, base_model, checkpoint.lora_spec, request.user_metadata, fill, drawn)
         model = self._sessions.model(request.model_id or "", owner)
 
         async def reload(turn: Turn) -> Result:
             return Result.of_json({**await fill(turn, model), "model_id": model.model_id})
 
-        return self._intake.accept(model, request.seq_id, reload), model.model_id
+        return plan_of(model, request.seq_id, reload)
 
-    async def forward_backward(self, owner: str, body: bytes | bytearray) -> tuple[str, str]:
-        """Queue a pass; returns request id and model id. Large bodies are decoded off the event loop, one at a time."""
+    async def read_pass(self, owner: str, body: bytes | bytearray) -> Decoded:
+        """Decode a pass; a large one off the event loop, one at a time."""
         max_bytes = self._settings.max_decoded_bytes
-        if len(body) > _INLINE_BODY_BYTES:
-            async with self._reading.turn(owner):
-                head, decoded = await asyncio.to_thread(_decode, body, max_bytes)
-        else:
-            head, decoded = _decode(body, max_bytes)
-        model = self._sessions.model(head.model_id, owner)
-        if isinstance(decoded, InputError):
-            return self._intake.refuse(model, head.seq_id, decoded), model.model_id
-        run = partial(_run_pass, model, decoded)
-        return self._intake.accept(model, head.seq_id, run, num_bytes=decoded.num_bytes), model.model_id
+        if len(body) <= _INLINE_BODY_BYTES:
+            return _decode(body, max_bytes)
+        async with self._reading.turn(owner):
+            return await asyncio.to_thread(_decode, body, max_bytes)
 
-    def optim_step(self, owner: str, request: types.OptimStepRequest) -> str:
-        """Queue an optimizer step."""
+    def forward_backward(self, owner: str, decoded: Decoded, _drawn: Drawn) -> Plan:
+        head, request = decoded
+        model = self._sessions.model(head.model_id, owner)
+        if isinstance(request, InputError):
+            return refusal_of(model, head.seq_id, request)
+        run = partial(_run_pass, model, request)
+        return plan_of(model, head.seq_id, run, num_bytes=request.num_bytes, changes_model=not request.forward_only)
+
+    def optim_step(self, owner: str, request: types.OptimStepRequest, _drawn: Drawn) -> Plan:
         model = self._sessions.model(request.model_id, owner)
         try:
             step = decode_adam(request.optim_params)
         except InputError as error:
-            return self._intake.refuse(model, request.seq_id, error)
+            return refusal_of(model, request.seq_id, error)
 
         async def run(turn: Turn) -> Result:
             metrics = await turn.send(Step(**identity_of(model), adam=step))
@@ -142,7 +147,7 @@ class TrainingRequests:
             finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
             return Result.of_json({"type": "optim_step", "metrics": finite})
 
-        return self._intake.accept(model, request.seq_id, run)
+        return plan_of(model, request.seq_id, run)
 
     def _make(
         self,
@@ -152,41 +157,44 @@ class TrainingRequests:
         lora: LoraSpec,
         user_metadata: Mapping[str, Any] | None,
         fill: Fill,
-    ) -> Model:
-        """The model of (session, `model_seq_id`), which `fill` makes in the engine if it is new."""
-        session_id, model_seq_id = identity
+        drawn: Drawn,
+    ) -> Plan:
+        """The making of the model of (session, `model_seq_id`) by `fill`."""
+        session_id, seq_id = identity
+        check_seq_id("model_seq_id", seq_id)
         session = self._sessions.session(session_id, owner)
-        if model_seq_id in session.models:
-            return session.models[model_seq_id]
-        model = Model(
-            model_id=f"{session_id}:train:{model_seq_id}",
-            session_id=session_id,
-            owner=owner,
-            base_model=base_model,
-            lora=lora,
+        model_id = f"{session_id}:train:{seq_id}"
+        model = session.models.get(seq_id) or Model(
+            model_id=model_id, session_id=session_id, owner=owner, base_model=base_model, lora=lora, seq_id=seq_id
         )
-        created_at = time.time()
         row = RunRow(
-            model_id=model.model_id,
+            model_id=model_id,
             session_id=session_id,
             owner=owner,
             base_model=base_model,
             lora=asdict(lora),
-            created_at=created_at,
-            last_request_at=created_at,
+            created_at=drawn["at"],
+            last_request_at=drawn["at"],
             user_metadata=dict(user_metadata or {}),
+            model_seq_id=seq_id,
         )
 
         async def run(turn: Turn) -> Result:
             content = await fill(turn, model)
             self._store.add_run(row)
-            return Result.of_json({**content, "model_id": model.model_id})
+            return Result.of_json({**content, "model_id": model_id})
 
-        model.creation = self._intake.accept(model, None, run)
-        self._sessions.add_model(model, model_seq_id)
-        return model
+        request_id = request_id_of(model_id, "creation")
 
-    async def _load(self, turn: Turn, model: Model, kept: StoredCheckpoint, *, with_optimizer: bool) -> None:
+        def register() -> None:
+            model.creation = request_id
+            self._sessions.add_model(model)
+
+        return Plan(model=model, request_id=request_id, seq_id=None, run=run, is_creation=True, on_accepted=register)
+
+    async def _load(
+        self, turn: Turn, model: Model, kept: StoredCheckpoint, load_id: str, *, with_optimizer: bool
+    ) -> None:
         checkpoint = kept.row
         lora = checkpoint.lora_spec
         if with_optimizer and not checkpoint.has_optimizer:
@@ -198,6 +206,8 @@ class TrainingRequests:
                 f"{model.base_model!r}; make a new training client from the checkpoint"
             )
         base_model = self._base_models.named(checkpoint.base_model).name
+        if self._folders is not None:
+            kept = await asyncio.to_thread(self._own_files, kept, load_id)
         async with opened(self._checkpoints, kept) as url:
             command = Load(
                 **identity_of(model), base_model=base_model, lora=lora, url=url, with_optimizer=with_optimizer
@@ -205,6 +215,15 @@ class TrainingRequests:
             await turn.send(command)
         if checkpoint.kind == "weights":
             model.last_checkpoint = checkpoint.path
+
+    def _own_files(self, kept: StoredCheckpoint, load_id: str) -> StoredCheckpoint:
+        """The files of a checkpoint as a replay will find them, though it may be deleted meanwhile. Blocking."""
+        assert self._folders is not None
+        folder = self._folders.load(load_id)
+        if not folder.exists():
+            self._checkpoints.verify(kept)
+            self._folders.link(kept.folder, folder)
+        return replace(kept, folder=folder)
 
 
 async def _run_pass(model: Model, request: ForwardBackward, turn: Turn) -> Result:
@@ -217,8 +236,7 @@ async def _run_pass(model: Model, request: ForwardBackward, turn: Turn) -> Resul
     return Result(body=body, media_type=PROTOBUF, kind="forward_backward")
 
 
-def _decode(body: bytes | bytearray, max_bytes: int) -> tuple[TrainingHead, ForwardBackward | InputError]:
-    """Whose request it is, and the request itself or what is wrong with it."""
+def _decode(body: bytes | bytearray, max_bytes: int) -> Decoded:
     head = parse_training(body)
     try:
         return head, decode_pass(head, max_bytes=max_bytes)

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import Body, read_body
+from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.wire import ValueCounter, training_counter
 
@@ -41,8 +42,9 @@ Owner = Annotated[str, Depends(_owner)]
 
 
 @asynccontextmanager
-async def training_body(request: Request, owner: str) -> AsyncIterator[bytes | bytearray]:
-    """The body of a training request, decompressed and counted; it counts as the tenant's until the end of the block.
+async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[bytes | bytearray, Body]]:
+    """The body of a training request, decompressed and counted, and as it came; it counts as the tenant's until the end
+    of the block.
 
     Raises:
         TooLargeError: it is over a limit.
@@ -56,9 +58,9 @@ async def training_body(request: Request, owner: str) -> AsyncIterator[bytes | b
         )
         counter = training_counter(body.num_bytes)
         if counter is None and not body.is_compressed:
-            yield body.data
+            yield body.data, body
         else:
-            yield await read_in_turn(service, owner, body, lambda: body.read(counter))
+            yield await read_in_turn(service, owner, body, lambda: body.read(counter)), body
 
 
 Answer = Callable[[Request, Service, str], Awaitable[Response]]
@@ -84,7 +86,20 @@ class HotRoutes:
 
 
 async def content_of(request: Request, kind: type[Content]) -> Content:
-    """The JSON body as one of the SDK's request types.
+    """The JSON body as one of the SDK's request types. Raises as `content_and_body`."""
+    content, _ = await content_and_body(request, kind)
+    return content
+
+
+async def accepted(request: Request, service: Service, owner: str, route: str, kind: type[BaseModel]) -> Response:
+    """The answer to a request that changes a model: its future. Raises as `content_and_body`."""
+    content, body = await content_and_body(request, kind)
+    arrived = Arrived(kind=route, body=body.data, encoding=body.encoding)
+    return future_answer(*await service.accepting.accept(owner, content, arrived))
+
+
+async def content_and_body(request: Request, kind: type[Content]) -> tuple[Content, Body]:
+    """The JSON body as one of the SDK's request types, and as it came.
 
     Raises:
         TooLargeError: it is over a limit.
@@ -96,7 +111,7 @@ async def content_of(request: Request, kind: type[Content]) -> Content:
     most = min(service.settings.max_json_bytes, service.settings.max_body_bytes)
     with service.held.lease(owner) as lease:
         body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
-        return await read_in_turn(service, owner, body, lambda: _content(body, kind))
+        return await read_in_turn(service, owner, body, lambda: _content(body, kind)), body
 
 
 def _content(body: Body, kind: type[Content]) -> Content:

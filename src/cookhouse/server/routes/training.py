@@ -1,10 +1,19 @@
 """What a `TrainingClient` sends; all but `get_info` answer with a future."""
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from tinker import types
 
-from cookhouse.server.routes.exchange import HotRoutes, Owner, ServiceOf, content_of, future_answer, training_body
+from cookhouse.server.routes.exchange import (
+    HotRoutes,
+    Owner,
+    ServiceOf,
+    accepted,
+    content_of,
+    future_answer,
+    training_body,
+)
+from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 
 router = APIRouter()
@@ -12,15 +21,13 @@ hot = HotRoutes()
 
 
 @router.post("/create_model")
-async def create_model(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    model = service.training.create_model(owner, await content_of(request, types.CreateModelRequest))
-    return future_answer(model.creation, model.model_id)
+async def create_model(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await accepted(request, service, owner, "create_model", types.CreateModelRequest)
 
 
 @router.post("/load_weights")
-async def load_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, types.LoadWeightsRequest)
-    return future_answer(*await service.training.load_weights(owner, content))
+async def load_weights(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await accepted(request, service, owner, "load_weights", types.LoadWeightsRequest)
 
 
 @router.post("/get_info")
@@ -45,30 +52,28 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
 
 
 @hot.post("/forward_backward")
-async def forward_backward(request: Request, service: Service, owner: str) -> JSONResponse:
-    async with training_body(request, owner) as body:
-        return future_answer(*await service.training.forward_backward(owner, body))
+async def forward_backward(request: Request, service: Service, owner: str) -> Response:
+    async with training_body(request, owner) as (data, body):
+        content = await service.training.read_pass(owner, data)
+        arrived = Arrived(kind="forward_backward", body=body.data, encoding=body.encoding)
+        return future_answer(*await service.accepting.accept(owner, content, arrived))
 
 
 @hot.post("/optim_step")
-async def optim_step(request: Request, service: Service, owner: str) -> JSONResponse:
-    content = await content_of(request, types.OptimStepRequest)
-    return future_answer(service.training.optim_step(owner, content), content.model_id)
+async def optim_step(request: Request, service: Service, owner: str) -> Response:
+    return await accepted(request, service, owner, "optim_step", types.OptimStepRequest)
 
 
 @router.post("/save_weights")
-async def save_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, types.SaveWeightsRequest)
-    return future_answer(service.saving.save_state(owner, content), content.model_id)
+async def save_weights(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await accepted(request, service, owner, "save_weights", types.SaveWeightsRequest)
 
 
 @router.post("/save_weights_for_sampler")
-async def save_weights_for_sampler(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, types.SaveWeightsForSamplerRequest)
-    return future_answer(service.saving.save_for_sampler(owner, content), content.model_id)
+async def save_weights_for_sampler(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await accepted(request, service, owner, "save_weights_for_sampler", types.SaveWeightsForSamplerRequest)
 
 
 @router.post("/save_weights_external")
-async def save_weights_external(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, types.SaveWeightsExternalRequest)
-    return future_answer(service.saving.save_external(owner, content), content.model_id)
+async def save_weights_external(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await accepted(request, service, owner, "save_weights_external", types.SaveWeightsExternalRequest)

@@ -4,7 +4,8 @@
 
 A worker that is lost is replaced. What it held in memory is gone, and the commands that wait for it fail with
 `LostError`; but samples do not depend on what else it did, so they are submitted again, with the same seed, to the next
-one. Of a streamed sample the tokens that were told already are not told twice.
+one: when it has their weights, from a file or because they were published again. Of a streamed sample the tokens that
+were told already are not told twice.
 """
 
 import asyncio
@@ -41,8 +42,6 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 """Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
 time."""
-_MAX_LOSSES = 3
-"""Workers that may end under one sample: it may be what ends them."""
 
 OnTokens = Callable[[SampleOutput], None]
 
@@ -66,13 +65,16 @@ class Calls:
         make_worker: Callable[[], Worker],
         meter: Meter,
         *,
+        max_losses: int = 3,
         on_lost: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         """`make_worker` is called in the event loop's thread; `on_lost` is told why a worker ended, before its calls
-        fail.
+        fail: what it sends goes to the next one, and what it expects will come there. `max_losses`: workers that may
+        end under one sample, which may be what ends them.
         """
         self._make_worker = make_worker
         self._meter = meter
+        self._max_losses = max_losses
         self._on_lost = on_lost
         self._worker: Worker | None = None
         self._calls: dict[str, _Call] = {}
@@ -85,6 +87,8 @@ class Calls:
         """By snapshot: what a worker that lacks it is told first."""
         self._held: set[str] = set()
         """Snapshots that the present worker was told of."""
+        self._coming: dict[str, list[Sample]] = {}
+        """By snapshot that is to be published again: the samples that wait for it."""
         self._is_closing = False
         self._reader: asyncio.Task[None] | None = None
 
@@ -135,7 +139,28 @@ class Calls:
         for snapshot_id in command.snapshot_ids:
             self._fetches.pop(snapshot_id, None)
             self._held.discard(snapshot_id)
+            self.give_up(snapshot_id)
         self._enqueue(command)
+
+    def note_file(self, fetch: Fetch) -> None:
+        """Take note of a file that a worker without these weights can read them from."""
+        self._fetches[fetch.snapshot_id] = fetch
+
+    def forget_file(self, snapshot_id: str) -> None:
+        """A file of weights is going to be deleted."""
+        self._fetches.pop(snapshot_id, None)
+
+    def expect(self, snapshot_id: str) -> None:
+        """Have samples of weights that this worker lacks wait until they are published again, or given up."""
+        if snapshot_id not in self._held and snapshot_id not in self._fetches:
+            self._coming.setdefault(snapshot_id, [])
+
+    def give_up(self, snapshot_id: str) -> None:
+        """Weights will not be published again; what waits for them fails."""
+        for sample in self._coming.pop(snapshot_id, ()):
+            call = self._calls.pop(sample.command_id, None)
+            if call is not None and not call.answer.done():
+                call.answer.set_exception(LostError("the weights of this sampling client are gone"))
 
     def _enqueue(self, command: Command) -> None:
         self._outgoing.append(command)
@@ -151,12 +176,20 @@ class Calls:
         commands: list[Command] = []
         for command in self._outgoing:
             if isinstance(command, Sample):
+                if (waiting := self._waiting_for(command)) is not None:
+                    waiting.append(command)
+                    continue
                 commands += self._fetch_for(command)
-            elif isinstance(command, Fetch | Publish):
-                self._held.add(command.snapshot_id)
             commands.append(command)
+            if isinstance(command, Fetch | Publish):
+                self._held.add(command.snapshot_id)
+                commands += self._coming.pop(command.snapshot_id, ())
         self._outgoing.clear()
         self._worker.submit(commands)
+
+    def _waiting_for(self, sample: Sample) -> list[Sample] | None:
+        """Those that wait for the same weights to be published again; None: they need not."""
+        return self._coming.get(sample.request.snapshot_id or "")
 
     def _fetch_for(self, sample: Sample) -> Sequence[Command]:
         """What has this worker read weights that an earlier one had. A failure of it is the sample's."""
@@ -180,7 +213,6 @@ class Calls:
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
                     self._is_up, self._up_at = True, time.monotonic()
-                    self._held = set()
                     self._flush()
                     return event, events[index + 1 :]
 
@@ -238,6 +270,8 @@ class Calls:
         if self._is_closing:
             return
         _log.error("the engine was lost: %s; another is being started", reason)
+        self._held = set()
+        self._coming = {}
         self._on_lost(reason)
         for call in self._calls.values():
             call.num_losses += 1
@@ -273,11 +307,11 @@ class Calls:
     def _can_be_repeated(self, call: _Call) -> bool:
         """Whether another worker answers it as this one would: what it needs is in files, or in a base model."""
         command = call.command
-        if call.num_losses >= _MAX_LOSSES:
+        if call.num_losses >= self._max_losses:
             return False
         if isinstance(command, Sample):
             snapshot_id = command.request.snapshot_id
-            return snapshot_id is None or snapshot_id in self._fetches
+            return snapshot_id is None or snapshot_id in self._fetches or snapshot_id in self._coming
         return isinstance(command, Fetch)
 
 

@@ -54,7 +54,7 @@ class Unfetched:
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
-_SAMPLE_PREFIX = "sample-"
+TRAIN_PREFIX, _SAMPLE_PREFIX = "train-", "sample-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +94,8 @@ class Future:
     begun_at: float = field(default_factory=time.time)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     on_done: Callable[[], None] | None = None
+    is_stored: bool = False
+    """Whether the journal has its result."""
 
     @property
     def is_sample(self) -> bool:
@@ -115,9 +117,11 @@ class Futures:
         max_unfetched_sample_bytes: int,
         max_unfetched_training_bytes: int,
         on_finish: Callable[[Future], None] = lambda _future: None,
+        on_drop: Callable[[Future], None] = lambda _future: None,
     ) -> None:
-        """`on_finish` is told of each future that has its result."""
+        """`on_finish` is told of each future that has its result, `on_drop` of each that is forgotten."""
         self._on_finish = on_finish
+        self._on_drop = on_drop
         self._result_seconds = result_seconds
         self._futures: dict[str, Future] = {}
         self._fetched: OrderedDict[str, None] = OrderedDict()
@@ -139,12 +143,16 @@ class Futures:
     def __len__(self) -> int:
         return len(self._futures)
 
-    def create(
-        self, *, owner: str, session_id: str, is_sample: bool = False, on_done: Callable[[], None] | None = None
-    ) -> Future:
-        prefix = _SAMPLE_PREFIX if is_sample else "train-"
-        request_id = prefix + secrets.token_hex(12)
-        future = Future(request_id=request_id, owner=owner, session_id=session_id, on_done=on_done)
+    def create(self, request_id: str, *, owner: str, session_id: str) -> Future:
+        """The future of a training request."""
+        return self._add(Future(request_id=request_id, owner=owner, session_id=session_id))
+
+    def create_sample(self, *, owner: str, session_id: str, on_done: Callable[[], None] | None = None) -> Future:
+        """The future of a sampling request, which gets a new id."""
+        request_id = _SAMPLE_PREFIX + secrets.token_hex(12)
+        return self._add(Future(request_id=request_id, owner=owner, session_id=session_id, on_done=on_done))
+
+    def _add(self, future: Future) -> Future:
         self._futures[future.request_id] = future
         return future
 
@@ -200,6 +208,7 @@ class Futures:
         self._fetched.pop(request_id, None)
         if future is not None:
             self._unfetched(future).discard(request_id, future.owner)
+            self._on_drop(future)
 
     def sweep(self) -> None:
         """Forget results that were fetched long enough ago."""

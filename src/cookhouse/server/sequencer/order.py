@@ -4,14 +4,84 @@ Requests run in the order of their `seq_id`, which is the order in which the cli
 arrive in any order, and neither a sum nor a step may depend on it. One whose predecessors have not arrived waits
 `gap_seconds` for them and no longer, since some never come: an optimizer step just as a pass, which it would otherwise
 overtake. A request that comes later than that runs when it comes.
+
+What has run and runs again, in an engine that lost the model, goes first, in the order in which it ran.
 """
 
 import heapq
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+class SeenIds:
+    """The `seq_id`s of a model that have come in, and up to which they are not waited for any more.
+
+    Held as ranges: what they take grows with the gaps, not with the ids.
+    """
+
+    def __init__(self, ranges: Sequence[Sequence[int]] = (), next_id: int = 1, taken_to: int = 1) -> None:
+        self._starts = [start for start, _ in ranges]
+        self._ends = [end for _, end in ranges]
+        self.next_id = next_id
+        """Up to here, exclusively, every id has come in, or is not waited for any more."""
+        self.taken_to = taken_to
+        """One more than the largest id that has had its turn."""
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> "SeenIds":
+        return cls(content["ranges"], content["next_id"], content["taken_to"])
+
+    def to_json(self) -> Mapping[str, Any]:
+        ranges = [list(one) for one in zip(self._starts, self._ends, strict=True)]
+        return {"ranges": ranges, "next_id": self.next_id, "taken_to": self.taken_to}
+
+    def __contains__(self, seq_id: int) -> bool:
+        at = bisect_right(self._starts, seq_id) - 1
+        return at >= 0 and seq_id < self._ends[at]
+
+    def add(self, seq_id: int) -> None:
+        """Take note of an id; again does nothing."""
+        at = bisect_right(self._starts, seq_id)
+        joins_left = at > 0 and seq_id <= self._ends[at - 1]
+        joins_right = at < len(self._starts) and seq_id + 1 == self._starts[at]
+        if joins_left and seq_id < self._ends[at - 1]:
+            return
+        if joins_left and joins_right:
+            self._ends[at - 1] = self._ends.pop(at)
+            del self._starts[at]
+        elif joins_left:
+            self._ends[at - 1] += 1
+        elif joins_right:
+            self._starts[at] = seq_id
+        else:
+            self._starts.insert(at, seq_id)
+            self._ends.insert(at, seq_id + 1)
+        self._advance()
+
+    def take(self, seq_id: int) -> None:
+        """Take note that an id has its turn: nothing before it is waited for any more."""
+        self.taken_to = max(self.taken_to, seq_id + 1)
+        self.next_id = max(self.next_id, seq_id)
+        self._advance()
+
+    def _advance(self) -> None:
+        at = bisect_right(self._starts, self.next_id) - 1
+        if at >= 0:
+            self.next_id = max(self.next_id, self._ends[at])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken(Generic[T]):
+    """A request whose turn it is."""
+
+    request: T
+    is_in_order: bool
+    """Whether the ids alone say that it comes here, whatever else comes in; one that runs again is where it was."""
 
 
 @dataclass(slots=True)
@@ -19,11 +89,9 @@ class ModelOrder(Generic[T]):
     """The requests of one model that wait for their turn, of whatever kind `T` is."""
 
     gap_seconds: float
-    _next_seq_id: int = 1
-    """Up to here, exclusively, every id has come in, or is not waited for any more."""
-    _early: set[int] = field(default_factory=set)
-    _waiting: list[tuple[int, int, float, T]] = field(default_factory=list)
-    """A heap of id, arrival, time of arrival and request."""
+    seen: SeenIds = field(default_factory=SeenIds)
+    _waiting: list[tuple[bool, int, int, int | None, float, T]] = field(default_factory=list)
+    """A heap: whether it is new, its id (0 for one that runs again), arrival, id, time of arrival, request."""
     _arrivals: "count[int]" = field(default_factory=count)
 
     def __len__(self) -> int:
@@ -32,39 +100,43 @@ class ModelOrder(Generic[T]):
     def put(self, request: T, seq_id: int | None, now: float) -> None:
         """Add a request that arrived `now`; without a `seq_id` it waits for none, and goes before those with one."""
         if seq_id is not None:
-            self.note(seq_id)
-        heapq.heappush(self._waiting, (seq_id or 0, next(self._arrivals), now, request))
+            self.seen.add(seq_id)
+        heapq.heappush(self._waiting, (True, seq_id or 0, next(self._arrivals), seq_id, now, request))
 
-    def note(self, seq_id: int) -> None:
-        """A request with this id has come in, whether or not it is to run."""
-        if seq_id >= self._next_seq_id:
-            self._early.add(seq_id)
-        while self._next_seq_id in self._early:
-            self._early.remove(self._next_seq_id)
-            self._next_seq_id += 1
+    def put_again(self, request: T, seq_id: int | None) -> None:
+        """Add one that has run, after those that have been added so, and before all others."""
+        if seq_id is not None:
+            self.seen.add(seq_id)
+        heapq.heappush(self._waiting, (False, 0, next(self._arrivals), seq_id, 0.0, request))
 
     def ready_at(self) -> float | None:
         """When the first request may run: 0 for now, the end of its patience, or None where nothing waits."""
         if not self._waiting:
             return None
-        seq_id, _, arrived_at, _ = self._waiting[0]
-        return arrived_at + self.gap_seconds if seq_id > self._next_seq_id else 0.0
+        is_new, seq_id, _, _, arrived_at, _ = self._waiting[0]
+        return arrived_at + self.gap_seconds if is_new and seq_id > self.seen.next_id else 0.0
 
     def first(self) -> T:
         """The request that is next."""
         return self._waiting[0][-1]
 
-    def take(self) -> T:
+    def take(self) -> Taken[T]:
         """The first request; nothing before it is waited for any more."""
-        seq_id, _, _, request = heapq.heappop(self._waiting)
-        if seq_id > self._next_seq_id:
-            self._next_seq_id = seq_id
-            self._early = {early for early in self._early if early >= seq_id}
-            self.note(seq_id)
-        return request
+        is_new, _, _, seq_id, _, request = heapq.heappop(self._waiting)
+        is_in_order = not is_new or (seq_id is not None and self.seen.taken_to <= seq_id <= self.seen.next_id)
+        if seq_id is not None:
+            self.seen.take(seq_id)
+        return Taken(request=request, is_in_order=is_in_order)
 
     def drain(self) -> list[T]:
         """All that waits, in order; nothing waits afterwards."""
-        drained = [request for *_, request in sorted(self._waiting, key=lambda one: one[:2])]
+        drained = [request for *_, request in sorted(self._waiting, key=lambda one: one[:3])]
         self._waiting.clear()
         return drained
+
+    def drop_again(self) -> list[T]:
+        """Take out those that were to run again, in order."""
+        dropped = [request for is_new, *_, request in sorted(self._waiting, key=lambda one: one[:3]) if not is_new]
+        self._waiting = [one for one in self._waiting if one[0]]
+        heapq.heapify(self._waiting)
+        return dropped

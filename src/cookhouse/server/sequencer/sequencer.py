@@ -4,6 +4,8 @@
                                                  │                              │
                                      Future ◄── result ◄───────── answer ◄──────┘
 
+    worker lost ──► the model's state and what ran since, once more, in the order in which it ran ──► what waits
+
 A request has its turn when all before it, of the same model, have submitted their commands; the engine runs these in
 that order, and decides whose are run when. What a request does before and after its command (checksums, rows, encoding)
 keeps nobody else waiting.
@@ -16,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -32,11 +34,16 @@ from cookhouse.engine.contract import (
     SampleRequest,
 )
 from cookhouse.errors import CookhouseError, InputError
-from cookhouse.server.refusals import BusyError, LostError
+from cookhouse.server.journal import DropEntry, Entry, FinishEntry, GroupCommit, SetRunOrder
+from cookhouse.server.refusals import BusyError, LostError, StorageError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result
 from cookhouse.server.sequencer.held import HeldBytes
-from cookhouse.server.sequencer.order import ModelOrder
+from cookhouse.server.sequencer.history import History
+from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
+from cookhouse.server.sequencer.plans import Run
+from cookhouse.server.sequencer.states import States, answer_of
+from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Snapshot
 from cookhouse.server.settings import Settings
 from cookhouse.server.wire import SampleShape, encode_sample
@@ -45,54 +52,39 @@ _log = logging.getLogger(__name__)
 _INLINE_TOKENS = 16_384
 """Of a result, what is encoded on the event loop; more is encoded in a thread."""
 
+_RETRY_SECONDS = 1.0
+
 OnOutput = Callable[[SampleOutput | Exception], None]
 """Told what a sampling request gives: the last that it is told is not partial, or is why there is no more."""
 
 
-class Turn:
-    """The turn of a request: from `send` on, the next request of its model has its own."""
-
-    def __init__(self, calls: Calls, model: Model, end: Callable[[], None]) -> None:
-        self._calls = calls
-        self._model = model
-        self._end = end
-
-    async def send(self, command: ModelCommand) -> Output:
-        """Submit the command, and wait for its answer.
-
-        Raises:
-            InputError: the caller is to blame, or the model's session has ended.
-            ServiceError: the engine failed, or was lost.
-        """
-        if self._model.is_dropped:
-            raise InputError(f"session {self._model.session_id} has ended")
-        if self._model.loss is not None:
-            raise LostError(self._model.loss)
-        answer = self._calls.send(command)
-        self._end()
-        return await answer
-
-
-Run = Callable[[Turn], Awaitable[Result]]
-"""Does what a request asks for, in its turn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
-    """A request on a model, and the future that waits for it."""
+    """A request on a model."""
 
-    future: Future
     run: Run
+    future: Future | None = None
+    """Who waits for it; None: nobody does any more."""
+    entry: Entry | None = None
+    """In the journal; None: it is not there, and does not run again."""
     num_bytes: int = 0
     """Of its arrays."""
+    is_creation: bool = False
+    changes_model: bool = True
+    """Whether later requests depend on it."""
+    runs_again: bool = False
+    """Whether it may have run before, in an engine that was lost."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Queue:
     model: Model
     order: ModelOrder[Job]
-    unfinished: dict[str, Job] = field(default_factory=dict)
-    """By request: those that wait, and those that have had their turn."""
+    history: History = field(default_factory=History)
+    unfinished: set[Job] = field(default_factory=set)
+    """Those that wait, and those that have had their turn."""
+    num_admitted: int = 0
+    """Those that are being written to the journal."""
     is_taken: bool = False
     """Whether a request has its turn now."""
     timer: asyncio.TimerHandle | None = None
@@ -105,13 +97,29 @@ class _Sampling:
     on_output: OnOutput
 
 
+MakeJobs = Callable[[History], Iterable[Job]]
+"""What has to run again, in order: first what brings the last state back."""
+
+
 class Sequencer:
     """Requests of models, each in its order, and samples, which have none."""
 
-    def __init__(self, futures: Futures, settings: Settings, calls: Calls, held: HeldBytes) -> None:
+    def __init__(
+        self,
+        futures: Futures,
+        settings: Settings,
+        calls: Calls,
+        held: HeldBytes,
+        *,
+        commit: GroupCommit | None = None,
+        states: States | None = None,
+    ) -> None:
+        """`commit` and `states` None: there is no journal."""
         self._futures = futures
         self._settings = settings
         self._calls = calls
+        self._commit = commit
+        self._states = states
         self._queues: dict[str, _Queue] = {}
         self._held = held
         self._pending_bytes: Counter[str] = Counter()
@@ -121,28 +129,112 @@ class Sequencer:
         self._samples: dict[str, _Sampling] = {}
         self._num_samples: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
-    def note(self, model: Model, seq_id: int) -> None:
-        """Say that a request came in which will not run, so that nothing waits for it."""
-        queue = self._queue(model)
-        queue.order.note(seq_id)
-        self._advance(queue)
+    def close(self) -> None:
+        """The engine is about to end: what it fails from now on is not the result of a request."""
+        self._is_closed = True
 
-    def submit(self, model: Model, seq_id: int | None, job: Job) -> None:
-        """Queue a request; its future gets the result.
+    def admit(self, model: Model, num_bytes: int) -> None:
+        """Make room for a request, which is submitted or released next.
 
         Raises:
             BusyError: the model has too many that are not done, or its tenant holds too many bytes.
         """
         queue = self._queue(model)
-        if len(queue.unfinished) >= self._settings.max_queued_requests:
-            raise BusyError(
-                f"{len(queue.unfinished)} requests of {model.model_id} are waiting; send more when some are done"
-            )
-        self._held.take(model.owner, job.num_bytes)
-        queue.unfinished[job.future.request_id] = job
+        num_waiting = len(queue.unfinished) + queue.num_admitted
+        if num_waiting >= self._settings.max_queued_requests:
+            raise BusyError(f"{num_waiting} requests of {model.model_id} are waiting; send more when some are done")
+        self._held.take(model.owner, num_bytes)
+        queue.num_admitted += 1
+
+    def release(self, model: Model, num_bytes: int) -> None:
+        """Give back the room of a request that is not submitted after all."""
+        self._held.give_back(model.owner, num_bytes)
+        queue = self._queues.get(model.model_id)
+        if queue is not None:
+            queue.num_admitted -= 1
+            if not (queue.num_admitted or queue.unfinished or model.creation):  # it was never made
+                del self._queues[model.model_id]
+
+    def submit(self, model: Model, seq_id: int | None, job: Job) -> None:
+        """Queue a request that was admitted; its future gets the result."""
+        queue = self._queue(model)
+        queue.num_admitted -= 1
+        queue.unfinished.add(job)
         queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
+
+    def has_seen(self, model: Model, seq_id: int) -> bool:
+        """Whether a request with this id has come in."""
+        return seq_id in self._queue(model).order.seen
+
+    def restore(self, model: Model, history: History, seen: SeenIds, jobs: Sequence[Job]) -> None:
+        """Take over a model from the journal, with what its last state lacks, in order.
+
+        What is known to have run in another order than that of ids has its `run_index`, and comes first.
+        """
+        queue = self._queue(model)
+        queue.history, queue.order.seen = history, seen
+        for job in jobs:
+            if job.entry is None or job.is_creation or job.entry.run_index is not None:
+                self._put_again(queue, job)
+            else:
+                queue.unfinished.add(job)
+                self._held.take_anyway(model.owner, job.num_bytes)
+                queue.order.put(job, job.entry.seq_id, time.monotonic())
+        self._advance(queue)
+
+    def run_again(self, model: Model, make_jobs: MakeJobs) -> None:
+        """Have a new worker do what the lost one did for a model since its last state."""
+        queue = self._queue(model)
+        queue.history.num_losses += 1
+        if queue.history.settling is None:
+            self._run_history_again(queue, make_jobs)
+        else:
+            queue.is_taken = True  # until it is known what the last state is
+            self._begin(self._run_again_when_settled(queue, queue.history.settling, make_jobs))
+
+    async def _run_again_when_settled(
+        self, queue: _Queue, settling: "asyncio.Future[None]", make_jobs: MakeJobs
+    ) -> None:
+        num_losses = queue.history.num_losses
+        await settling
+        if queue.history.num_losses == num_losses and not queue.model.is_dropped:
+            self._run_history_again(queue, make_jobs)
+
+    def _run_history_again(self, queue: _Queue, make_jobs: MakeJobs) -> None:
+        queue.is_taken = False
+        dropped = queue.order.drop_again()
+        self._give_up_on(queue)
+        for job in make_jobs(queue.history):
+            self._put_again(queue, job)
+        for job in dropped:
+            self._finish_job(queue, job)
+            if job.entry is not None and job.entry.request_id not in queue.history.ran:  # of a replay after a restart
+                self._put_again(queue, job)
+        self._advance(queue)
+
+    def history(self, model: Model) -> History:
+        """What has run on a model since its last state."""
+        return self._queue(model).history
+
+    def _put_again(self, queue: _Queue, job: Job) -> None:
+        queue.unfinished.add(job)
+        self._held.take_anyway(queue.model.owner, job.num_bytes)
+        queue.order.put_again(job, None if job.entry is None else job.entry.seq_id)
+
+    def _give_up_on(self, queue: _Queue) -> None:
+        """Fail the request that may be what ends workers: the first without a result, after so many losses."""
+        for name, ran in queue.history.ran.items():
+            future = self._futures.peek(name)
+            if future is None or future.result is not None:
+                continue
+            ran.num_losses += 1
+            if ran.num_losses >= self._settings.max_request_losses:
+                error = LostError(f"the engine was lost {ran.num_losses} times under this request, which was left out")
+                self._finish(queue, Job(run=_not_run, future=future, entry=ran.entry), Result.of_error(error))
+            return
 
     def drop_model(self, model: Model) -> Sequence[Future]:
         """Forget a model, here and in the engine; the futures that wait are returned, for the caller to finish.
@@ -159,7 +251,7 @@ class Sequencer:
         waiting = queue.order.drain()
         for job in waiting:
             self._finish_job(queue, job)
-        return [job.future for job in waiting]
+        return [job.future for job in waiting if job.future is not None]
 
     def submit_sample(
         self, request: SampleRequest, shape: SampleShape, future: Future, snapshot: Snapshot | None
@@ -242,36 +334,102 @@ class Sequencer:
             return
         self._pending_bytes[owner] += num_bytes
         queue.is_taken = True
-        self._begin(self._run(queue, queue.order.take()))
+        taken = queue.order.take()
+        if taken.request.entry is not None:
+            queue.history.add(taken.request.entry, changes_model=taken.request.changes_model)
+        self._begin(self._run(queue, taken, queue.history.num_losses))
 
-    async def _run(self, queue: _Queue, job: Job) -> None:
-        has_turn = True
+    async def _run(self, queue: _Queue, taken: Taken[Job], num_losses: int) -> None:
+        """`num_losses`: of the model, when the request was given its turn."""
+        job, has_turn = taken.request, True
 
         def end_turn() -> None:
             nonlocal has_turn
             if has_turn:
-                has_turn = queue.is_taken = False
-                self._advance(queue)
+                has_turn = False
+                if queue.history.num_losses == num_losses:  # else others have had their turns since
+                    queue.is_taken = False
+                    self._advance(queue)
 
+        turn = Turn(
+            self._calls,
+            queue.model,
+            is_current=lambda: queue.history.num_losses == num_losses,
+            on_sent=partial(self._follow, queue, job),
+            end=end_turn,
+        )
         try:
-            result = await job.run(Turn(self._calls, queue.model, end_turn))
+            await self._note_turn(queue, taken)
+            result = await job.run(turn)
         except LostError as error:
-            self._fail(job.future, LostError(queue.model.loss or str(error)))
+            if queue.history.num_losses == num_losses or job.entry is None:
+                self._fail_job(queue, job, LostError(queue.model.loss or str(error)))
         except CanceledError:
-            self._fail(job.future, InputError(f"session {queue.model.session_id} has ended"))
+            self._fail_job(queue, job, InputError(f"session {queue.model.session_id} has ended"))
         except Exception as error:
-            self._fail(job.future, error)
+            self._check_repeated(queue.model, job, error)
+            self._fail_job(queue, job, error)
         else:
-            self._futures.finish(job.future, result)
+            queue.history.count(turn.sent_at, turn.answered_at)
+            self._finish(queue, job, result)
         finally:
             self._pending_bytes[queue.model.owner] -= job.num_bytes
             self._finish_job(queue, job)
             end_turn()
 
+    async def _note_turn(self, queue: _Queue, taken: Taken[Job]) -> None:
+        """Write down which request runs now, where a replay would not know."""
+        job, history = taken.request, queue.history
+        if self._commit is None or job.entry is None or taken.is_in_order or job.is_creation:
+            return None
+        names, first_index = history.unindexed(), history.next_index
+        history.next_index += len(names)
+        while True:
+            try:
+                return await self._commit.commit(SetRunOrder(names, first_index))
+            except StorageError as error:  # it has been accepted, so that it cannot be refused
+                _log.error("the order of requests cannot be written: %s; trying again", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _check_repeated(self, model: Model, job: Job, error: Exception) -> None:
+        """Lose a model of which a request fails now that did not fail before: its weights would be others."""
+        if not job.runs_again or not job.changes_model or job.entry is None:
+            return
+        had_result = job.future is None or (job.future.result is not None and not job.future.result.is_failure)
+        if had_result or not isinstance(error, InputError):
+            model.lose(f"what it did could not be done again: {error}")
+
+    def _follow(self, queue: _Queue, job: Job, command: ModelCommand) -> None:
+        """Have the state of a model saved behind a command, if that is due."""
+        if self._states is not None and job.entry is not None:
+            self._states.follow(queue.model, queue.history, queue.order.seen, command, job.entry.request_id)
+
+    def _fail_job(self, queue: _Queue, job: Job, error: Exception) -> None:
+        _tell(error)
+        self._finish(queue, job, Result.of_error(error))
+
+    def _finish(self, queue: _Queue, job: Job, result: Result) -> None:
+        """Give a job's future its result, if it has none yet. What has not changed the model need not run again."""
+        if self._is_closed:
+            return
+        if job.future is not None:
+            self._futures.finish(job.future, result)
+        if self._commit is None or job.entry is None or (job.changes_model and not result.is_failure):
+            return
+        queue.history.remove([job.entry.request_id])
+        if result.is_failure:  # what was to be published will not be
+            queue.model.snapshots.pop(job.entry.drawn["id"], None)
+            self._calls.give_up(job.entry.drawn["id"])
+        if job.future is None or job.future.result is None:
+            self._commit.later(DropEntry(job.entry.request_id, job.entry.position))
+        else:
+            job.future.is_stored = True
+            self._commit.later(FinishEntry(answer_of(job.future, job.future.result)))
+
     def _finish_job(self, queue: _Queue, job: Job) -> None:
         """Give back what a request held."""
         owner = queue.model.owner
-        queue.unfinished.pop(job.future.request_id, None)
+        queue.unfinished.discard(job)
         self._held.give_back(owner, job.num_bytes)
         waiting = self._held_back.pop(owner, deque())
         for held_back in waiting:
@@ -319,14 +477,22 @@ class Sequencer:
             self._futures.finish(future, result)
 
     def _fail(self, future: Future, error: Exception) -> None:
-        if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
-            _log.error("a request failed", exc_info=error)
+        _tell(error)
         self._futures.finish(future, Result.of_error(error))
 
     def _begin(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _tell(error: Exception) -> None:
+    if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
+        _log.error("a request failed", exc_info=error)
+
+
+async def _not_run(_turn: Turn) -> Result:
+    raise AssertionError("a request that was given up on has run")
 
 
 def _forget(

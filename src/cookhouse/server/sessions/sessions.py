@@ -1,7 +1,7 @@
 """What is alive in this process: sessions, and the models and samplers in them. Lives on the event loop.
 
 A session ends when its client says so, or when it has not been heard of for `session_seconds`; its models and snapshots
-are freed then. Nothing of it survives a restart but the checkpoints.
+are freed then. A restart brings it back from the journal; without one, nothing of it survives but the checkpoints.
 """
 
 import asyncio
@@ -27,14 +27,16 @@ class Model:
     lora: LoraSpec
     creation: str = ""
     """Request id of the future that makes it."""
-    requests: dict[int, str] = field(default_factory=dict)
-    """Request id by `seq_id`, for the model's life: running a duplicate would double a gradient."""
+    seq_id: int
+    """Its number in its session."""
     last_checkpoint: str | None = None
     """The newest of its training states that can be loaded: saved by it, or the one that it came from."""
     loss: str | None = None
     """Why it is not in the engine any more, in words for its client."""
     is_dropped: bool = False
     """Whether its session has ended."""
+    snapshots: "dict[str, Snapshot]" = field(default_factory=dict)
+    """Weights that it published, or will have, by id, and that no file has yet."""
 
     def lose(self, reason: str) -> None:
         """Note that the worker which held it is gone."""
@@ -58,9 +60,14 @@ class Snapshot:
     owner: str
     base_model: str
     """As the engine calls it."""
-    lora: LoraSpec
+    lora: LoraSpec | None = None
+    """Of published weights."""
     is_published: bool = False
-    """Whether a model published them, so that no file has them; else they are a checkpoint's."""
+    """Whether a model published them; else they are a checkpoint's."""
+    sampler_id: str = ""
+    """Whose they are, if they were published."""
+    has_file: bool = False
+    """Whether published weights lie in a file, from which they can be had again."""
     ready: "asyncio.Future[None]" = field(default_factory=_now)
     """Done once the engine has them, or `error` is set."""
     error: Exception | None = None
@@ -82,8 +89,12 @@ class Sampler:
     owner: str
     base_model: str
     model_path: str | None = None
+    seq_id: int
+    """Its number in its session."""
     snapshot: Snapshot | None = None
-    """None: the bare base model."""
+    """None: the bare base model, or weights of `model_path` that nobody has asked for since a restart."""
+    creation: str = ""
+    """Id of the request that published its weights."""
     requests: dict[int, str] = field(default_factory=dict)
     """Request id by `seq_id`, as long as the future is kept."""
     progress: asyncio.Event = field(default_factory=asyncio.Event)
@@ -100,6 +111,8 @@ class Session:
     owner: str
     idempotency_key: str | None
     heard_at: float
+    writing: "asyncio.Task[None] | None" = None
+    """Writes it down; whoever answers with it waits for that."""
     models: dict[int, Model] = field(default_factory=dict)
     samplers: dict[int, Sampler] = field(default_factory=dict)
 
@@ -120,13 +133,17 @@ class Sessions:
         """The session of this key, and whether it is new."""
         if idempotency_key is not None and (owner, idempotency_key) in self._by_idempotency_key:
             return self._by_idempotency_key[owner, idempotency_key], False
+        return self.add(str(uuid.uuid4()), owner, idempotency_key), True
+
+    def add(self, session_id: str, owner: str, idempotency_key: str | None) -> Session:
+        """A session of this id, which has now been heard of."""
         session = Session(
-            session_id=str(uuid.uuid4()), owner=owner, idempotency_key=idempotency_key, heard_at=time.monotonic()
+            session_id=session_id, owner=owner, idempotency_key=idempotency_key, heard_at=time.monotonic()
         )
-        self._sessions[session.session_id] = session
+        self._sessions[session_id] = session
         if idempotency_key is not None:
             self._by_idempotency_key[owner, idempotency_key] = session
-        return session, True
+        return session
 
     def end(self, session: Session) -> None:
         self._sessions.pop(session.session_id, None)
@@ -137,17 +154,22 @@ class Sessions:
         for sampler in session.samplers.values():
             self._samplers.pop(sampler.sampler_id, None)
 
-    def add_model(self, model: Model, model_seq_id: int) -> None:
-        self._sessions[model.session_id].models[model_seq_id] = model
-        self._models[model.model_id] = model
+    def add_model(self, model: Model) -> None:
+        """Make a model known, unless its session has ended meanwhile."""
+        if model.session_id in self._sessions:
+            self._sessions[model.session_id].models[model.seq_id] = model
+            self._models[model.model_id] = model
 
-    def add_sampler(self, sampler: Sampler, seq_id: int) -> None:
-        self._sessions[sampler.session_id].samplers[seq_id] = sampler
-        self._samplers[sampler.sampler_id] = sampler
+    def add_sampler(self, sampler: Sampler) -> None:
+        """Make a sampler known, unless its session has ended meanwhile."""
+        if sampler.session_id in self._sessions:
+            self._sessions[sampler.session_id].samplers[sampler.seq_id] = sampler
+            self._samplers[sampler.sampler_id] = sampler
 
-    def has_sampler(self, session_id: str, seq_id: int) -> bool:
-        """Whether a live session has given this number to a sampler."""
-        return seq_id in self._sessions[session_id].samplers
+    def peek_sampler(self, session_id: str, seq_id: int) -> Sampler | None:
+        """The sampler to which a session has given this number."""
+        session = self._sessions.get(session_id)
+        return None if session is None else session.samplers.get(seq_id)
 
     def hear(self, session_id: str) -> None:
         """Note a sign of life; a session that has ended stays so."""

@@ -52,6 +52,8 @@ class SamplerRow:
     """Its client's number of it, within the session."""
     snapshot_id: str | None = None
     """Published weights that it reads; None where it has no weights of its own, or those of a checkpoint."""
+    lora: Mapping[str, Any] | None = None
+    """Of these."""
     has_file: bool = False
     """Whether these lie in `samplers/<snapshot_id>` of the state folder."""
 

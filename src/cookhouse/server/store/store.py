@@ -187,6 +187,11 @@ class Store:
         is_readable = (CheckpointRecord.owner == owner) | CheckpointRecord.is_public
         return self._first(CheckpointRow, query.where(is_readable, self._is_kept()))
 
+    def checkpoint_with_id(self, checkpoint_id: str) -> CheckpointRow | None:
+        """Whosever it is; an id is made by the server, and no client's text may be one."""
+        query = sa.select(CheckpointRecord).filter_by(checkpoint_id=checkpoint_id)
+        return None if checkpoint_id in self._deleted else self._first(CheckpointRow, query)
+
     def checkpoints(
         self, owner: str, *, model_id: str | None = None, limit: int | None = None, offset: int = 0
     ) -> tuple[Sequence[CheckpointRow], int]:

@@ -71,6 +71,7 @@ class SamplerRecord(Base):
     created_at: Mapped[float]
     seq_id: Mapped[int | None]
     snapshot_id: Mapped[str | None]
+    lora: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     has_file: Mapped[bool] = mapped_column(server_default=sa.false())
 
 

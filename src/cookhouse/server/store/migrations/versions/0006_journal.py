@@ -12,6 +12,7 @@ def upgrade() -> None:
     op.add_column("runs", sa.Column("model_seq_id", sa.BigInteger))
     op.add_column("samplers", sa.Column("seq_id", sa.BigInteger))
     op.add_column("samplers", sa.Column("snapshot_id", sa.String))
+    op.add_column("samplers", sa.Column("lora", sa.JSON(none_as_null=True)))
     op.add_column("samplers", sa.Column("has_file", sa.Boolean, nullable=False, server_default=sa.false()))
     op.create_table(
         "entries",

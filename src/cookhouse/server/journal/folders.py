@@ -1,0 +1,88 @@
+"""Folders of weights that the journal needs, each written whole under an id that the server drew, and never changed.
+
+states/<id>      what models are brought back from
+samplers/<id>    published weights of samplers
+loads/<id>       files of a checkpoint that a model was loaded from: the checkpoint may be deleted since
+"""
+
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+_DELETED = ".deleted"
+
+
+class JournalFolders:
+    """Blocking but for the paths; from any thread."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._states = state_dir / "states"
+        self._samplers = state_dir / "samplers"
+        self._loads = state_dir / "loads"
+
+    def make(self) -> None:
+        for folder in (self._states, self._samplers, self._loads):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def state(self, state_id: str) -> Path:
+        return self._states / state_id
+
+    def sampler(self, snapshot_id: str) -> Path:
+        return self._samplers / snapshot_id
+
+    def load(self, load_id: str) -> Path:
+        return self._loads / load_id
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give the files of a folder, which never change, second names in a new one, all or none."""
+        unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        link_files(source, unfinished)
+        unfinished.rename(target)
+        sync_folder(target.parent)
+
+    def sampler_bytes(self) -> Mapping[str, int]:
+        """What published weights take, by id."""
+        return {
+            folder.name: sum(file.stat().st_size for file in folder.iterdir()) for folder in self._samplers.iterdir()
+        }
+
+    def delete(self, *folders: Path) -> None:
+        """Delete folders: gone at once for who looks for them; those that are not there are left alone."""
+        for folder in folders:
+            try:
+                shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}{_DELETED}")))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                _log.warning("%s cannot be deleted, and will be at the next start: %s", folder, error)
+
+    def sweep(self, states: Collection[str], samplers: Collection[str], loads: Collection[str]) -> None:
+        """Delete what is not named: a crash left it behind."""
+        for folder, named in ((self._states, states), (self._samplers, samplers), (self._loads, loads)):
+            for path in folder.iterdir():
+                if path.name not in named:
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+def link_files(source: Path, folder: Path) -> None:
+    """Give files that never change second names in a new folder; copy them where that cannot be."""
+    folder.mkdir()
+    for file in source.iterdir():
+        try:
+            (folder / file.name).hardlink_to(file)
+        except OSError:
+            shutil.copyfile(file, folder / file.name)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,318 @@
+"""Bringing models back: after a restart all of the journal's, after the loss of a worker those it held.
+
+state ── Load ──► what ran since, in the order in which it ran ──► what had not run
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from cookhouse.engine.contract import Load, LoraSpec
+from cookhouse.errors import CookhouseError, ServiceError
+from cookhouse.server.journal import Entry, GroupCommit, JournalReader, State
+from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.requests.accepting import Accepting
+from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.commands import identity_of
+from cookhouse.server.sequencer.calls import Calls
+from cookhouse.server.sequencer.futures import Futures, Result
+from cookhouse.server.sequencer.history import LOAD, History
+from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.sequencer.order import SeenIds
+from cookhouse.server.sequencer.plans import request_id_of
+from cookhouse.server.sequencer.sequencer import Job, Sequencer
+from cookhouse.server.sequencer.states import States
+from cookhouse.server.sequencer.turn import Turn
+from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
+from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stored:
+    """What the journal has of a session."""
+
+    session: SessionRow
+    runs: Sequence[RunRow]
+    samplers: Sequence[SamplerRow]
+    entries: Sequence[Entry]
+    states: Sequence[State]
+    file_bytes: Mapping[str, int]
+    """Of published weights in files, by snapshot."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Restored:
+    """What a restart brought back; `done` when all of it has run again."""
+
+    num_sessions: int = 0
+    num_models: int = 0
+    num_requests: int = 0
+    began_at: float = field(default_factory=time.monotonic)
+    waiting: list[asyncio.Event] = field(default_factory=list)
+
+    async def done(self) -> str:
+        """Wait for it; what to say of it then."""
+        for event in self.waiting:
+            await event.wait()
+        return (
+            f"restored {self.num_models} models of {self.num_sessions} sessions, and ran {self.num_requests} requests "
+            f"again, in {time.monotonic() - self.began_at:.1f} s"
+        )
+
+
+class Restoring:
+    """Lives on the event loop."""
+
+    def __init__(
+        self,
+        *,
+        accepting: Accepting,
+        base_models: BaseModels,
+        calls: Calls,
+        commit: GroupCommit,
+        folders: JournalFolders,
+        futures: Futures,
+        intake: Intake,
+        reader: JournalReader,
+        sequencer: Sequencer,
+        sessions: Sessions,
+        states: States,
+    ) -> None:
+        self._accepting = accepting
+        self._base_models = base_models
+        self._calls = calls
+        self._commit = commit
+        self._folders = folders
+        self._futures = futures
+        self._intake = intake
+        self._reader = reader
+        self._sequencer = sequencer
+        self._sessions = sessions
+        self._states = states
+
+    async def sweep(self) -> None:
+        """Delete bodies that an earlier process left behind."""
+        await self._commit.sweep()
+
+    async def restore(self) -> Restored:
+        """Bring back all live sessions; their requests run again behind the answer.
+
+        Raises:
+            StorageError: the journal cannot be read.
+        """
+        restored = Restored()
+        stored = await asyncio.to_thread(self._read)
+        positions = [entry.position for each in stored for entry in each.entries]
+        self._intake.number_from(max(positions, default=-1) + 1)
+        for each in stored:
+            await self._restore_session(each, restored)
+        return restored
+
+    def run_again(self, reason: str) -> None:
+        """Have a new worker do what the lost one did since each model's last state."""
+        for session in self._sessions:
+            for model in session.models.values():
+                self._sequencer.run_again(model, partial(self._jobs_again, model))
+            for sampler in session.samplers.values():
+                snapshot = sampler.snapshot
+                if snapshot is None or not snapshot.is_published or snapshot.has_file:
+                    continue
+                if any(snapshot.snapshot_id in model.snapshots for model in session.models.values()):
+                    self._calls.expect(snapshot.snapshot_id)
+                else:
+                    snapshot.lose(reason)
+
+    def _read(self) -> Sequence[_Stored]:
+        reader = self._reader
+        stored = [
+            _Stored(
+                session=session,
+                runs=reader.runs(session.session_id),
+                samplers=reader.samplers(session.session_id),
+                entries=reader.entries(session.session_id),
+                states=reader.states(session.session_id),
+                file_bytes=self._folders.sampler_bytes(),
+            )
+            for session in reader.live_sessions()
+        ]
+        self._folders.sweep(
+            states={state.state_id for each in stored for state in each.states},
+            samplers={row.snapshot_id or "" for each in stored for row in each.samplers if row.has_file},
+            loads={entry.drawn["id"] for each in stored for entry in each.entries if entry.kind == LOAD},
+        )
+        return stored
+
+    async def _restore_session(self, stored: _Stored, restored: Restored) -> None:
+        row = stored.session
+        session = self._sessions.add(row.session_id, row.owner, row.idempotency_key)
+        restored.num_sessions += 1
+        answers = await asyncio.to_thread(self._reader.answers, row.session_id)
+        for answer in answers:
+            future = self._futures.create(answer.request_id, owner=answer.owner, session_id=answer.session_id)
+            result = Result(
+                body=answer.body,
+                media_type=answer.media_type,
+                is_failure=answer.is_failure,
+                status=answer.status,
+                kind=answer.kind,
+            )
+            self._futures.finish(future, result)
+            future.is_stored = True
+        entries = defaultdict(list)
+        for entry in stored.entries:
+            entries[entry.model_id].append(entry)
+        states = {state.model_id: state for state in stored.states}
+        for run in stored.runs:
+            if run.model_id in states and run.model_seq_id is not None:
+                self._sessions.add_model(_model_of(run))
+        for of_model in entries.values():
+            for creation in of_model:
+                if creation.request_id == request_id_of(creation.model_id, "creation"):
+                    await self._plan_creation(creation)
+        publishing = {entry.drawn["id"]: entry for entry in stored.entries}
+        for sampler in stored.samplers:
+            self._restore_sampler(sampler, publishing.get(sampler.snapshot_id or ""), stored.file_bytes)
+        for model in session.models.values():
+            restored.num_models += 1
+            self._restore_model(model, states.get(model.model_id), entries.pop(model.model_id, []), restored)
+        for of_model in entries.values():
+            self._fail(of_model)
+
+    async def _plan_creation(self, entry: Entry) -> None:
+        """Make the model known that an entry creates."""
+        try:
+            plan = await self._accepting.plan(entry, self._reader)
+        except CookhouseError as error:
+            _log.error("%s cannot be made again: %s", entry.model_id, error)
+        else:
+            plan.on_accepted()
+
+    def _restore_sampler(self, row: SamplerRow, publishing: Entry | None, file_bytes: Mapping[str, int]) -> None:
+        """`publishing`: the request that publishes its weights, if that has to run again."""
+        if row.seq_id is None:  # of an older version, whose samplers do not survive
+            return
+        sampler = Sampler(
+            sampler_id=row.sampler_id,
+            session_id=row.session_id,
+            owner=row.owner,
+            base_model=row.base_model,
+            model_path=row.model_path,
+            seq_id=row.seq_id,
+        )
+        self._sessions.add_sampler(sampler)
+        if row.snapshot_id is None:
+            return
+        snapshot = Snapshot(
+            snapshot_id=row.snapshot_id,
+            owner=row.owner,
+            base_model=self._base_models.named(row.base_model).name,
+            lora=None if row.lora is None else LoraSpec(**row.lora),
+            is_published=True,
+            sampler_id=row.sampler_id,
+        )
+        sampler.snapshot = snapshot
+        if publishing is not None:
+            sampler.creation = publishing.request_id
+        if row.has_file:
+            self._states.note_file(snapshot, file_bytes.get(row.snapshot_id, 0))
+        elif publishing is not None:
+            self._calls.expect(row.snapshot_id)
+        else:
+            snapshot.lose("the server was restarted")
+
+    def _restore_model(self, model: Model, state: State | None, entries: Sequence[Entry], restored: Restored) -> None:
+        history = History(state=state)
+        seen = SeenIds() if state is None else SeenIds.of_json(state.seen)
+        if state is not None:
+            model.last_checkpoint = state.last_checkpoint
+        for sampler in self._sessions.session(model.session_id, model.owner).samplers.values():
+            snapshot = sampler.snapshot
+            if snapshot is not None and any(entry.request_id == sampler.creation for entry in entries):
+                model.snapshots[snapshot.snapshot_id] = snapshot
+        for entry in entries:
+            future = self._futures.peek(entry.request_id) or self._futures.create(
+                entry.request_id, owner=entry.owner, session_id=entry.session_id
+            )
+            restored.waiting.append(future.done)
+        restored.num_requests += len(entries)
+        ordered = sorted(entries, key=lambda entry: (entry.run_index is None, entry.run_index or 0, entry.position))
+        creations = [entry for entry in ordered if entry.request_id == model.creation]
+        others = [entry for entry in ordered if entry.request_id != model.creation]
+        jobs = [self._job(model, entry) for entry in (*creations, *others)]
+        if state is not None:
+            restored.waiting.append(is_loaded := asyncio.Event())
+            jobs.insert(0, self._loading(model, state, is_loaded))
+        self._sequencer.restore(model, history, seen, jobs)
+
+    def _jobs_again(self, model: Model, history: History) -> Iterable[Job]:
+        """What a new worker has to do, for a model that the lost one held."""
+        if history.state is not None:
+            yield self._loading(model, history.state)
+        for ran in history.ran.values():
+            if ran.changes_model or not self._is_done(ran.entry):
+                yield self._job(model, ran.entry)
+
+    def _is_done(self, entry: Entry) -> bool:
+        future = self._futures.peek(entry.request_id)
+        return future is None or future.result is not None
+
+    def _job(self, model: Model, entry: Entry) -> Job:
+        return Job(
+            run=partial(self._accepting.run, entry, self._reader),
+            future=self._futures.peek(entry.request_id),
+            entry=entry,
+            num_bytes=entry.num_bytes,
+            is_creation=entry.request_id == model.creation,
+            changes_model=entry.drawn["changes_model"],
+            runs_again=True,
+        )
+
+    def _loading(self, model: Model, state: State, is_done: asyncio.Event | None = None) -> Job:
+        async def load(turn: Turn) -> Result:
+            try:
+                command = Load(
+                    **identity_of(model),
+                    base_model=self._base_models.named(model.base_model).name,
+                    lora=model.lora,
+                    url=self._folders.state(state.state_id).as_uri(),
+                    with_optimizer=True,
+                    with_gradient=True,
+                )
+                await turn.send(command)
+            except CookhouseError as error:
+                if turn.is_current():
+                    model.lose(str(error))
+                raise
+            finally:
+                if is_done is not None and turn.is_current():
+                    is_done.set()
+            return Result.of_json({})
+
+        return Job(run=load)
+
+    def _fail(self, entries: Sequence[Entry]) -> None:
+        """Answer requests whose model cannot be made again."""
+        for entry in entries:
+            future = self._futures.create(entry.request_id, owner=entry.owner, session_id=entry.session_id)
+            error = ServiceError(f"model {entry.model_id} could not be restored; the server's log has the details")
+            self._futures.finish(future, Result.of_error(error))
+            self._calls.give_up(entry.drawn["id"])
+
+
+def _model_of(run: RunRow) -> Model:
+    assert run.model_seq_id is not None
+    return Model(
+        model_id=run.model_id,
+        session_id=run.session_id,
+        owner=run.owner,
+        base_model=run.base_model,
+        lora=LoraSpec(**run.lora),
+        seq_id=run.model_seq_id,
+        creation=request_id_of(run.model_id, "creation"),
+    )

@@ -1,0 +1,268 @@
+"""States of models, saved behind training, so that a replay stays short.
+
+step ── state ── what comes next            the worker copies in order, and writes while training goes on
+          └──► on the disk, and all that it covers has its result ──► one commit: the state, answers that may still
+               be asked for; the requests that it covers are forgotten
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cookhouse.engine.contract import (
+    Account,
+    Fetch,
+    ModelCommand,
+    Output,
+    Pass,
+    Publish,
+    Save,
+    Saved,
+    SaveSnapshot,
+    Step,
+)
+from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.server.journal import Answer, GroupCommit, PutState, SetSamplerFile, State
+from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.refusals import LostError
+from cookhouse.server.sequencer.calls import Calls
+from cookhouse.server.sequencer.futures import Future, Futures, Result
+from cookhouse.server.sequencer.history import History
+from cookhouse.server.sequencer.order import SeenIds
+from cookhouse.server.sessions.sessions import Model, Snapshot
+from cookhouse.server.settings import Settings
+
+_log = logging.getLogger(__name__)
+_LEAST_BYTES = 1024
+"""What a request counts at least."""
+_WITHOUT_STEP = 4
+"""A state is taken without waiting for a step when so many times what makes one due has come up."""
+_FETCH_AGAIN_SECONDS = 60.0
+"""After it was fetched, a result may still be asked for: its answer was lost on the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Saving:
+    """A state on its way to the disk."""
+
+    model: Model
+    history: History
+    state_id: str
+    covered: Sequence[str]
+    """Requests before it."""
+    num_losses: int
+    """Of its model, when it was begun."""
+    began_at: float
+    answer: "asyncio.Future[Output]"
+    files: "Mapping[str, asyncio.Future[Output]]"
+    """The answers of published weights that are written with it, by snapshot."""
+
+
+class States:
+    """Lives on the event loop."""
+
+    def __init__(
+        self, *, calls: Calls, commit: GroupCommit, folders: JournalFolders, futures: Futures, settings: Settings
+    ) -> None:
+        self._calls = calls
+        self._commit = commit
+        self._folders = folders
+        self._futures = futures
+        self._settings = settings
+        self._cost_seconds = 0.0
+        """Of the last state, from its command to its commit."""
+        self._files: deque[tuple[Snapshot, int]] = deque()
+        """Weights of samplers in files, with their bytes; the oldest first."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def follow(self, model: Model, history: History, seen: SeenIds, command: ModelCommand, request_id: str) -> None:
+        """Take note of a command that a request has sent, and send what saves its model's state behind it, if that is
+        due.
+        """
+        if isinstance(command, Publish):
+            history.published[command.snapshot_id] = model.snapshots[command.snapshot_id]
+        if not isinstance(command, Step | Pass) or history.is_saving or not self._is_due(history, command):
+            return
+        history.is_saving, history.busy_seconds = True, 0.0
+        state_id = uuid.uuid4().hex
+        save = Save(
+            **_identity(model),
+            model_id=model.model_id,
+            url=self._folders.state(state_id).as_uri(),
+            form="state",
+            with_optimizer=True,
+            with_gradient=True,
+        )
+        saving = _Saving(
+            model=model,
+            history=history,
+            state_id=state_id,
+            covered=history.up_to(request_id),
+            num_losses=history.num_losses,
+            began_at=time.monotonic(),
+            answer=self._calls.send(save),
+            files={
+                snapshot_id: self._calls.send(self._filing(model, snapshot_id)) for snapshot_id in history.published
+            },
+        )
+        task = asyncio.ensure_future(self._keep(saving, seen))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def note_file(self, snapshot: Snapshot, num_bytes: int) -> None:
+        """Take note of a file of published weights."""
+        self._files.append((snapshot, num_bytes))
+        snapshot.has_file = True
+        self._calls.note_file(self._fetch(snapshot))
+
+    def _is_due(self, history: History, command: ModelCommand) -> bool:
+        state_bytes = 0 if history.state is None else history.state.num_bytes
+        num_bytes = history.num_bytes + _LEAST_BYTES * len(history.ran)
+        most_seconds = max(self._settings.state_seconds, self._cost_seconds / self._settings.state_cost)
+        share = max(
+            num_bytes / max(self._settings.state_bytes, state_bytes),
+            history.busy_seconds / most_seconds if most_seconds else 1.0,
+        )
+        return share >= (1 if isinstance(command, Step) else _WITHOUT_STEP)
+
+    async def _keep(self, saving: _Saving, seen: SeenIds) -> None:
+        """Make what is being written the state of the model; without it the old one and all requests stay."""
+        model, history = saving.model, saving.history
+        unneeded = [self._folders.state(saving.state_id)]
+        try:
+            state, covered = await self._commit_state(saving, seen)
+        except CookhouseError as error:
+            if not model.is_dropped:
+                _log.warning("the state of %s was not saved: %s; the next one will be", model.model_id, error)
+        else:
+            self._cost_seconds = time.monotonic() - saving.began_at
+            for snapshot_id in saving.files:
+                history.published.pop(snapshot_id, None)
+                model.snapshots.pop(snapshot_id, None)
+            unneeded = [] if history.state is None else [self._folders.state(history.state.state_id)]
+            unneeded += [
+                self._folders.load(ran.entry.drawn["id"]) for ran in history.loads() if ran.entry.request_id in covered
+            ]
+            history.state = state
+            history.remove(covered)
+        finally:
+            history.is_saving = False
+            if history.settling is not None:
+                history.settling.set_result(None)
+                history.settling = None
+        await asyncio.to_thread(self._folders.delete, *unneeded)
+        await self._drop_files()
+
+    async def _commit_state(self, saving: _Saving, seen: SeenIds) -> tuple[State, Sequence[str]]:
+        """The state, now that it is on the disk, and the requests that it covers.
+
+        Raises:
+            ServiceError: it could not be written, or is of no use any more.
+        """
+        model, history = saving.model, saving.history
+        saved = await saving.answer
+        assert isinstance(saved, Saved)
+        filed = [snapshot_id for snapshot_id in saving.files if await self._is_filed(saving, snapshot_id)]
+        covered = [name for name in saving.covered if name in history.ran]
+        answers = await self._answers(covered)
+        if model.is_dropped:
+            raise ServiceError("its session has ended")
+        if history.num_losses > saving.num_losses:  # what it covers runs again already
+            raise LostError("the engine was lost")
+        state = State(
+            model_id=model.model_id,
+            session_id=model.session_id,
+            state_id=saving.state_id,
+            num_bytes=sum(saved.sizes.values()),
+            seen=seen.to_json(),
+            last_checkpoint=model.last_checkpoint,
+            created_at=time.time(),
+        )
+        files = [SetSamplerFile(model.snapshots[snapshot_id].sampler_id, has_file=True) for snapshot_id in filed]
+        history.settling = asyncio.get_running_loop().create_future()
+        await self._commit.commit(PutState(state, covered, answers), *files)
+        return state, covered
+
+    async def _is_filed(self, saving: _Saving, snapshot_id: str) -> bool:
+        """Whether a file has published weights; False: they have been dropped for others, and cannot be had again.
+
+        Raises:
+            ServiceError: they could not be written.
+        """
+        try:
+            saved = await saving.files[snapshot_id]
+        except InputError:
+            return False
+        assert isinstance(saved, Saved)
+        self.note_file(saving.model.snapshots[snapshot_id], sum(saved.sizes.values()))
+        return True
+
+    async def _answers(self, covered: Sequence[str]) -> Sequence[Answer]:
+        """The results that may still be asked for, of requests that all come to an end."""
+        answers = []
+        for name in covered:
+            future = self._futures.peek(name)
+            if future is None:
+                continue
+            await future.done.wait()
+            if future.result is None:
+                raise ServiceError("the server is stopping")
+            fetched_at = future.fetched_at
+            if fetched_at is None or time.monotonic() - fetched_at < _FETCH_AGAIN_SECONDS:
+                future.is_stored = True
+                answers.append(answer_of(future, future.result))
+        return answers
+
+    async def _drop_files(self) -> None:
+        """Delete weights of samplers beyond what they may take, the oldest first."""
+        total = sum(num_bytes for _, num_bytes in self._files)
+        while total > self._settings.max_snapshot_file_bytes and len(self._files) > 1:
+            snapshot, num_bytes = self._files.popleft()
+            total -= num_bytes
+            snapshot.has_file = False
+            self._commit.later(SetSamplerFile(snapshot.sampler_id, has_file=False))
+            self._calls.forget_file(snapshot.snapshot_id)
+            await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
+
+    def forget(self, snapshots: Sequence[Snapshot]) -> None:
+        """Count files no longer, which are deleted with their session."""
+        gone = {snapshot.snapshot_id for snapshot in snapshots}
+        self._files = deque(one for one in self._files if one[0].snapshot_id not in gone)
+
+    def _filing(self, model: Model, snapshot_id: str) -> SaveSnapshot:
+        url = self._folders.sampler(snapshot_id).as_uri()
+        return SaveSnapshot(**_identity(model), snapshot_id=snapshot_id, url=url)
+
+    def _fetch(self, snapshot: Snapshot) -> Fetch:
+        assert snapshot.lora is not None
+        return Fetch(
+            command_id=uuid.uuid4().hex,
+            account=Account(snapshot.owner, ""),
+            snapshot_id=snapshot.snapshot_id,
+            base_model=snapshot.base_model,
+            lora=snapshot.lora,
+            url=self._folders.sampler(snapshot.snapshot_id).as_uri(),
+        )
+
+
+def _identity(model: Model) -> Mapping[str, Any]:
+    return {"command_id": uuid.uuid4().hex, "account": Account(model.owner, model.session_id)}
+
+
+def answer_of(future: Future, result: Result) -> Answer:
+    """A result as the journal keeps it."""
+    return Answer(
+        request_id=future.request_id,
+        session_id=future.session_id,
+        owner=future.owner,
+        media_type=result.media_type,
+        status=result.status,
+        is_failure=result.is_failure,
+        kind=result.kind,
+        body=result.body,
+    )
