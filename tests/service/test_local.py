@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +52,14 @@ def seen(state: Path) -> dict[str, dict[str, str]]:
     return content
 
 
+@pytest.fixture
+def open_to_all() -> Iterator[None]:
+    """A user who keeps nothing from others."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
 async def test_it_is_ready_inside_and_gone_after(tmp_path: Path) -> None:
     state = tmp_path / "service"
     async with local_server(state, base_models=["cookhouse/tiny"], command=command(SERVER)) as server:
@@ -82,6 +90,20 @@ async def test_a_folder_keeps_its_key_and_the_command_line_does_not_show_it(tmp_
     assert (tmp_path / "api-key").stat().st_mode & 0o077 == 0
     assert keys[0] not in seen(tmp_path)["argv"]
     assert seen(tmp_path)["env"]["COOKHOUSE_API_KEYS"] == keys[0]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+async def test_nobody_else_reads_its_log_its_key_or_its_lock(tmp_path: Path, open_to_all: None, is_old: bool) -> None:
+    """Would catch a key that another user of the machine can read, also in a folder that an older version left open."""
+    del open_to_all
+    names, state_dir = {"server.log", "api-key", "lock"}, tmp_path / "state"
+    if is_old:
+        state_dir.mkdir()
+        for name in names:
+            (state_dir / name).touch()
+    async with local_server(state_dir, base_models=["cookhouse/tiny"], command=command(SERVER)):
+        assert {oct((state_dir / name).stat().st_mode & 0o777) for name in names} == {"0o600"}
+    assert is_old or state_dir.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("database", [None, "postgresql://me:secret@here/x"])

@@ -106,7 +106,7 @@ async def local_server(
         lock = stack.enter_context(_open_lock(state_dir))
         await _acquire(lock, state_dir)
         keys = tuple(api_keys) or (folder_key(state_dir),)
-        log = stack.enter_context((state_dir / "server.log").open("ab"))
+        log = stack.enter_context(_private(state_dir / "server.log").open("ab"))
         stack.enter_context(_loopback_without_proxy(os.environ))
         models = [await asyncio.to_thread(_with_folder, base_model) for base_model in base_models]
         arguments = ["--host", host, "--state-dir", str(state_dir)]
@@ -136,8 +136,15 @@ def _with_folder(base_model: str) -> str:
 
 
 def _open_lock(state_dir: Path) -> IO[bytes]:
-    state_dir.mkdir(parents=True, exist_ok=True)
-    return (state_dir / "lock").open("wb")
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return _private(state_dir / "lock").open("wb")
+
+
+def _private(file: Path) -> Path:
+    """A file that is there, and that none but its owner may read."""
+    os.close(os.open(file, os.O_RDONLY | os.O_CREAT, 0o600))
+    file.chmod(0o600)
+    return file
 
 
 async def _acquire(lock: IO[bytes], state_dir: Path) -> None:
@@ -160,8 +167,7 @@ def folder_key(state_dir: Path) -> str:
     if file.exists() and (key := file.read_text().strip()):
         return key
     key = f"tml-{secrets.token_urlsafe(24)}"
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        out.write(key + "\n")
+    _private(file).write_text(f"{key}\n")
     return key
 
 

@@ -52,7 +52,7 @@ class Work:
         wake: Callable[[], None],
         make_writer: MakeWriter,
     ) -> None:
-        options.folder.mkdir(parents=True, exist_ok=True)
+        options.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._engine = engine
         self._wake = wake
         self._writers = make_writer("saves"), make_writer("snapshots")

@@ -26,6 +26,7 @@ from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.journal.folders import link_files, sync_folder
 from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
+from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.store import Store
 
@@ -67,7 +68,7 @@ class Checkpoints:
         self._store = store
         self._read_only = read_only
         self._deletions = threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         self._finish_deletions()
         self._delete_unfinished()
         kept = store.checkpoint_ids()
@@ -345,7 +346,7 @@ class Checkpoints:
             return
         aside = self._folder.parent / _ASIDE
         try:
-            aside.mkdir(exist_ok=True)
+            private_folder(aside)
             for path in strays:
                 path.rename(aside / (f"{path.name}.{uuid.uuid4().hex}" if (aside / path.name).exists() else path.name))
         except OSError as error:

@@ -18,6 +18,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums
 from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.weights.peft_folders import is_peft_path, peft_path
 
@@ -63,7 +64,7 @@ def _imported(folder: Path, into: Path) -> StoredCheckpoint:
     model_id, _, name = peft_path(folder).removeprefix("tinker://").split("/")
     files = into / model_id.split(":")[0]
     if not files.is_dir():
-        into.mkdir(parents=True, exist_ok=True)
+        private_folder(into)
         import_apart(folder, files)
     base_model, lora = read_spec(files)
     row = CheckpointRow(

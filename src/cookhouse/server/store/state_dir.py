@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import IO
 
 from cookhouse.errors import InputError
+from cookhouse.server.store.private import make_private
 
 
 def lock_state_dir(folder: Path) -> IO[bytes]:
@@ -14,7 +15,8 @@ def lock_state_dir(folder: Path) -> IO[bytes]:
         InputError: another server holds it, or it cannot be written to.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder / "server.lock")
         lock = (folder / "server.lock").open("ab")
     except OSError as error:
         raise InputError(f"the state folder {folder} cannot be used: {error.strerror}; choose another") from error
