@@ -1,5 +1,6 @@
 """A service on another machine that is gone, or that never answers: the run ends, and says how."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -8,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 import pytest
-from tests.e2e.conftest import SETTINGS, Cookhouse, exported_by, losses
+from tests.e2e.conftest import SETTINGS, Cookhouse, Reference, exported_by, losses
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from cookhouse.runs import read_history
@@ -59,6 +60,28 @@ def test_it_ends_with_the_reason_and_the_command_that_continues(
     history = read_history(cookhouse.folder / "run")
     assert history.status == "failed", "nobody interrupted it"
     assert "has not answered for" in str(history.error)
+
+
+def test_a_run_goes_on_when_a_supervisor_starts_the_service_again(
+    cookhouse: Cookhouse, serving: subprocess.Popen[str], exports: Mapping[str, str], reference: Reference
+) -> None:
+    """Both processes are killed, as a machine does that goes down, and the same command is typed again."""
+    running = cookhouse.start("run", "supervised", *SETTINGS, "log_path=run", env=exports)
+    wait_until(lambda: len(losses(cookhouse.folder / "run")) >= 6 or running.poll() is not None)
+    serving.kill()
+    for server in cookhouse.servers():
+        with contextlib.suppress(ProcessLookupError):  # it has seen that the other is gone
+            os.kill(server, signal.SIGKILL)
+    port = exports["TINKER_BASE_URL"].rpartition(":")[2]
+    again = cookhouse.start("serve", "--port", port, "--state-dir", "state")
+    assert exported_by(again) == exports
+    output = end_of(running)
+    assert running.returncode == 0, output
+    assert losses(cookhouse.folder / "run") == reference.losses
+    again.send_signal(signal.SIGTERM)
+    said, _ = again.communicate(timeout=PATIENCE_SECONDS)
+    assert "restored 1 models of 1 sessions" in said
+    assert "stopping once what was accepted is answered" in said
 
 
 def test_asked_to_stop_it_does_so_without_the_service(cookhouse: Cookhouse, exports: Mapping[str, str]) -> None:

@@ -110,6 +110,22 @@ def test_a_killed_client_leaves_no_server_and_loses_no_more_than_since_its_check
     assert losses(cookhouse.folder / "killed") == reference.losses
 
 
+def test_a_server_that_is_killed_twice_is_started_again_and_the_run_loses_nothing(
+    cookhouse: Cookhouse, reference: Reference
+) -> None:
+    process = cookhouse.start("run", "supervised", *SETTINGS, "log_path=twice")
+    for steps in (4, 12):
+        wait_until(lambda: len(losses(cookhouse.folder / "twice")) >= steps or process.poll() is not None)  # noqa: B023
+        [server] = cookhouse.servers()
+        os.kill(server, signal.SIGKILL)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, output
+    assert output.count("the embedded server died (signal 9); it is started again, and work goes on") == 2
+    assert output.count("restored 1 models of 1 sessions") == 2
+    assert losses(cookhouse.folder / "twice") == reference.losses
+    assert not cookhouse.servers()
+
+
 def test_a_server_that_is_killed_again_and_again_ends_the_run_with_a_way_to_continue(cookhouse: Cookhouse) -> None:
     process = cookhouse.start("run", "supervised", *SETTINGS, "log_path=orphan")
     wait_until(lambda: len(losses(cookhouse.folder / "orphan")) >= 6)

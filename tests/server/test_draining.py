@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,26 @@ def test_it_ends_though_not_all_is_answered(server: Server) -> None:
     """Would catch a server that waits for an engine for ever."""
     server.forward_backward(server.model(server.session()), 1)
     assert not drain(server, 0.1).result(10)
+
+
+def test_what_is_not_answered_in_time_is_done_by_the_next_server(tmp_path: Path) -> None:
+    """Would catch steps and a save that were accepted, and are gone with the server that was told to stop."""
+    held, free = HeldEngine(), HeldEngine()
+    free.free.set()
+    with hosted(tmp_path, lambda: held, SETTINGS) as host, closing((server := Server(host, held)).http):
+        session_id = server.session()
+        model_id = server.model(session_id)
+        passes = [server.forward_backward(model_id, seq_id).json()["request_id"] for seq_id in range(1, 21)]
+        samples = sample(server, session_id, 200)
+        saved = server.post("/save_weights", model_id=model_id, seq_id=21, path="queued")["request_id"]
+        assert not drain(server, 0.1).result(10)
+    held.free.set()
+    with hosted(tmp_path, lambda: free, SETTINGS) as host, closing((server := Server(host, free)).http):
+        results = [server.result(request_id) for request_id in [*passes, saved]]
+        assert {result.status_code for result in results} == {200}
+        assert results[-1].json()["path"].endswith("/weights/queued")
+        assert {server.result(request_id).status_code for request_id in samples} == {410}
+        assert [name for name, _ in free.calls].count("forward_backward") == 20
 
 
 def test_nobody_is_waited_for_who_is_gone(server: Server, engine: HeldEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,6 +262,7 @@ async def test_a_server_that_dies_is_started_again(tmp_path: Path, monkeypatch: 
     (port,) = option(after, "--port")
     assert (option(before, "--port"), port) == (["0"], "1"), "it is to come back where its clients look for it"
     assert option(after, "--state-dir") == option(before, "--state-dir")
+    assert (option(before, "--end-sessions"), option(after, "--end-sessions")) == (["eof", "start"], ["eof"])
     assert server.process.returncode == 0
     assert not is_locked(tmp_path / "lock")
 

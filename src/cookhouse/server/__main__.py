@@ -224,7 +224,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=get_args(EndSessions),
         action="append",
         default=[],
-        help="eof: end the sessions with stdin, whose holder was their only client",
+        help="start: end the sessions that an earlier server left; eof: end all with stdin, whose holder is their only "
+        "client; repeatable",
     )
     # Taken out before words are parsed: it is here to be told of.
     parser.add_argument(WAIT, action="store_true", help="load, and wait on stdin, a socket, for the other arguments")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
 
-EndSessions = Literal["eof"]
+EndSessions = Literal["start", "eof"]
 _STDIN = 0
 _KEEP_ALIVE_SECONDS = 120
 
@@ -55,11 +55,11 @@ def run_server(
     """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin: see `Ending`.
 
     `make_worker` makes the engine, and makes it again when it is lost; `on_ready` is given the URL and what the engine
-    computes on; what else a person may want to know is said. `end_sessions`: with "eof" they end with stdin.
-    `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs` are of other servers,
-    whose checkpoints this one may load, as it may the adapters in `peft_folders`; for `registry` and `runs` see
-    `Service`. `database` is the URL of another than the one in the state folder. Connections made before the engine is
-    ready wait for it. Call it in the main thread.
+    computes on; what else a person may want to know is said. `end_sessions`: with "start" those that an earlier server
+    left, with "eof" all at the end of stdin. `base_models` are as `parse_served` takes them. `port` 0 takes a free one.
+    `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the adapters in
+    `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state
+    folder. Connections made before the engine is ready wait for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the database, the device, the precision or a base model
@@ -97,6 +97,8 @@ def run_server(
             registry=registry,
             runs=runs,
             store=None if database is None else Store(database),
+            ends_left_sessions="start" in end_sessions,
+            say=say,
         )
         answer = partial(
             _answer,

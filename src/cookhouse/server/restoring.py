@@ -13,7 +13,7 @@ from functools import partial
 
 from cookhouse.engine.contract import Load, LoraSpec
 from cookhouse.errors import CookhouseError, ServiceError
-from cookhouse.server.journal import Entry, GroupCommit, JournalReader, State
+from cookhouse.server.journal import EndSession, Entry, GroupCommit, JournalReader, State
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -99,6 +99,12 @@ class Restoring:
     async def sweep(self) -> None:
         """Delete bodies that an earlier process left behind."""
         await self._commit.sweep()
+
+    async def end_left(self) -> None:
+        """End the sessions that an earlier process left: their clients are gone."""
+        left = await asyncio.to_thread(self._reader.live_sessions)
+        now = time.time()
+        await self._commit.commit(*(EndSession(row.session_id, now, "interrupted", None) for row in left))
 
     async def restore(self) -> Restored:
         """Bring back all live sessions; their requests run again behind the answer.

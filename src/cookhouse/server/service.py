@@ -68,18 +68,24 @@ class Service:
         registry: ModelRegistry | None = None,
         runs: Mapping[str, str] | None = None,
         store: Store | None = None,
+        ends_left_sessions: bool = False,
+        say: Callable[[str], None] = _log.info,
     ) -> None:
         """Open the state folder, which the caller has locked.
 
         `store` None: the one in the state folder. `make_worker` is called on the event loop, by `open` and whenever a
         worker was lost; `sources` are for `BaseModels.fill`.
 
+        `ends_left_sessions`: those that an earlier server left are not brought back. What a person may want to know is
+        said.
         Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
         Raises:
             InputError: no usable key, or one of the folders cannot be used.
         """
         self.settings = settings
+        self._ends_left_sessions = ends_left_sessions
+        self._say = say
         self.keys = KeyRing(api_keys)
         self.store = store or Store(state_dir / "server.db")
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=state_dir / "peft")
@@ -187,6 +193,8 @@ class Service:
         up = await self.calls.open()
         self.base_models.fill(up.base_models, self._sources)
         if self._restoring is not None:
+            if self._ends_left_sessions:
+                await self._restoring.end_left()
             await self._restoring.sweep()
             restored = await self._restoring.restore()
             if restored.num_sessions:
@@ -195,7 +203,7 @@ class Service:
         return up
 
     async def _tell(self, restored: Restored) -> None:
-        _log.warning("%s", await restored.done())
+        self._say(await restored.done())
 
     def problem(self) -> str | None:
         """Why requests are not taken, None if they are. Blocking: reads the database."""

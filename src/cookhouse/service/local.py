@@ -94,7 +94,7 @@ async def local_server(
     the adapters in `peft_folders`. `database` is the URL of another than the one in `state_dir`.
     `process` is one that waits to be told what to serve; without, `command` starts one. `say` is given what a person
     may want to know while it starts, and later.
-    `is_shared`: it has other clients than this process, whose sessions do not end with it.
+    `is_shared`: it has other clients than this process, whose sessions do not end with it, nor at its start.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
     from any HTTP proxy.
 
@@ -115,8 +115,16 @@ async def local_server(
         arguments += [word for folder in read_state_dirs for word in ("--read-state-dir", str(folder))]
         arguments += [word for folder in peft_folders for word in ("--peft-folder", str(folder))]
         arguments += [] if is_shared else ["--end-sessions", "eof"]
+        first = [] if is_shared else ["--end-sessions", "start"]
         start = ServerStart(
-            arguments=arguments, api_keys=keys, database=database, lock=lock, log=log, command=command, say=say
+            arguments=arguments,
+            first=first,
+            api_keys=keys,
+            database=database,
+            lock=lock,
+            log=log,
+            command=command,
+            say=say,
         )
         async with nullcontext(process) if process is not None else started_server(command) as server:
             url, engine = await start.serve(server, port=port, is_first=True)

@@ -20,6 +20,8 @@ class ServerStart:
     """How a server is started, each time."""
 
     arguments: Sequence[str]
+    first: Sequence[str]
+    """What is said at its first start alone."""
     api_keys: Sequence[str]
     database: str | None
     """URL of another than the one in its state folder."""
@@ -30,9 +32,10 @@ class ServerStart:
 
     async def serve(self, process: ServerProcess, *, port: int, is_first: bool) -> tuple[str, str | None]:
         """See `ServerProcess.serve`."""
+        first = self.first if is_first else ()
         try:
             told = await process.serve(
-                [*self.arguments, "--port", str(port), "--watch-stdin", "--json"],
+                [*self.arguments, *first, "--port", str(port), "--watch-stdin", "--json"],
                 environ={
                     "COOKHOUSE_API_KEYS": ",".join(self.api_keys),
                     "COOKHOUSE_DATABASE": self.database or "",  # never the one of this process's environment
