@@ -1,15 +1,20 @@
 """`cookhouse run rl_basic` through one server: the same rollouts after Ctrl-C and after kill -9, others when ahead."""
 
+import os
 import shlex
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from tests.e2e.conftest import Cookhouse, exported_by
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
+from cookhouse.service.local import stored_files
 from cookhouse.telemetry import read_metrics
+from cookhouse.weights.checkpoints import CheckpointFile
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +94,44 @@ def test_a_killed_run_goes_on_to_the_bit(cookhouse: Cookhouse, exports: Mapping[
     stop(cookhouse, exports, signal.SIGKILL, after_steps=4)
     run(cookhouse, exports, "run", "rl_basic", "log_path=run", "behavior_if_log_dir_exists=resume")
     assert steps(cookhouse.folder / "run") == steps(whole)
+
+
+@pytest.mark.usefixtures("fused_sampling")
+def test_an_embedded_run_whose_server_and_engine_are_killed_goes_on_to_the_bit(
+    cookhouse: Cookhouse, terminal: Cookhouse, whole: Path
+) -> None:
+    """Catches rollouts or steps that are lost or done twice, and a run that ends because its server did."""
+    folder = cookhouse.folder / "run"
+    process = cookhouse.start("run", "rl_basic", *SETTINGS, "log_path=run")
+    for after_steps, is_engine in ((1, False), (3, True), (5, False), (6, True)):
+        wait_until(lambda: len(steps(folder)) >= after_steps or process.poll() is not None)  # noqa: B023
+        [server] = cookhouse.servers()
+        os.kill(engine_of(server) if is_engine else server, signal.SIGKILL)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, output
+    assert output.count("it is started again, and work goes on") == 2
+    assert steps(folder) == steps(whole)
+    ours = final_weights(folder, folder / "service")
+    theirs = final_weights(whole, terminal.folder / "state")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def engine_of(server: int) -> int:
+    [engine] = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    return int(engine)
+
+
+def final_weights(run_folder: Path, state_dir: Path) -> Mapping[str, torch.Tensor]:
+    """With the optimizer's state."""
+    last = CheckpointFile(run_folder / "checkpoints.jsonl").read()[-1]
+    folder = stored_files(state_dir, str(last.state_path))
+    assert folder is not None
+    return {
+        f"{file.name} {name}": tensor
+        for file in folder.glob("*.safetensors")
+        for name, tensor in load_file(file).items()
+    }
 
 
 def test_rollouts_ahead_are_one_step_old_at_most(cookhouse: Cookhouse, exports: Mapping[str, str], whole: Path) -> None:
