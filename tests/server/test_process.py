@@ -223,14 +223,16 @@ def test_the_database_comes_from_either(
     assert seen["database"] == expected
 
 
-def test_the_command_line_says_when_a_client_is_taken_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_changes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch minutes taken for seconds, and a default of the command line's own."""
     seen: list[Settings] = []
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
     assert main(["--state-dir", str(tmp_path)]) == 0
     assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
     assert main(["--state-dir", str(tmp_path), "--drain-seconds", "5"]) == 0
-    assert seen == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0), Settings(drain_seconds=5.0)]
+    assert main(["--state-dir", str(tmp_path), "--journal", "rows"]) == 0
+    assert seen[:2] == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
+    assert seen[2:] == [Settings(drain_seconds=5.0), Settings(journal="rows")]
 
 
 @pytest.mark.parametrize(("more", "said"), [(["--json"], '{"note": "building"}\n'), ([], "building\n")])

@@ -116,6 +116,14 @@ def serve(
             show_default="8 GiB",
         ),
     ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            help="Where requests are kept until they need not be done again: files in the state folder, a URL for "
+            "large ones, rows of the database, or off: a killed engine or server then loses its models.",
+            show_default="files",
+        ),
+    ] = None,
     drain_seconds: Annotated[
         float,
         typer.Option(
@@ -194,6 +202,7 @@ def serve(
         "--silent-minutes": silent_minutes,
         "--session-minutes": session_minutes,
         "--drain-seconds": drain_seconds,
+        "--journal": journal,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }

@@ -76,6 +76,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                     session_seconds=60 * options.session_minutes,
                     deterministic=options.deterministic,
                     drain_seconds=options.drain_seconds,
+                    journal=options.journal,
                 ),
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
                 read_state_dirs=options.read_state_dir,
@@ -211,6 +212,12 @@ def _parser() -> argparse.ArgumentParser:
         "--deterministic",
         action="store_true",
         help="give each request a pass of its own, so that its numbers do not depend on what others ask for",
+    )
+    parser.add_argument(
+        "--journal",
+        default=Settings().journal,
+        help="where requests are kept until they need not be done again: files in the state folder, a URL, rows of the "
+        "database, or off: a lost engine or server then loses its models; default: %(default)s",
     )
     parser.add_argument(
         "--drain-seconds",
