@@ -47,6 +47,8 @@ class Postgresql:
         # The lock belongs to the one connection that writes: whoever has lost it cannot write either.
         self.writers = self._engine(pool_size=1, max_overflow=0)
         sa.event.listen(self.writers, "connect", _take_claim)
+        for engine in (self.readers, self.writers):
+            sa.event.listen(engine, "connect", _replace_nul)
 
     def claim(self) -> None:
         try:
@@ -119,6 +121,17 @@ def _take_claim(connection: Any, _record: Any) -> None:
     except BaseException:
         connection.close()
         raise
+
+
+def _replace_nul(connection: Any, _record: Any) -> None:
+    """Have U+0000 in a client's text written as U+FFFD: PostgreSQL keeps no other text that Python has."""
+    from psycopg.adapt import Dumper
+
+    class TextDumper(Dumper):
+        def dump(self, obj: str) -> bytes:
+            return obj.replace("\0", "\ufffd").encode()
+
+    connection.adapters.register_dumper(str, TextDumper)
 
 
 def _code(error: sa.exc.DBAPIError) -> str:

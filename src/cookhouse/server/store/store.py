@@ -25,6 +25,7 @@ from cookhouse.server.store.tables import (
     UsageRecord,
     add_new,
     from_record,
+    rows_of,
 )
 from cookhouse.server.store.usage import Usage
 
@@ -89,11 +90,11 @@ class Store:
 
     def sessions(self, owner: str, *, limit: int | None, offset: int) -> Sequence[SessionRow]:
         """Newest first."""
-        query = sa.select(SessionRecord).where(SessionRecord.owner == owner).order_by(SessionRecord.created_at.desc())
+        query = rows_of(SessionRow).where(SessionRecord.owner == owner).order_by(SessionRecord.created_at.desc())
         return self._select(SessionRow, query.limit(limit).offset(offset))
 
     def session(self, session_id: str, owner: str) -> SessionRow | None:
-        query = sa.select(SessionRecord).where(SessionRecord.session_id == session_id, SessionRecord.owner == owner)
+        query = rows_of(SessionRow).where(SessionRecord.session_id == session_id, SessionRecord.owner == owner)
         return self._first(SessionRow, query)
 
     def add_run(self, row: RunRow) -> None:
@@ -109,23 +110,23 @@ class Store:
 
     def runs(self, owner: str, *, limit: int, offset: int) -> tuple[Sequence[RunRow], int]:
         """One page of a tenant's runs, newest first, and how many there are in all."""
-        query = sa.select(RunRecord).where(RunRecord.owner == owner)
+        query = rows_of(RunRow).where(RunRecord.owner == owner)
         query = query.order_by(RunRecord.created_at.desc(), RunRecord.model_id)
         rows = self._select(RunRow, query.limit(limit).offset(offset))
         return rows, self._count(RunRecord.owner == owner)
 
     def run(self, model_id: str, owner: str) -> RunRow | None:
-        return self._first(RunRow, sa.select(RunRecord).where(RunRecord.model_id == model_id, RunRecord.owner == owner))
+        return self._first(RunRow, rows_of(RunRow).where(RunRecord.model_id == model_id, RunRecord.owner == owner))
 
     def session_runs(self, session_id: str, owner: str) -> Sequence[RunRow]:
-        query = sa.select(RunRecord).where(RunRecord.session_id == session_id, RunRecord.owner == owner)
+        query = rows_of(RunRow).where(RunRecord.session_id == session_id, RunRecord.owner == owner)
         return self._select(RunRow, query.order_by(RunRecord.created_at))
 
     def add_sampler(self, row: SamplerRow) -> None:
         self._record(row)
 
     def session_samplers(self, session_id: str, owner: str) -> Sequence[SamplerRow]:
-        query = sa.select(SamplerRecord).where(SamplerRecord.session_id == session_id, SamplerRecord.owner == owner)
+        query = rows_of(SamplerRow).where(SamplerRecord.session_id == session_id, SamplerRecord.owner == owner)
         return self._select(SamplerRow, query.order_by(SamplerRecord.created_at))
 
     # What was used: added up by session, and kept when that has ended.
@@ -183,13 +184,13 @@ class Store:
 
     def checkpoint(self, model_id: str, kind: str, name: str, owner: str) -> CheckpointRow | None:
         """One that a tenant may read: its own, or a published one."""
-        query = sa.select(CheckpointRecord).filter_by(model_id=model_id, kind=kind, name=name)
+        query = rows_of(CheckpointRow).filter_by(model_id=model_id, kind=kind, name=name)
         is_readable = (CheckpointRecord.owner == owner) | CheckpointRecord.is_public
         return self._first(CheckpointRow, query.where(is_readable, self._is_kept()))
 
     def checkpoint_with_id(self, checkpoint_id: str) -> CheckpointRow | None:
         """Whosever it is; an id is made by the server, and no client's text may be one."""
-        query = sa.select(CheckpointRecord).filter_by(checkpoint_id=checkpoint_id)
+        query = rows_of(CheckpointRow).filter_by(checkpoint_id=checkpoint_id)
         return None if checkpoint_id in self._deleted else self._first(CheckpointRow, query)
 
     def checkpoints(
@@ -199,12 +200,12 @@ class Store:
         wanted = (CheckpointRecord.owner == owner) & self._is_kept()
         if model_id is not None:
             wanted &= CheckpointRecord.model_id == model_id
-        query = sa.select(CheckpointRecord).where(wanted).order_by(CheckpointRecord.created_at.desc())
+        query = rows_of(CheckpointRow).where(wanted).order_by(CheckpointRecord.created_at.desc())
         return self._select(CheckpointRow, query.limit(limit).offset(offset)), self._count(wanted)
 
     def every_checkpoint(self) -> Sequence[CheckpointRow]:
         """Those of every tenant, oldest first: for whoever owns the database, never for a client."""
-        query = sa.select(CheckpointRecord).where(self._is_kept()).order_by(CheckpointRecord.created_at)
+        query = rows_of(CheckpointRow).where(self._is_kept()).order_by(CheckpointRecord.created_at)
         return self._select(CheckpointRow, query)
 
     def set_checkpoint_expiry(self, checkpoint_id: str, expires_at: float | None) -> None:
@@ -226,7 +227,7 @@ class Store:
 
     def expired_checkpoints(self) -> Sequence[CheckpointRow]:
         is_over = CheckpointRecord.expires_at <= self.clock.over()
-        return self._select(CheckpointRow, sa.select(CheckpointRecord).where(is_over))
+        return self._select(CheckpointRow, rows_of(CheckpointRow).where(is_over))
 
     def checkpoint_ids(self) -> set[str]:
         """Of every checkpoint that has not been deleted, also those that have expired."""
@@ -245,7 +246,9 @@ class Store:
         if kind is not CheckpointRow:  # those are never recorded for later
             self.database.try_flush()
         with self.database.reading() as session:
-            return [from_record(kind, record) for record in session.scalars(query)]
+            found = session.execute(query)
+            names = tuple(found.keys())
+            return [kind(**dict(zip(names, row, strict=True))) for row in found]
 
     def _first(self, kind: type[Row], query: sa.Select[Any]) -> Row | None:
         return next(iter(self._select(kind, query)), None)

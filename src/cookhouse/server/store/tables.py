@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
@@ -11,19 +12,8 @@ from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, Sessi
 from cookhouse.server.store.usage import Usage
 
 
-class Text(sa.TypeDecorator[str]):
-    """Any text of a client's, but for U+0000, which some databases cannot keep: in its place stands U+FFFD."""
-
-    impl = sa.String
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, _dialect: sa.Dialect) -> str | None:
-        return None if value is None else value.replace("\0", "\ufffd")
-
-
 class Base(DeclarativeBase):
     type_annotation_map: ClassVar = {
-        str: Text,
         bytes: sa.LargeBinary,
         float: sa.Float,
         int: sa.BigInteger,  # sizes and counts outgrow 32 bits, in databases that tell them apart
@@ -174,6 +164,12 @@ RECORDS: Mapping[type[Any], type[Base]] = {
     SamplerRow: SamplerRecord,
     CheckpointRow: CheckpointRecord,
 }
+
+
+@cache
+def rows_of(kind: type[Any]) -> sa.Select[Any]:
+    """A query for what makes rows of a kind: values, which are read in half the time of records."""
+    return sa.select(*(getattr(RECORDS[kind], field.name) for field in fields(kind)))
 
 
 def from_record(kind: type[Row], record: Base) -> Row:
