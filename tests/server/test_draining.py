@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.hosting import hosted
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import KEY, hosted
 from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine, sample
 from tests.waiting import wait_until
@@ -143,6 +144,27 @@ def test_what_is_not_answered_in_time_is_done_by_the_next_server(tmp_path: Path)
         assert results[-1].json()["path"].endswith("/weights/queued")
         assert {server.result(request_id).status_code for request_id in samples} == {410}
         assert [name for name, _ in free.calls].count("forward_backward") == 20
+
+
+@pytest.mark.parametrize(("ends_left", "status"), [(True, 404), (False, 200)])
+def test_a_new_run_does_not_get_the_sessions_of_the_last(tmp_path: Path, ends_left: bool, status: int) -> None:
+    """Would catch the models of a killed run that fill the memory of the next one, and run its passes again first."""
+    held, engine = HeldEngine(), FakeEngine()
+    said: list[str] = []
+    with hosted(tmp_path, lambda: held, SETTINGS) as host, closing((server := Server(host, held)).http):
+        session_id = server.session()
+        accepted = server.forward_backward(server.model(session_id), 1).json()["request_id"]
+    held.free.set()
+    options: dict[str, Any] = {"ends_left_sessions": ends_left, "say": said.append}
+    with hosted(tmp_path, lambda: engine, SETTINGS, **options) as host, closing((server := Server(host, engine)).http):
+        assert server.result(accepted).status_code == status
+        row = host.service.store.session(session_id, host.service.keys.owner_of(KEY))
+        assert row is not None
+        assert row.finish_reason == ("interrupted" if ends_left else None)
+        if not ends_left:
+            wait_until(lambda: said)
+    assert len(engine.calls) == (0 if ends_left else 2)
+    assert [text.split(", and")[0] for text in said] == ([] if ends_left else ["restored 1 models of 1 sessions"])
 
 
 def test_nobody_is_waited_for_who_is_gone(server: Server, engine: HeldEngine, monkeypatch: pytest.MonkeyPatch) -> None:
