@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cookhouse.engine.contract import Load, LoraSpec
-from cookhouse.errors import CookhouseError, ServiceError
-from cookhouse.server.journal import EndSession, Entry, GroupCommit, JournalReader, State
+from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.server.journal import DamagedBodyError, EndSession, Entry, GroupCommit, JournalReader, State
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -158,7 +158,12 @@ class Restoring:
         row = stored.session
         session = self._sessions.add(row.session_id, row.owner, row.idempotency_key)
         restored.num_sessions += 1
-        answers = await asyncio.to_thread(self._reader.answers, row.session_id)
+        damaged: dict[str, DamagedBodyError] = {}
+        answers = await asyncio.to_thread(self._reader.answers, row.session_id, damaged.__setitem__)
+        for request_id, error in damaged.items():
+            _log.error("the result of %s cannot be had again: %s", request_id, error)
+            future = self._futures.create(request_id, owner=row.owner, session_id=row.session_id)
+            self._futures.finish(future, Result.of_error(error))
         for answer in answers:
             future = self._futures.create(answer.request_id, owner=answer.owner, session_id=answer.session_id)
             result = Result(
@@ -203,6 +208,11 @@ class Restoring:
         """`publishing`: the request that publishes its weights, if that has to run again."""
         if row.seq_id is None:  # of an older version, whose samplers do not survive
             return
+        try:
+            base_model = self._base_models.named(row.base_model).name
+        except InputError as error:
+            _log.error("sampling client %s cannot be brought back: %s", row.sampler_id, error)
+            return
         sampler = Sampler(
             sampler_id=row.sampler_id,
             session_id=row.session_id,
@@ -217,7 +227,7 @@ class Restoring:
         snapshot = Snapshot(
             snapshot_id=row.snapshot_id,
             owner=row.owner,
-            base_model=self._base_models.named(row.base_model).name,
+            base_model=base_model,
             lora=None if row.lora is None else LoraSpec(**row.lora),
             is_published=True,
             sampler_id=row.sampler_id,

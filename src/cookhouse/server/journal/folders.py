@@ -38,10 +38,18 @@ class JournalFolders:
         return self._loads / load_id
 
     def link(self, source: Path, target: Path) -> None:
-        """Give the files of a folder, which never change, second names in a new one, all or none."""
+        """Give the files of a folder, which never change, second names in a new one, all or none. A target that another
+        thread has made meanwhile stays.
+        """
         unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        link_files(source, unfinished)
-        unfinished.rename(target)
+        try:
+            link_files(source, unfinished)
+            unfinished.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
         sync_folder(target.parent)
 
     def sampler_bytes(self) -> Mapping[str, int]:

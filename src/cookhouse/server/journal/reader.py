@@ -1,6 +1,6 @@
 """What the journal holds after a restart."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import undefer
 
 from cookhouse.server.journal.rows import Answer, Entry, State
-from cookhouse.server.journal.segments import Place, Segments
+from cookhouse.server.journal.segments import DamagedBodyError, Place, Segments
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.store import Store
@@ -56,12 +56,25 @@ class JournalReader:
     def states(self, session_id: str) -> Sequence[State]:
         return self._select(State, sa.select(StateRecord).where(StateRecord.session_id == session_id))
 
-    def answers(self, session_id: str) -> Sequence[Answer]:
-        """Raises DamagedBodyError: one is not what was written."""
+    def answers(
+        self, session_id: str, on_damaged: Callable[[str, DamagedBodyError], None] | None = None
+    ) -> Sequence[Answer]:
+        """`on_damaged` is told which are not what was written, and are left out.
+
+        Raises:
+            DamagedBodyError: there is such a one, and nobody to be told.
+        """
         query = sa.select(AnswerRecord).where(AnswerRecord.session_id == session_id).options(undefer(AnswerRecord.body))
+        answers = []
         with self._database.reading() as session:
-            records = session.scalars(query).all()
-            return [_from_record(Answer, record, body=self._body(record)) for record in records]
+            for record in session.scalars(query):
+                try:
+                    answers.append(_from_record(Answer, record, body=self._body(record)))
+                except DamagedBodyError as error:
+                    if on_damaged is None:
+                        raise
+                    on_damaged(record.request_id, error)
+        return answers
 
     def body(self, request_id: str) -> bytes:
         """Of an entry.

@@ -77,14 +77,14 @@ class Intake:
             if self._commit is not None:
                 entry = self._entry(plan, arrived, drawn)
                 await self._commit.commit(AddEntry(entry, bytes(arrived.body)), *plan.rows)
-                if model.is_dropped:
-                    self._commit.later(DropEntry(entry.request_id, entry.position))
+            plan.on_accepted()
             if model.is_dropped:
+                if self._commit is not None and entry is not None:
+                    self._commit.later(DropEntry(entry.request_id, entry.position))
                 raise InputError(f"session {model.session_id} has ended")
         except BaseException:
             self._sequencer.release(model, plan.num_bytes)
             raise
-        plan.on_accepted()
         future = self._futures.create(plan.request_id, owner=model.owner, session_id=model.session_id)
         job = Job(
             future=future,

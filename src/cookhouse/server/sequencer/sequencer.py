@@ -154,7 +154,7 @@ class Sequencer:
         queue = self._queues.get(model.model_id)
         if queue is not None:
             queue.num_admitted -= 1
-            if not (queue.num_admitted or queue.unfinished or model.creation):  # it was never made
+            if not (queue.num_admitted or queue.unfinished) and (model.is_dropped or not model.creation):
                 del self._queues[model.model_id]
 
     def submit(self, model: Model, seq_id: int | None, job: Job) -> None:

@@ -155,10 +155,13 @@ class Sessions:
             self._samplers.pop(sampler.sampler_id, None)
 
     def add_model(self, model: Model) -> None:
-        """Make a model known, unless its session has ended meanwhile."""
-        if model.session_id in self._sessions:
-            self._sessions[model.session_id].models[model.seq_id] = model
-            self._models[model.model_id] = model
+        """Make a model known; it is dropped where its session has ended meanwhile."""
+        session = self._sessions.get(model.session_id)
+        if session is None:
+            model.is_dropped = True
+            return
+        session.models[model.seq_id] = model
+        self._models[model.model_id] = model
 
     def add_sampler(self, sampler: Sampler) -> None:
         """Make a sampler known, unless its session has ended meanwhile."""
