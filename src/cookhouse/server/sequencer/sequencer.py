@@ -205,6 +205,7 @@ class Sequencer:
 
     def _run_history_again(self, queue: _Queue, make_jobs: MakeJobs) -> None:
         queue.is_taken = False
+        queue.history.published.clear()  # until they are published again
         dropped = queue.order.drop_again()
         self._give_up_on(queue)
         for job in make_jobs(queue.history):
