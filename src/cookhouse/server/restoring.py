@@ -53,7 +53,7 @@ class Restored:
     num_sessions: int = 0
     num_models: int = 0
     num_requests: int = 0
-    began_at: float = field(default_factory=time.monotonic)
+    began_at: float = field(default_factory=lambda: time.monotonic())
     waiting: list[asyncio.Event] = field(default_factory=list)
 
     async def done(self) -> str:

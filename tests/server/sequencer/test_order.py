@@ -80,6 +80,17 @@ def test_what_ran_runs_again_as_it_ran() -> None:
     assert ready(waiting, now=0.0) == ["pass 1", "step 3", "pass 2", "step 4"]
 
 
+def test_what_came_late_and_has_not_run_does_not_go_before_what_may_have_run() -> None:
+    """Would catch a restart that runs 2, which came when nobody waited for it, before 4 and 5, which had run."""
+    waiting = order()
+    waiting.put_again("ran 3", 3)
+    waiting.put_late("late 2", 2, before=6, now=0.0)
+    waiting.put_late("without an id", None, before=6, now=0.0)
+    waiting.put("ran 4", 4, now=0.0)
+    waiting.put("ran 5", 5, now=0.0)
+    assert ready(waiting, now=0.0) == ["ran 3", "ran 4", "ran 5", "late 2", "without an id"]
+
+
 def test_ids_alone_say_the_order_or_it_is_written_down() -> None:
     """Would catch a replay that takes a gap for one that never came, and lets a late request run in its place."""
     waiting = order()

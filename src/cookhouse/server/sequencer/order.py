@@ -91,7 +91,8 @@ class ModelOrder(Generic[T]):
     gap_seconds: float
     seen: SeenIds = field(default_factory=SeenIds)
     _waiting: list[tuple[bool, int, int, int | None, float, T]] = field(default_factory=list)
-    """A heap: whether it is new, its id (0 for one that runs again), arrival, id, time of arrival, request."""
+    """A heap: whether it is new, the id that decides (0 for one that runs again), arrival, id, time of arrival,
+    request."""
     _arrivals: "count[int]" = field(default_factory=count)
 
     def __len__(self) -> int:
@@ -103,8 +104,16 @@ class ModelOrder(Generic[T]):
             self.seen.add(seq_id)
         heapq.heappush(self._waiting, (True, seq_id or 0, next(self._arrivals), seq_id, now, request))
 
+    def put_late(self, request: T, seq_id: int | None, before: int, now: float) -> None:
+        """Add one that has not run although some behind it may have: after those with ids below `before`."""
+        if seq_id is not None:
+            self.seen.add(seq_id)
+        heapq.heappush(self._waiting, (True, before, next(self._arrivals), seq_id, now, request))
+
     def put_again(self, request: T, seq_id: int | None) -> None:
         """Add one that has run, after those that have been added so, and before all others."""
+        if seq_id is not None:
+            self.seen.add(seq_id)
         if seq_id is not None:
             self.seen.add(seq_id)
         heapq.heappush(self._waiting, (False, 0, next(self._arrivals), seq_id, 0.0, request))

@@ -176,13 +176,20 @@ class Sequencer:
         """
         queue = self._queue(model)
         queue.history, queue.order.seen = history, seen
+        entries = [job.entry for job in jobs if job.entry is not None]
+        ran_to = [1 + (entry.seq_id or 0) for entry in entries if entry.run_index is not None]
+        taken_to, last_id = max([seen.taken_to, *ran_to]), max([entry.seq_id or 0 for entry in entries], default=0)
         for job in jobs:
             if job.entry is None or job.is_creation or job.entry.run_index is not None:
                 self._put_again(queue, job)
+                continue
+            queue.unfinished.add(job)
+            self._held.take_anyway(model.owner, job.num_bytes)
+            seq_id = job.entry.seq_id
+            if seq_id is None or seq_id < taken_to:  # had it run, its `run_index` would say where
+                queue.order.put_late(job, seq_id, last_id + 1, time.monotonic())
             else:
-                queue.unfinished.add(job)
-                self._held.take_anyway(model.owner, job.num_bytes)
-                queue.order.put(job, job.entry.seq_id, time.monotonic())
+                queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
 
     def run_again(self, model: Model, make_jobs: MakeJobs) -> None:
@@ -366,10 +373,12 @@ class Sequencer:
             if queue.history.num_losses == num_losses or job.entry is None:
                 self._fail_job(queue, job, LostError(queue.model.loss or str(error)))
         except CanceledError:
-            self._fail_job(queue, job, InputError(f"session {queue.model.session_id} has ended"))
+            self._fail_job(queue, job, _ended(queue.model))
         except Exception as error:
-            self._check_repeated(queue.model, job, error)
-            self._fail_job(queue, job, error)
+            # What it needs may have gone with its session.
+            told = _ended(queue.model) if queue.model.is_dropped else error
+            self._check_repeated(queue.model, job, told)
+            self._fail_job(queue, job, told)
         else:
             queue.history.count(turn.sent_at, turn.answered_at)
             self._finish(queue, job, result)
@@ -490,6 +499,10 @@ class Sequencer:
 def _tell(error: Exception) -> None:
     if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
         _log.error("a request failed", exc_info=error)
+
+
+def _ended(model: Model) -> InputError:
+    return InputError(f"session {model.session_id} has ended")
 
 
 async def _not_run(_turn: Turn) -> Result:

@@ -57,6 +57,8 @@ class _Saving:
     """Requests before it."""
     num_losses: int
     """Of its model, when it was begun."""
+    taken_to: int
+    """What of `SeenIds` the state has."""
     began_at: float
     answer: "asyncio.Future[Output]"
     files: "Mapping[str, asyncio.Future[Output]]"
@@ -104,6 +106,7 @@ class States:
             state_id=state_id,
             covered=history.up_to(request_id),
             num_losses=history.num_losses,
+            taken_to=seen.taken_to,
             began_at=time.monotonic(),
             answer=self._calls.send(save),
             files={
@@ -179,7 +182,7 @@ class States:
             session_id=model.session_id,
             state_id=saving.state_id,
             num_bytes=sum(saved.sizes.values()),
-            seen=seen.to_json(),
+            seen={**seen.to_json(), "taken_to": saving.taken_to},
             last_checkpoint=model.last_checkpoint,
             created_at=time.time(),
         )
