@@ -13,7 +13,7 @@ from functools import partial
 
 from cookhouse.engine.contract import Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.server.journal import DamagedBodyError, EndSession, Entry, GroupCommit, JournalReader, State
+from cookhouse.server.journal import FINISHED, DamagedBodyError, EndSession, Entry, GroupCommit, JournalReader, State
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -135,7 +135,7 @@ class Restoring:
                     snapshot.lose(reason)
 
     def _read(self) -> Sequence[_Stored]:
-        reader = self._reader
+        reader, file_bytes = self._reader, self._folders.sampler_bytes()
         stored = [
             _Stored(
                 session=session,
@@ -143,7 +143,7 @@ class Restoring:
                 samplers=reader.samplers(session.session_id),
                 entries=reader.entries(session.session_id),
                 states=reader.states(session.session_id),
-                file_bytes=self._folders.sampler_bytes(),
+                file_bytes=file_bytes,
             )
             for session in reader.live_sessions()
         ]
@@ -173,8 +173,8 @@ class Restoring:
                 status=answer.status,
                 kind=answer.kind,
             )
-            self._futures.finish(future, result)
             future.is_stored = True
+            self._futures.finish(future, result)
         entries = defaultdict(list)
         for entry in stored.entries:
             entries[entry.model_id].append(entry)
@@ -186,14 +186,14 @@ class Restoring:
             for creation in of_model:
                 if creation.request_id == request_id_of(creation.model_id, "creation"):
                     await self._plan_creation(creation)
-        publishing = {entry.drawn["id"]: entry for entry in stored.entries}
+        publishing = {entry.drawn["id"]: entry for entry in stored.entries if entry.kind != FINISHED}
         for sampler in stored.samplers:
             self._restore_sampler(sampler, publishing.get(sampler.snapshot_id or ""), stored.file_bytes)
         for model in session.models.values():
             restored.num_models += 1
             self._restore_model(model, states.get(model.model_id), entries.pop(model.model_id, []), restored)
         for of_model in entries.values():
-            self._fail(of_model)
+            self._fail([entry for entry in of_model if entry.kind != FINISHED])
 
     async def _plan_creation(self, entry: Entry) -> None:
         """Make the model known that an entry creates."""
@@ -251,13 +251,19 @@ class Restoring:
             snapshot = sampler.snapshot
             if snapshot is not None and any(entry.request_id == sampler.creation for entry in entries):
                 model.snapshots[snapshot.snapshot_id] = snapshot
-        for entry in entries:
+        waiting = [entry for entry in entries if entry.kind != FINISHED]
+        for entry in waiting:
             future = self._futures.peek(entry.request_id) or self._futures.create(
                 entry.request_id, owner=entry.owner, session_id=entry.session_id
             )
             restored.waiting.append(future.done)
-        restored.num_requests += len(entries)
-        ordered = sorted(entries, key=lambda entry: (entry.run_index is None, entry.run_index or 0, entry.position))
+        for entry in entries:
+            if entry.kind == FINISHED:
+                history.finished.add(entry.request_id)
+            if entry.kind == FINISHED and entry.seq_id is not None:
+                seen.add(entry.seq_id)
+        restored.num_requests += len(waiting)
+        ordered = sorted(waiting, key=lambda entry: (entry.run_index is None, entry.run_index or 0, entry.position))
         creations = [entry for entry in ordered if entry.request_id == model.creation]
         others = [entry for entry in ordered if entry.request_id != model.creation]
         jobs = [self._job(model, entry) for entry in (*creations, *others)]

@@ -48,6 +48,9 @@ class Settings:
     gap_seconds: float = 1.0
     """How long a request waits for one with a smaller `seq_id`: the SDK sends the chunks of a call out of order, the
     first one last, and ids that never come are normal after a client error."""
+    restart_gap_seconds: float = 40.0
+    """The same at least until so long after a restart: a request that was on its way is sent again within the SDK's
+    longest pause, 30 s."""
     long_poll_seconds: float = 25.0
     """Held `retrieve_future` requests are answered 408 after this; the SDK gives up on one at 45 s."""
     result_seconds: float = 300.0

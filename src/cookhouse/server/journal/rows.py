@@ -7,6 +7,9 @@ from typing import Any
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 
 
+FINISHED = "finished"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An accepted request, without its body."""
@@ -18,7 +21,7 @@ class Entry:
     seq_id: int | None = None
     """As the client gave it."""
     kind: str
-    """The name of its route, as in `forward_backward`."""
+    """The name of its route, as in `forward_backward`; `FINISHED` once its answer is kept in its place."""
     position: int
     """In order of acceptance, over all models."""
     run_index: int | None = None
@@ -123,7 +126,9 @@ class PutState:
 
 @dataclass(frozen=True, slots=True)
 class FinishEntry:
-    """Keep the answer of a request that changed no state in place of its entry."""
+    """Keep the answer of a request that changed no state in place of its body. The entry stays until a state covers it:
+    it tells that the request has come.
+    """
 
     answer: Answer
 

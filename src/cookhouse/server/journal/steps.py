@@ -18,6 +18,7 @@ from cookhouse.server.journal.rows import (
     DropAnswers,
     DropEntry,
     EndSession,
+    FINISHED,
     FinishEntry,
     PutState,
     SetRunOrder,
@@ -88,8 +89,8 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
                 Step(_ADD_STATE, [_plain(state)]),
             ]
         case FinishEntry(answer=answer):
-            drop = Step(_DROP_ENTRY, [{"of": answer.request_id}], deletes=True)
-            return [drop, Step(_ADD_ANSWER, [_answer(answer, next(places))])]
+            finish = Step(_FINISH_ENTRY, [{"of": answer.request_id}], deletes=True)
+            return [finish, Step(_ADD_ANSWER, [_answer(answer, next(places))])]
         case AddAnswer(answer=answer):
             return [Step(_ADD_ANSWER, [_answer(answer, next(places))])]
         case DropAnswers(request_ids=request_ids):
@@ -147,6 +148,20 @@ _sessions, _samplers = _table(SessionRecord), _table(SamplerRecord)
 _ADD_ENTRY, _ADD_ANSWER, _ADD_STATE = map(_insert_new, (EntryRecord, AnswerRecord, StateRecord))
 _ADD_SESSION, _ADD_RUN, _ADD_SAMPLER = map(_insert_new, (SessionRecord, RunRecord, SamplerRecord))
 _DROP_ENTRY = _entries.delete().where(_entries.c.request_id == _OF)
+_FINISH_ENTRY = (
+    _entries.update()
+    .where(_entries.c.request_id == _OF)
+    .values(
+        kind=FINISHED,
+        drawn={},
+        num_bytes=0,
+        segment=None,
+        body_offset=None,
+        num_body_bytes=0,
+        body_crc=0,
+        body=None,
+    )
+)
 _DROP_ENTRY_AT = _DROP_ENTRY.where(_entries.c.position == sa.bindparam("at"))
 _DROP_ANSWER = _answers.delete().where(_answers.c.request_id == _OF)
 _DROP_STATE = _states.delete().where(_states.c.model_id == _OF)

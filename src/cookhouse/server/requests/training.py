@@ -89,13 +89,15 @@ class TrainingRequests:
     async def found(self, owner: str, request: types.LoadWeightsRequest) -> Mapping[str, Any]:
         """What to draw for a load: the checkpoint that it names now."""
         kept = await asyncio.to_thread(self._checkpoints.find_loadable, request.path, owner)
-        return {"checkpoint": asdict(kept.row), "folder": str(kept.folder.absolute())}
+        is_own = kept.folder == self._checkpoints.folder_of(kept.row)
+        return {"checkpoint": asdict(kept.row), "folder": None if is_own else str(kept.folder.absolute())}
 
     def load_weights(self, owner: str, request: types.LoadWeightsRequest, drawn: Drawn) -> Plan:
         """The loading of a checkpoint, into a new model or an existing one. `drawn` has what `found` found."""
         _check_optimizer(request.optimizer_config)
-        kept = StoredCheckpoint(row=CheckpointRow(**drawn["checkpoint"]), folder=Path(drawn["folder"]))
-        checkpoint = kept.row
+        checkpoint = CheckpointRow(**drawn["checkpoint"])
+        folder = self._checkpoints.folder_of(checkpoint) if drawn["folder"] is None else Path(drawn["folder"])
+        kept = StoredCheckpoint(row=checkpoint, folder=folder)
         base_model = checkpoint.base_model if request.base_model is None else request.base_model
         if not self._base_models.are_same(base_model, checkpoint.base_model):
             raise InputError(

@@ -30,6 +30,8 @@ class History:
     """By request, in the order of their turns."""
     published: dict[str, Snapshot] = field(default_factory=dict)
     """Weights of samplers, by id, that no file has yet."""
+    finished: set[str] = field(default_factory=set)
+    """Requests that need not run again, whose entries tell that they came."""
     num_bytes: int = 0
     """Of the requests in `ran`."""
     busy_seconds: float = 0.0
@@ -70,11 +72,17 @@ class History:
         self._indexed.update(names)
         return names
 
+    def finish(self, request_id: str) -> None:
+        """Note that a request need not run again."""
+        self.remove([request_id])
+        self.finished.add(request_id)
+
     def remove(self, request_ids: Collection[str]) -> None:
         """Forget requests that will not have to run again."""
         for request_id in request_ids:
             ran = self.ran.pop(request_id, None)
             self._indexed.discard(request_id)
+            self.finished.discard(request_id)
             if ran is not None:
                 self.num_bytes -= ran.entry.num_bytes
 

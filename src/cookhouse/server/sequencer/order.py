@@ -90,6 +90,8 @@ class ModelOrder(Generic[T]):
 
     gap_seconds: float
     seen: SeenIds = field(default_factory=SeenIds)
+    patient_to: float = 0.0
+    """Until then predecessors are waited for in any case: after a restart, when clients send again what was lost."""
     _waiting: list[tuple[bool, int, int, int | None, float, T]] = field(default_factory=list)
     """A heap: whether it is new, the id that decides (0 for one that runs again), arrival, id, time of arrival,
     request."""
@@ -123,7 +125,9 @@ class ModelOrder(Generic[T]):
         if not self._waiting:
             return None
         is_new, seq_id, _, _, arrived_at, _ = self._waiting[0]
-        return arrived_at + self.gap_seconds if is_new and seq_id > self.seen.next_id else 0.0
+        if not is_new or seq_id <= self.seen.next_id:
+            return 0.0
+        return max(arrived_at + self.gap_seconds, self.patient_to)
 
     def first(self) -> T:
         """The request that is next."""

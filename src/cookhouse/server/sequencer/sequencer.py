@@ -176,6 +176,7 @@ class Sequencer:
         """
         queue = self._queue(model)
         queue.history, queue.order.seen = history, seen
+        queue.order.patient_to = time.monotonic() + self._settings.restart_gap_seconds
         entries = [job.entry for job in jobs if job.entry is not None]
         ran_to = [1 + (entry.seq_id or 0) for entry in entries if entry.run_index is not None]
         taken_to, last_id = max([seen.taken_to, *ran_to]), max([entry.seq_id or 0 for entry in entries], default=0)
@@ -241,7 +242,8 @@ class Sequencer:
             ran.num_losses += 1
             if ran.num_losses >= self._settings.max_request_losses:
                 error = LostError(f"the engine was lost {ran.num_losses} times under this request, which was left out")
-                self._finish(queue, Job(run=_not_run, future=future, entry=ran.entry), Result.of_error(error))
+                self._begin(self._fail_job(queue, Job(run=_not_run, future=future, entry=ran.entry), error))
+                queue.history.finish(name)
             return
 
     def drop_model(self, model: Model) -> Sequence[Future]:
@@ -371,14 +373,14 @@ class Sequencer:
             result = await job.run(turn)
         except LostError as error:
             if queue.history.num_losses == num_losses or job.entry is None:
-                self._fail_job(queue, job, LostError(queue.model.loss or str(error)))
+                await self._fail_job(queue, job, LostError(queue.model.loss or str(error)))
         except CanceledError:
-            self._fail_job(queue, job, _ended(queue.model))
+            await self._fail_job(queue, job, _ended(queue.model))
         except Exception as error:
             # What it needs may have gone with its session.
             told = _ended(queue.model) if queue.model.is_dropped else error
             self._check_repeated(queue.model, job, told)
-            self._fail_job(queue, job, told)
+            await self._fail_job(queue, job, told)
         else:
             queue.history.count(turn.sent_at, turn.answered_at)
             self._finish(queue, job, result)
@@ -414,9 +416,23 @@ class Sequencer:
         if self._states is not None and job.entry is not None:
             self._states.follow(queue.model, queue.history, queue.order.seen, command, job.entry.request_id)
 
-    def _fail_job(self, queue: _Queue, job: Job, error: Exception) -> None:
+    async def _fail_job(self, queue: _Queue, job: Job, error: Exception) -> None:
+        """Give a job's future the error. It is on the disk before it is told: a replay might not fail."""
         _tell(error)
-        self._finish(queue, job, Result.of_error(error))
+        result = Result.of_error(error)
+        if self._is_closed:
+            return
+        is_told = job.future is None or job.future.result is not None
+        if self._commit is not None and job.entry is not None and queue.model.loss is None and not is_told:
+            assert job.future is not None
+            queue.history.finish(job.entry.request_id)
+            job.future.is_stored = True
+            await self._commit.keep(FinishEntry(answer_of(job.future, result)))
+        if job.future is not None:
+            self._futures.finish(job.future, result)
+        if job.entry is not None:  # what was to be published will not be
+            queue.model.snapshots.pop(job.entry.drawn["id"], None)
+            self._calls.give_up(job.entry.drawn["id"])
 
     def _finish(self, queue: _Queue, job: Job, result: Result) -> None:
         """Give a job's future its result, if it has none yet. What has not changed the model need not run again."""
@@ -424,12 +440,9 @@ class Sequencer:
             return
         if job.future is not None:
             self._futures.finish(job.future, result)
-        if self._commit is None or job.entry is None or (job.changes_model and not result.is_failure):
+        if self._commit is None or job.entry is None or job.changes_model:
             return
-        queue.history.remove([job.entry.request_id])
-        if result.is_failure:  # what was to be published will not be
-            queue.model.snapshots.pop(job.entry.drawn["id"], None)
-            self._calls.give_up(job.entry.drawn["id"])
+        queue.history.finish(job.entry.request_id)
         if job.future is None or job.future.result is None:
             self._commit.later(DropEntry(job.entry.request_id, job.entry.position))
         else:

@@ -55,10 +55,10 @@ class _Saving:
     state_id: str
     covered: Sequence[str]
     """Requests before it."""
+    seen: Mapping[str, Any]
+    """What had come by then; of what comes later there are entries."""
     num_losses: int
     """Of its model, when it was begun."""
-    taken_to: int
-    """What of `SeenIds` the state has."""
     began_at: float
     answer: "asyncio.Future[Output]"
     files: "Mapping[str, asyncio.Future[Output]]"
@@ -104,16 +104,16 @@ class States:
             model=model,
             history=history,
             state_id=state_id,
-            covered=history.up_to(request_id),
+            covered=[*history.up_to(request_id), *history.finished],
+            seen=seen.to_json(),
             num_losses=history.num_losses,
-            taken_to=seen.taken_to,
             began_at=time.monotonic(),
             answer=self._calls.send(save),
             files={
                 snapshot_id: self._calls.send(self._filing(model, snapshot_id)) for snapshot_id in history.published
             },
         )
-        task = asyncio.ensure_future(self._keep(saving, seen))
+        task = asyncio.ensure_future(self._keep(saving))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -133,12 +133,12 @@ class States:
         )
         return share >= (1 if isinstance(command, Step) else _WITHOUT_STEP)
 
-    async def _keep(self, saving: _Saving, seen: SeenIds) -> None:
+    async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""
         model, history = saving.model, saving.history
         unneeded = [self._folders.state(saving.state_id)]
         try:
-            state, covered = await self._commit_state(saving, seen)
+            state, covered = await self._commit_state(saving)
         except CookhouseError as error:
             if not model.is_dropped:
                 _log.warning("the state of %s was not saved: %s; the next one will be", model.model_id, error)
@@ -161,7 +161,7 @@ class States:
         await asyncio.to_thread(self._folders.delete, *unneeded)
         await self._drop_files()
 
-    async def _commit_state(self, saving: _Saving, seen: SeenIds) -> tuple[State, Sequence[str]]:
+    async def _commit_state(self, saving: _Saving) -> tuple[State, Sequence[str]]:
         """The state, now that it is on the disk, and the requests that it covers.
 
         Raises:
@@ -171,7 +171,7 @@ class States:
         saved = await saving.answer
         assert isinstance(saved, Saved)
         filed = [snapshot_id for snapshot_id in saving.files if await self._is_filed(saving, snapshot_id)]
-        covered = [name for name in saving.covered if name in history.ran]
+        covered = [name for name in saving.covered if name in history.ran or name in history.finished]
         answers = await self._answers(covered)
         if model.is_dropped:
             raise ServiceError("its session has ended")
@@ -182,7 +182,7 @@ class States:
             session_id=model.session_id,
             state_id=saving.state_id,
             num_bytes=sum(saved.sizes.values()),
-            seen={**seen.to_json(), "taken_to": saving.taken_to},
+            seen=saving.seen,
             last_checkpoint=model.last_checkpoint,
             created_at=time.time(),
         )
@@ -216,6 +216,8 @@ class States:
             if future.result is None:
                 raise ServiceError("the server is stopping")
             fetched_at = future.fetched_at
+            if future.is_stored:
+                continue
             if fetched_at is None or time.monotonic() - fetched_at < _FETCH_AGAIN_SECONDS:
                 future.is_stored = True
                 answers.append(answer_of(future, future.result))
@@ -228,8 +230,8 @@ class States:
             snapshot, num_bytes = self._files.popleft()
             total -= num_bytes
             snapshot.has_file = False
-            self._commit.later(SetSamplerFile(snapshot.sampler_id, has_file=False))
             self._calls.forget_file(snapshot.snapshot_id)
+            await self._commit.commit(SetSamplerFile(snapshot.sampler_id, has_file=False))
             await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
 
     def forget(self, snapshots: Sequence[Snapshot]) -> None:
