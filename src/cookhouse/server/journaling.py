@@ -18,7 +18,7 @@ class Journaling:
         """Raises InputError: the place for it cannot be used."""
         url = (state_dir / "journal").absolute().as_uri() if settings.journal == FILES else settings.journal
         segments = Segments(url)
-        self.commit = GroupCommit(store, segments)
+        self.commit = GroupCommit(store, segments, patience_seconds=settings.store_patience_seconds)
         self.reader = JournalReader(store, segments)
         self.folders = JournalFolders(state_dir.absolute())
         self.folders.make()

@@ -36,6 +36,9 @@ class Settings:
     journal: str = "files"
     """Where requests are written before they are answered: `files` below the state folder, a URL, `rows` of the
     database, or `off`: a lost engine then loses its models, and a restart all sessions."""
+    store_patience_seconds: float = 25.0
+    """How long a request that changes something is held while the store is locked or full; it is refused then. The SDK
+    waits 60 s for an answer."""
     state_seconds: float = 10.0
     """A model's state is saved when the engine took longer than this since the last one: about what a replay takes."""
     state_cost: float = 0.01

@@ -193,6 +193,37 @@ def test_other_failures_are_told_at_once(journal: Journal) -> None:
     assert journal.run(main) == 0
 
 
+@pytest.mark.parametrize("fault", ["locked", "damaged", "cut behind the commit"])
+def test_what_is_to_be_kept_is_not_given_up(journal: Journal, fault: Fault) -> None:
+    """Would catch a state that is given up after it may have been written: its files would be deleted."""
+    journal.database.faults = [fault] * 1000
+
+    async def main(group: GroupCommit) -> None:
+        keeping = asyncio.create_task(group.keep(PutState(state("new"), [], [])))
+        await asyncio.sleep(60)
+        assert not keeping.done()
+        journal.database.faults.clear()
+        await keeping
+
+    journal.run(main)
+    assert [kept.state_id for kept in journal.reader.states("s")] == ["new"]
+
+
+def test_what_is_to_be_kept_does_not_keep_the_journal_from_closing(journal: Journal) -> None:
+    journal.database.faults = ["locked"] * 1000
+
+    async def main(group: GroupCommit) -> None:
+        keeping = asyncio.create_task(group.keep(PutState(state("new"), [], [])))
+        await asyncio.sleep(0)
+        with pytest.raises(StorageBusyError, match="nothing could be written for 25 s"):
+            await group.close()
+        with pytest.raises(StorageBusyError, match="nothing could be written: it is locked"):
+            await keeping
+
+    journal.run(main)
+    assert journal.reader.states("s") == []
+
+
 def test_waits_for_a_lock_of_another_program(journal: Journal) -> None:
     async def main() -> None:
         group = GroupCommit(journal.store, journal.segments)

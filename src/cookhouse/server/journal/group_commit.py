@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -17,8 +18,6 @@ from cookhouse.server.store.store import Store
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_BUSY_SECONDS = 25.0
-"""How long a commit is tried while the store is locked or full. The SDK waits 60 s for an answer."""
 _ATTEMPT_SECONDS = 1.0
 """How long one attempt waits for a lock; what came up meanwhile is part of the next."""
 _PAUSE_SECONDS = 0.2
@@ -57,7 +56,16 @@ class _Commit:
 class GroupCommit:
     """One group is written at a time, in order. Its blocking work is done by the `executor`, or the loop's own."""
 
-    def __init__(self, store: Store, segments: Segments, *, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        segments: Segments,
+        *,
+        patience_seconds: float = 25.0,
+        executor: Executor | None = None,
+    ) -> None:
+        """`patience_seconds`: how long a commit is tried while the store is locked or full."""
+        self._patience_seconds = patience_seconds
         self._database = store.database
         self._segments = segments
         self._executor = executor
@@ -75,14 +83,24 @@ class GroupCommit:
         """Return when all of the changes are on the disk. Canceled, they are written all the same.
 
         Raises:
-            StorageBusyError: the store was locked or full for 25 s; none of them is applied.
+            StorageBusyError: the store was locked or full for `patience_seconds`; none of them is applied.
             StorageError: it failed otherwise; the same.
         """
+        await self._do(changes, asyncio.get_running_loop().time() + self._patience_seconds)
+
+    async def keep(self, *changes: Change) -> None:
+        """`commit`, of what cannot be taken back any more: it is tried for as long as the store fails.
+
+        Raises:
+            StorageError: the journal was closed before that.
+        """
+        await self._do(changes, math.inf)
+
+    async def _do(self, changes: Sequence[Change], give_up_at: float) -> None:
         if self._is_closed:
             raise StorageBusyError("the service is stopping; try again")
-        loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        self._queue.append(_Commit(changes, done, loop.time() + _BUSY_SECONDS))
+        done = asyncio.get_running_loop().create_future()
+        self._queue.append(_Commit(changes, done, give_up_at))
         self._start()
         await done
 
@@ -177,7 +195,7 @@ class GroupCommit:
         """Tell who waits for it what became of a commit; returns what has to be tried instead."""
         if isinstance(error, StorageError):
             commit.is_unknown |= _is_cut(error)
-            if commit.done is None or (isinstance(error, StorageBusyError) and now < commit.give_up_at):
+            if commit.done is None or (not self._is_closed and self._is_tried_again(commit, error, now)):
                 return commit
         if commit.done is None:
             if error is not None:
@@ -187,12 +205,16 @@ class GroupCommit:
             if error is None:
                 commit.done.set_result(None)
             elif isinstance(error, StorageBusyError):
-                told = StorageBusyError(f"nothing could be written for {_BUSY_SECONDS:g} s: {error}")
+                seconds = f" for {self._patience_seconds:g} s" if commit.give_up_at < math.inf else ""
+                told = StorageBusyError(f"nothing could be written{seconds}: {error}")
                 told.__cause__ = error
                 commit.done.set_exception(told)
             else:
                 commit.done.set_exception(error)
         return None if error is None else commit.undone()
+
+    def _is_tried_again(self, commit: _Commit, error: StorageError, now: float) -> bool:
+        return now < commit.give_up_at and (isinstance(error, StorageBusyError) or commit.give_up_at == math.inf)
 
     def _report(self, error: StorageError | None) -> None:
         """Say it once."""
