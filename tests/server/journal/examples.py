@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 from tests.simulation.virtual import World
 
-from cookhouse.server.journal import Answer, Entry, GroupCommit, JournalReader, Segments, State
+from cookhouse.server.journal import FINISHED, Answer, Entry, GroupCommit, JournalReader, Segments, State
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store.database import Database
 from cookhouse.server.store.store import Store
@@ -128,7 +128,8 @@ class Journal:
             return world.run(whole())
 
     def request_ids(self, session_id: str = "s") -> list[str]:
-        return [entry.request_id for entry in self.reader.entries(session_id)]
+        """Those that have not finished."""
+        return [entry.request_id for entry in self.reader.entries(session_id) if entry.kind != FINISHED]
 
     def files(self) -> set[str]:
         return {path.name for path in (self.folder / "journal").iterdir()}

@@ -111,8 +111,11 @@ def test_a_request_that_changed_nothing_leaves_its_answer(journal: Journal, comm
     commit(AddEntry(entry(1), b""), FinishEntry(answer("train-1")))
     assert journal.request_ids() == []
     assert journal.reader.answers("s") == [answer("train-1")]
+    assert [kept.seq_id for kept in journal.reader.entries("s")] == [entry(1).seq_id]  # it has come
     commit(DropAnswers(["train-1", "train-2"]))
     assert journal.reader.answers("s") == []
+    commit(PutState(state("a"), ["train-1"]))
+    assert journal.reader.entries("s") == []
 
 
 def test_the_end_of_a_session_takes_what_it_kept_and_nobody_elses(journal: Journal, commit: Commit) -> None:

@@ -3,6 +3,7 @@
 from cookhouse.server.journal.group_commit import GroupCommit
 from cookhouse.server.journal.reader import JournalReader
 from cookhouse.server.journal.rows import (
+    FINISHED,
     AddAnswer,
     AddEntry,
     AddRun,
@@ -14,7 +15,6 @@ from cookhouse.server.journal.rows import (
     DropEntry,
     EndSession,
     Entry,
-    FINISHED,
     FinishEntry,
     PutState,
     SetRunOrder,
@@ -24,6 +24,7 @@ from cookhouse.server.journal.rows import (
 from cookhouse.server.journal.segments import DamagedBodyError, Segments
 
 __all__ = [
+    "FINISHED",
     "AddAnswer",
     "AddEntry",
     "AddRun",
@@ -35,7 +36,6 @@ __all__ = [
     "DropAnswers",
     "DropEntry",
     "EndSession",
-    "FINISHED",
     "Entry",
     "FinishEntry",
     "GroupCommit",

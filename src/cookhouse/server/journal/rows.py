@@ -6,7 +6,6 @@ from typing import Any
 
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 
-
 FINISHED = "finished"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cookhouse.server.journal.rows import (
+    FINISHED,
     AddAnswer,
     AddEntry,
     AddRun,
@@ -18,7 +19,6 @@ from cookhouse.server.journal.rows import (
     DropAnswers,
     DropEntry,
     EndSession,
-    FINISHED,
     FinishEntry,
     PutState,
     SetRunOrder,
@@ -89,8 +89,8 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
                 Step(_ADD_STATE, [_plain(state)]),
             ]
         case FinishEntry(answer=answer):
-            finish = Step(_FINISH_ENTRY, [{"of": answer.request_id}], deletes=True)
-            return [finish, Step(_ADD_ANSWER, [_answer(answer, next(places))])]
+            finished = Step(_FINISH_ENTRY, [{"of": answer.request_id}], deletes=True)
+            return [finished, Step(_ADD_ANSWER, [_answer(answer, next(places))])]
         case AddAnswer(answer=answer):
             return [Step(_ADD_ANSWER, [_answer(answer, next(places))])]
         case DropAnswers(request_ids=request_ids):
