@@ -187,7 +187,7 @@ def serve(
                 "--backup copies a state folder with its server.db, and --database has the rows elsewhere; stop the "
                 f"server, and copy both: the database with pg_dump, {state} with rsync -a"
             )
-        back_up_state(state, backup)
+        back_up_state(state, backup, journal)
         return
     models = model or [TINY_MODEL]
     names = ", ".join(parse_served(models))

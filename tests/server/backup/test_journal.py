@@ -54,17 +54,20 @@ async def fill(group: GroupCommit) -> None:
         await group.commit(AddEntry(replace(entry(number), kind="load_weights", drawn={"id": name}), b"load"))
 
 
-def test_a_copy_has_what_its_sessions_need(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [None, "file", "memory"])
+def test_a_copy_has_what_its_sessions_need(tmp_path: Path, place: str | None) -> None:
+    """Would catch a copy that cannot be served without the place of the journal."""
     add_folder(tmp_path / "state" / "states" / "newest")
-    journal = Journal(tmp_path / "state")
+    url = {None: None, "file": (tmp_path / "my journal").as_uri(), "memory": f"memory://{tmp_path}/journal"}[place]
+    journal = Journal(tmp_path / "state", url=url)
     journal.run(fill)
     for name in ("loads/linked", "states/.newer.unfinished", "samplers/weights", "snapshots/in-memory"):
         add_folder(journal.folder / name)
-    assert back_up(journal.folder, tmp_path / "copy", say=unheard) == []
+    assert back_up(journal.folder, tmp_path / "copy", journal=url, say=unheard) == []
     journal.run(lambda group: group.commit(EndSession("s", 2.0), EndSession("ended", 2.0)))
     journal.run(lambda group: group.sweep())
     journal.store.close()
-    assert not journal.files()
+    assert not journal.segments.names()
     copy = Journal(tmp_path / "copy")
     with closing(copy.store):
         assert [row.session_id for row in copy.reader.live_sessions()] == ["s", "ended"]

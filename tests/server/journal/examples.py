@@ -111,11 +111,11 @@ class _FlakyStore:
 class Journal:
     """A journal in a folder, and a database of any kind, on a loop whose time is virtual."""
 
-    def __init__(self, folder: Path, place: Path | str | None = None) -> None:
+    def __init__(self, folder: Path, place: Path | str | None = None, url: str | None = None) -> None:
         self.folder = folder
         self.store = Store(place or folder / "server.db")
         self.database = FlakyDatabase(self.store.database)
-        self.segments = Segments(f"file://{folder / 'journal'}")
+        self.segments = Segments(url or f"file://{folder / 'journal'}")
         self.reader = JournalReader(self.store, self.segments)
 
     def run(self, main: Callable[[GroupCommit], Awaitable[T]]) -> T:

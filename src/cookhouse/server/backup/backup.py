@@ -13,8 +13,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.backup.named_files import copy_file, copy_named, is_made_later, named_files, remove
+from cookhouse.server.backup.named_files import (
+    copy_file,
+    copy_named,
+    copy_segment,
+    is_made_later,
+    is_segment,
+    named_files,
+    remove,
+)
 from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir
+from cookhouse.server.journal import Segments
 from cookhouse.server.store.sqlite import copy_database
 from cookhouse.server.store.store import Store
 
@@ -28,10 +37,11 @@ _UNNAMED = ("api-key",)
 """Files that no row names. The key says whose the checkpoints are."""
 
 
-def back_up(state_dir: Path, folder: Path, *, say: Say) -> Sequence[str]:
+def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: Say) -> Sequence[str]:
     """Copy a state folder, whose server may be running, to a new folder, whole or not at all.
 
-    Files that never change are linked where both folders lie on one file system. `say` is told how far it is.
+    Files that never change are linked where both folders lie on one file system. `journal` is the URL of the journal's
+    segments where they lie elsewhere: the copy has them, too. `say` is told how far it is.
 
     Returns what the database names and the state folder has lost, so that the copy lacks it, too: paths below it.
 
@@ -41,13 +51,14 @@ def back_up(state_dir: Path, folder: Path, *, say: Say) -> Sequence[str]:
     """
     _check(state_dir, folder)
     say = _now_and_then(say)
+    segments = None if journal is None else Segments(journal)
     with _new_folder(folder) as copy:
         for name in _UNNAMED:
             if (state_dir / name).is_file():
                 copy_file(state_dir / name, copy / name)
         lost: set[str] = set()
         for _ in range(_MAX_TRIES):
-            lost_before, lost = lost, _copy_once(state_dir, copy, say)
+            lost_before, lost = lost, _copy_once(state_dir, copy, segments, say)
             if lost <= lost_before:
                 return sorted(name for name in lost if not is_made_later(name))
             time.sleep(_PAUSE_SECONDS)
@@ -86,7 +97,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _copy_once(state_dir: Path, copy: Path, say: Say) -> set[str]:
+def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, say: Say) -> set[str]:
     """Copy the database, and what it names that has not been copied yet. Returns what is not there."""
     for file in copy.glob(f"{DATABASE}*"):
         file.unlink()
@@ -106,7 +117,13 @@ def _copy_once(state_dir: Path, copy: Path, say: Say) -> set[str]:
     missing = set()
     for number, name in enumerate(named):
         say(f"copying: {number} of {len(named)} files and folders")
-        if not (copy / name).exists() and not copy_named(state_dir / name, copy / name):
+        if (copy / name).exists():
+            continue
+        if segments is not None and is_segment(name):
+            is_copied = copy_segment(segments, copy / name)
+        else:
+            is_copied = copy_named(state_dir / name, copy / name)
+        if not is_copied:
             missing.add(name)
     return missing
 

@@ -8,10 +8,12 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import sqlalchemy as sa
 
 from cookhouse.server.checkpoints.state_folder import CHECKPOINTS
+from cookhouse.server.journal import Segments
 from cookhouse.server.journal.steps import NAMED_SEGMENTS
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import CheckpointRecord, EntryRecord, SamplerRecord, StateRecord
@@ -19,8 +21,9 @@ from cookhouse.server.store.tables import CheckpointRecord, EntryRecord, Sampler
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
+_JOURNAL = "journal"
 _KINDS: Mapping[str, sa.Executable] = {
-    "journal": NAMED_SEGMENTS,
+    _JOURNAL: NAMED_SEGMENTS,
     "states": sa.select(StateRecord.state_id),
     "loads": sa.select(EntryRecord.drawn["id"].as_string()).where(EntryRecord.kind == "load_weights"),
     "samplers": sa.select(SamplerRecord.snapshot_id).where(SamplerRecord.has_file),
@@ -33,6 +36,11 @@ def named_files(store: Store) -> list[str]:
     """Paths, below the state folder, of all files and folders that a database names."""
     with store.database.reading() as session:
         return [f"{folder}/{name}" for folder, names in _KINDS.items() for name in sorted(session.scalars(names))]
+
+
+def is_segment(path: str) -> bool:
+    """Whether it is one of the journal's, which may lie elsewhere."""
+    return path.startswith(f"{_JOURNAL}/")
 
 
 def is_made_later(path: str) -> bool:
@@ -53,11 +61,25 @@ def copy_named(source: Path, target: Path) -> bool:
     return True
 
 
+def copy_segment(segments: Segments, target: Path) -> bool:
+    """Copy a segment from where the journal keeps them. False: it is not there any more."""
+    content = segments.whole(target.name)
+    if content is None:
+        return False
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    with _new_file(target) as out:
+        out.write(content)
+    return True
+
+
 def copy_file(source: Path, target: Path) -> None:
-    """Write a new file that its owner alone can read."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as out, source.open("rb") as content:
+    """Copy a file to one that its owner alone can read."""
+    with _new_file(target) as out, source.open("rb") as content:
         shutil.copyfileobj(content, out)
+
+
+def _new_file(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def remove(path: Path) -> None:

@@ -46,6 +46,9 @@ class _Objects(Protocol):
     def read(self, name: str, offset: int, num_bytes: int) -> bytes:
         """Fewer bytes where the object ends. Raises InputError or OSError: there is none."""
 
+    def whole(self, name: str) -> bytes:
+        """Raises as `read`."""
+
     def delete(self, name: str) -> None:
         """One that is not there is left alone."""
 
@@ -117,6 +120,15 @@ class Segments:
             except (FileNotFoundError, InputError):
                 return None
 
+    def whole(self, name: str) -> bytes | None:
+        """A segment; None if it is not there. Raises StorageError."""
+        assert self._objects is not None, "bodies in rows are in no segment"
+        with _own_errors():
+            try:
+                return self._objects.whole(name)
+            except (FileNotFoundError, InputError):
+                return None
+
     def delete(self, names: Sequence[str]) -> None:
         """Raises StorageError: one could not be deleted; again does no harm."""
         for name in names:
@@ -164,6 +176,9 @@ class _Folder:
             file.seek(offset)
             return file.read(num_bytes)
 
+    def whole(self, name: str) -> bytes:
+        return (self._folder / name).read_bytes()
+
     def delete(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)
 
@@ -188,6 +203,9 @@ class _Blobs:
             content = self._blobs.get(name)
             self._last = (name, content)
         return content[offset : offset + num_bytes]
+
+    def whole(self, name: str) -> bytes:
+        return self._blobs.get(name)
 
     def delete(self, name: str) -> None:
         if self._blobs.exists(name):
