@@ -29,6 +29,9 @@ class Server:
         self.host, self.engine = host, engine
         self.http = httpx.Client(base_url=f"{host.url}/api/v1", headers={"X-API-Key": key}, timeout=30, trust_env=False)
 
+    def close(self) -> None:
+        self.http.close()
+
     def post(self, route: str, /, **content: Any) -> Any:
         answer = self.http.post(route, json=content)
         assert answer.status_code == 200, answer.text
