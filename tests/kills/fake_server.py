@@ -1,0 +1,36 @@
+"""A whole server over the fake engine, which starts in a second: python -m tests.kills.fake_server --port 8000 ..."""
+
+import argparse
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+from cookhouse.engine.transports.thread import InThread
+from cookhouse.server.__main__ import KEYS_VARIABLE, exit_with
+from cookhouse.server.main import run_server
+from cookhouse.server.settings import Settings
+from tests.server.fake_engine import FakeEngine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--state-dir", type=Path, required=True)
+    parser.add_argument("--settings", type=json.loads, default={})
+    options = parser.parse_args()
+    run_server(
+        host="127.0.0.1",
+        port=options.port,
+        api_keys=os.environ[KEYS_VARIABLE].split(","),
+        state_dir=options.state_dir,
+        base_models=[],
+        make_worker=partial(InThread, FakeEngine),
+        settings=Settings(**options.settings),
+        on_ready=lambda _url, _engine: None,
+    )
+
+
+if __name__ == "__main__":
+    main()
+    exit_with(0)

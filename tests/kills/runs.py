@@ -1,0 +1,208 @@
+"""Runs of tenants against one server, disturbed or not, and what they end with."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.kills.client import TOLD
+from tests.kills.server import KEYS, KeptServer
+from tests.kills.weights import Weights, different_weights, saved_weights
+
+PATIENCE_SECONDS = 420.0
+"""For a whole run; the SDK waits for up to 30 s between two tries."""
+_MAX_WAIT_SECONDS = 0.15
+"""From an answer to the kill that was set for it: about what two steps take."""
+_SHARE = 0.9
+"""Of a run's answers, those after which something is killed: behind the last ones nothing would be under way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Which tenants run, and how their server computes."""
+
+    loops: tuple[str, ...]
+    """One of each tenant's; a model that trains alone repeats to the bit without `deterministic`."""
+    precision: str
+    deterministic: bool
+
+    @property
+    def name(self) -> str:
+        words = [*self.loops, self.precision, *(["deterministic"] if self.deterministic else [])]
+        return "-".join(words)
+
+    @property
+    def options(self) -> list[str]:
+        return ["--precision", self.precision, *(["--deterministic"] if self.deterministic else [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """When to kill what."""
+
+    after_answers: int
+    """Of all clients together."""
+    wait_seconds: float
+    victim: str
+    """`server` or `engine`."""
+
+
+@dataclass
+class Outcome:
+    """What the clients of a run ended with, by loop."""
+
+    folder: Path
+    errors: dict[str, str] = field(default_factory=dict)
+    """What a client that failed said at its end."""
+    num_answers: int = 0
+    kills: list[str] = field(default_factory=list)
+    """What was killed, and where that hit."""
+    odd_exits: list[int] = field(default_factory=list)
+    """Exit codes of servers that ended by themselves."""
+
+    def told(self, loop: str) -> Any:
+        """What a client kept: its model's id, and all numbers."""
+        return json.loads((self.folder / loop / TOLD).read_text())
+
+    def differences(self, whole: "Outcome", loops: Sequence[str]) -> list[str]:
+        """In words, what is not as in an undisturbed run; none: it ended as that did, to the bit."""
+        found = [f"{loop} failed: {error}" for loop, error in self.errors.items()]
+        found += [f"a server ended by itself with exit code {code}" for code in self.odd_exits]
+        for loop in loops:
+            if loop not in self.errors:
+                found += _different_numbers(loop, self.told(loop)["numbers"], whole.told(loop)["numbers"])
+                if (different := different_weights(self._weights(loop), whole._weights(loop))) is not None:
+                    found.append(f"{loop}: {different}")
+        return found
+
+    def _weights(self, loop: str) -> Weights:
+        return saved_weights(self.folder / "state", self.told(loop)["model_id"])
+
+
+def _different_numbers(loop: str, ours: Sequence[Any], theirs: Sequence[Any]) -> list[str]:
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    places = [index + 1 for index, (our, their) in pairs if our != their]
+    return [f"{loop}: {len(places)} answers differ, the first is {places[0]}"] if places else []
+
+
+class Client:
+    """A tenant's program in a process of its own."""
+
+    def __init__(self, loop: str, key: str, url: str, folder: Path, answered: Callable[[], None]) -> None:
+        self.loop = loop
+        self.num_answers = 0
+        folder.mkdir(parents=True)
+        self._errors = folder / "errors.log"
+        environment = {**os.environ, "TINKER_BASE_URL": url, "TINKER_API_KEY": key, "TINKER_TELEMETRY": "0"}
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.kills.client", loop, str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                cwd=Path(__file__).parents[2],
+            )
+        self._reader = threading.Thread(target=self._read, args=(answered,), name=loop, daemon=True)
+        self._reader.start()
+
+    @property
+    def is_over(self) -> bool:
+        return self._process.poll() is not None
+
+    def end(self, deadline: float) -> str | None:
+        """Wait for its end; what it said, if it failed or took too long."""
+        try:
+            code = self._process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return f"it hangs: no end within {PATIENCE_SECONDS:.0f} s, after {self.num_answers} answers"
+        finally:
+            self._reader.join(10)
+        if code == 0:
+            return None
+        said = self._errors.read_text(errors="replace").strip().splitlines()
+        return f"after {self.num_answers} answers: {said[-1] if said else f'exit code {code}'}"
+
+    def _read(self, answered: Callable[[], None]) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for _ in lines:
+                self.num_answers += 1
+                answered()
+
+
+def run(
+    folder: Path,
+    setting: Setting,
+    moments: Sequence[Moment] = (),
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    module: Sequence[str] = ("cookhouse.server",),
+    options: Sequence[str] = (),
+) -> Outcome:
+    """Let the tenants run to their ends, and kill at the moments, one after the other."""
+    outcome = Outcome(folder)
+    with KeptServer(folder, [*setting.options, *options], module=module) as server:
+        server.wait_until_ready()
+        came = threading.Condition()
+
+        def answered() -> None:
+            with came:
+                outcome.num_answers += 1
+                came.notify_all()
+
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        clients = [
+            Client(loop, key, server.url, folder / loop, answered)
+            for loop, key in zip(setting.loops, KEYS, strict=False)
+        ]
+        for moment in sorted(moments, key=lambda one: one.after_answers):
+            with came:
+                while outcome.num_answers < moment.after_answers and not all(client.is_over for client in clients):
+                    assert time.monotonic() < deadline, _stuck(clients, server)
+                    came.wait(0.1)
+            time.sleep(moment.wait_seconds)
+            outcome.kills.append(_kill(server, moment, clients))
+            say(outcome.kills[-1])
+        for client in clients:
+            if (error := client.end(deadline)) is not None:
+                outcome.errors[client.loop] = error
+        outcome.odd_exits = [code for code in server.exit_codes if code != -9]
+    return outcome
+
+
+def _stuck(clients: Sequence[Client], server: KeptServer) -> str:
+    where = ", ".join(f"{client.loop} after {client.num_answers} answers" for client in clients)
+    return f"nothing is answered any more: {where}; the server's log:\n{server.tail()}"
+
+
+def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client]) -> str:
+    where = ", ".join(f"{client.loop} at answer {client.num_answers}{' (over)' * client.is_over}" for client in clients)
+    victim = moment.victim
+    if victim == "engine" and not server.kill_engine():
+        victim = "server (it had no engine yet)"
+    if victim != "engine":
+        server.wait_for_start(server.kill())
+    return f"{victim} killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
+
+
+def random_moments(seed: str, num_moments: int, num_answers: int) -> list[Moment]:
+    """Moments of a run of so many answers, from a seed."""
+    chance = random.Random(seed)
+    return [
+        Moment(
+            after_answers=chance.randrange(int(_SHARE * num_answers)),
+            wait_seconds=chance.uniform(0.0, _MAX_WAIT_SECONDS),
+            victim=chance.choice(["server", "engine"]),
+        )
+        for _ in range(num_moments)
+    ]

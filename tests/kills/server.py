@@ -1,0 +1,142 @@
+"""A server in a process of its own that is started again whenever it dies, with the same address and folder."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+KEYS = ("tml-killed-0001", "tml-killed-0002")
+START_SECONDS = 180.0
+_FAILED_START_SECONDS = 0.5
+"""Until the next try, where one ended by itself."""
+
+
+def free_port() -> int:
+    """One below those that connections are given, so that nobody takes it while no server listens."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+class KeptServer:
+    """Runs while a `with` lasts."""
+
+    def __init__(
+        self, folder: Path, options: Sequence[str] = (), *, module: Sequence[str] = ("cookhouse.server",)
+    ) -> None:
+        """`options` are those of `python -m cookhouse.server`; `module` starts it, with its own words before."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.state_dir = folder / "state"
+        self.log = folder / "server.log"
+        self.num_starts = 0
+        self.exit_codes: list[int] = []
+        self._port = free_port()
+        self._command = [sys.executable, "-m", *module, "--port", str(self._port)]
+        self._command += ["--state-dir", str(self.state_dir), *options]
+        self._is_stopping = False
+        self._process: subprocess.Popen[bytes]
+        self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        self._start()
+        self._keeper.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopping = True
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._keeper.join()
+
+    def engines(self) -> list[int]:
+        """Ids of the engines that the running server has."""
+        return engines_of(self.pid)
+
+    def kill(self) -> int:
+        """Kill the server, whatever it is doing; how often one has been started before."""
+        count = self.num_starts
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        return count
+
+    def terminate(self) -> int:
+        """Ask the server to stop; how often one has been started before."""
+        count = self.num_starts
+        os.kill(self.pid, signal.SIGTERM)
+        return count
+
+    def kill_engine(self) -> bool:
+        """Kill the server's engine; whether there was one."""
+        engines = self.engines()
+        for pid in engines:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(engines)
+
+    def wait_for_start(self, count: int) -> None:
+        """Wait until more servers than so many have been started."""
+        deadline = time.monotonic() + START_SECONDS
+        while self.num_starts <= count:
+            assert time.monotonic() < deadline, "it was not started again"
+            time.sleep(0.005)
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with suppress(httpx.HTTPError):
+                if httpx.get(f"{self.url}/readyz", timeout=5, trust_env=False).status_code == 200:
+                    return
+            assert time.monotonic() < deadline, f"no server became ready; its log:\n{self.tail()}"
+            time.sleep(0.02)
+
+    def tail(self, num_lines: int = 30) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-num_lines:])
+
+    def _start(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TINKER_")}
+        environment |= {"COOKHOUSE_API_KEYS": ",".join(KEYS), "OMP_NUM_THREADS": "1"}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+        self.num_starts += 1
+
+    def _keep(self) -> None:
+        while True:
+            self.exit_codes.append(self._process.wait())
+            if self._is_stopping:
+                return
+            if self.exit_codes[-1] != -signal.SIGKILL:
+                time.sleep(_FAILED_START_SECONDS)
+            self._start()
+
+
+def engines_of(server: int) -> list[int]:
+    """Ids of the engines that a server's process has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            pid = int(entry.name)
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[1]) == server and b"cookhouse.engine" in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found

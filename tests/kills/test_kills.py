@@ -1,0 +1,75 @@
+"""Servers and engines killed under clients that only keep retrying: they end as if nothing had been killed."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kills.killing_server import MOMENTS, OFTEN, killing_module
+from tests.kills.runs import Moment, Outcome, Setting, random_moments, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fused_sampling")]
+
+FLOAT32 = Setting(loops=("supervised", "rl"), precision="float32", deterministic=True)
+BFLOAT16 = Setting(loops=("supervised", "rl"), precision="bfloat16", deterministic=True)
+ALONE = Setting(loops=("supervised",), precision="float32", deterministic=False)
+
+WholeRun = Callable[[Setting], Outcome]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
+    """Undisturbed runs, one of each setting."""
+    found: dict[Setting, Outcome] = {}
+
+    def whole(setting: Setting) -> Outcome:
+        if setting not in found:
+            found[setting] = run(tmp_path_factory.mktemp(setting.name), setting)
+            assert found[setting].errors == {}
+        return found[setting]
+
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("setting", "num_moments", "settings"),
+    [(FLOAT32, 2, OFTEN), (BFLOAT16, 2, {}), (ALONE, 1, {})],
+    ids=lambda value: value.name if isinstance(value, Setting) else "",
+)
+def test_nothing_is_lost_at_random_moments(
+    tmp_path: Path, whole_run: WholeRun, setting: Setting, num_moments: int, settings: dict[str, float]
+) -> None:
+    """Would catch a step lost or applied twice, a result gone before it was fetched, and numbers drawn anew."""
+    whole = whole_run(setting)
+    moments = random_moments("1 " + setting.name, num_moments, whole.num_answers)
+    outcome = run(tmp_path, setting, moments, module=killing_module(settings))
+    assert outcome.differences(whole, setting.loops) == [], outcome.kills
+
+
+@pytest.mark.parametrize(("moment", "nth"), [(name, 3 if "state" in name else 60) for name in MOMENTS])
+def test_nothing_is_lost_at_named_moments(tmp_path: Path, whole_run: WholeRun, moment: str, nth: int) -> None:
+    """Would catch a request that runs twice since its client, unanswered, sent it again; files without their row."""
+    whole = whole_run(FLOAT32)
+    killed = tmp_path / "killed"
+    first, times = ([], 1)
+    if "replay" in moment:
+        # Two replays that are killed in their midst, after the kill that makes the first one.
+        first, nth, times = [Moment(after_answers=80, wait_seconds=0.0, victim="server")], 5, 2
+    settings = {"state_seconds": 3.0} if "replay" in moment else OFTEN
+    module = killing_module(settings, moment=moment, nth=nth, times=times, folder=killed)
+    outcome = run(tmp_path, FLOAT32, first, module=module)
+    assert len(list(killed.iterdir())) == times, "the moment never came"
+    assert outcome.differences(whole, FLOAT32.loops) == []
+
+
+def test_nothing_is_lost_when_ten_servers_are_killed_in_a_row(tmp_path: Path, whole_run: WholeRun) -> None:
+    """Would catch a start that changes what the next one finds, and a replay that grows with each."""
+    whole = whole_run(FLOAT32)
+    chance = random.Random(1)
+    moments = [
+        Moment(after_answers=whole.num_answers // 3, wait_seconds=chance.uniform(0.0, 2.5), victim="server")
+        for _ in range(10)
+    ]
+    outcome = run(tmp_path, FLOAT32, moments)
+    assert outcome.differences(whole, FLOAT32.loops) == [], outcome.kills
