@@ -40,6 +40,9 @@ class JournalFolders:
     def link(self, source: Path, target: Path) -> None:
         """Give the files of a folder, which never change, second names in a new one, all or none. A target that another
         thread has made meanwhile stays.
+
+        Raises:
+            OSError: the disk is full, or failed otherwise.
         """
         unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
@@ -84,12 +87,17 @@ def link_files(source: Path, folder: Path) -> None:
             (folder / file.name).hardlink_to(file)
         except OSError:
             shutil.copyfile(file, folder / file.name)
+            _sync(folder / file.name)
     sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:
     """Return when the names in a folder are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -6,7 +6,8 @@ waiting for ever.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +25,11 @@ from cookhouse.engine.contract import (
     Pass,
     Step,
 )
-from cookhouse.errors import InputError
+from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.refusals import LostError, StorageError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
 from cookhouse.server.requests.opening import opened
@@ -208,9 +210,7 @@ class TrainingRequests:
                 f"{model.base_model!r}; make a new training client from the checkpoint"
             )
         base_model = self._base_models.named(checkpoint.base_model).name
-        if self._folders is not None:
-            kept = await asyncio.to_thread(self._own_files, kept, load_id)
-        async with opened(self._checkpoints, kept) as url:
+        async with self._own_files(kept, load_id) as own, opened(self._checkpoints, own) as url:
             command = Load(
                 **identity_of(model), base_model=base_model, lora=lora, url=url, with_optimizer=with_optimizer
             )
@@ -218,14 +218,41 @@ class TrainingRequests:
         if checkpoint.kind == "weights":
             model.last_checkpoint = checkpoint.path
 
-    def _own_files(self, kept: StoredCheckpoint, load_id: str) -> StoredCheckpoint:
-        """The files of a checkpoint as a replay will find them, though it may be deleted meanwhile. Blocking."""
-        assert self._folders is not None
+    @asynccontextmanager
+    async def _own_files(self, kept: StoredCheckpoint, load_id: str) -> AsyncIterator[StoredCheckpoint]:
+        """The files of a checkpoint as a replay will find them, though it may be deleted meanwhile.
+
+        Raises:
+            StorageError: the disk has no room for them.
+        """
+        if self._folders is None:
+            yield kept
+            return
         folder = self._folders.load(load_id)
-        if not folder.exists():
-            self._checkpoints.verify(kept)
+        is_new = await asyncio.to_thread(self._link, kept, folder)
+        try:
+            yield replace(kept, folder=folder)
+        except LostError:  # it runs again
+            raise
+        except CookhouseError:
+            if is_new:
+                await asyncio.to_thread(self._folders.delete, folder)
+            raise
+
+    def _link(self, kept: StoredCheckpoint, folder: Path) -> bool:
+        """Whether they were not there; blocking."""
+        assert self._folders is not None
+        if folder.exists():
+            return False
+        self._checkpoints.verify(kept)
+        try:
             self._folders.link(kept.folder, folder)
-        return replace(kept, folder=folder)
+        except OSError as error:
+            raise StorageError(
+                f"{kept.row.path} could not be loaded: {error.strerror or error}; free space on the service's disk, "
+                "for example by deleting checkpoints, and load it again"
+            ) from error
+        return True
 
 
 async def _run_pass(model: Model, request: ForwardBackward, turn: Turn) -> Result:
