@@ -73,7 +73,7 @@ def changes(session_id: str, model_id: str, path: str) -> dict[str, dict[str, An
 
 
 def test_changes_are_refused_in_words_and_all_else_goes_on(tmp_path: Path, unwritable: Unwritable) -> None:
-    """Would catch a run that ends for a disk that is full for a minute, and an engine or a loop that waits for a row."""
+    """Would catch a run that ends for a disk that is full for a minute, and an engine that waits for a row."""
     engine = FakeEngine()
     with serving(tmp_path, engine, IMPATIENT) as server:
         session_id = server.session()
@@ -117,7 +117,7 @@ def test_what_was_accepted_goes_on_and_survives(tmp_path: Path, engine: HeldEngi
     settings = Settings(store_patience_seconds=0.2, state_seconds=0.0, sweep_seconds=3600.0)
     with serving(tmp_path, engine, settings) as server:
         model_id, twin_id = (server.model(server.session()) for _ in range(2))
-        accept(server, engine, twin_id, range(1, 9))
+        accept(server, twin_id, range(1, 9))
         engine.free.clear()
         passing = server.forward_backward(model_id, 1).json()["request_id"]
         wait_until(lambda: engine.calls[-1][0] == "begin")
@@ -127,7 +127,7 @@ def test_what_was_accepted_goes_on_and_survives(tmp_path: Path, engine: HeldEngi
             for request_id in accepted:
                 assert "error" not in server.result(request_id).text
             assert server.forward_backward(model_id, 7).status_code == 503
-        accept(server, engine, model_id, range(7, 9))
+        accept(server, model_id, range(7, 9))
     again = FakeEngine()
     with serving(tmp_path, again, settings) as server:
         assert server.grad_norm(model_id, 9) == server.grad_norm(twin_id, 9) == 0.0
@@ -145,7 +145,7 @@ def others(server: Server, model_id: str, seq_ids: range) -> list[str]:
     ]
 
 
-def accept(server: Server, engine: HeldEngine, model_id: str, seq_ids: range) -> None:
+def accept(server: Server, model_id: str, seq_ids: range) -> None:
     for request_id in others(server, model_id, seq_ids):
         assert "error" not in server.result(request_id).text
 

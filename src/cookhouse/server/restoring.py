@@ -274,9 +274,10 @@ class Restoring:
 
     def _jobs_again(self, model: Model, history: History) -> Iterable[Job]:
         """What a new worker has to do, for a model that the lost one held."""
-        if history.state is not None:
-            yield self._loading(model, history.state)
-        for ran in history.ran.values():
+        state, since = history.newest()
+        if state is not None:
+            yield self._loading(model, state)
+        for ran in since:
             if ran.changes_model or not self._is_done(ran.entry):
                 yield self._job(model, ran.entry)
 

@@ -45,6 +45,8 @@ class Settings:
     """Of a model's time, the share that saving its states may take: those of large models come less often."""
     state_bytes: int = 64 * 2**20
     """The same when its requests since then have more bytes than this, or than the state itself."""
+    state_retry_seconds: float = 30.0
+    """How long no state is saved after one could not be written."""
     max_request_losses: int = 5
     """Engines that may be lost while a request is the first of its model without a result; it is left out then, since
     it may be what ends them."""

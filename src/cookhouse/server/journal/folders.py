@@ -55,10 +55,11 @@ class JournalFolders:
             shutil.rmtree(unfinished, ignore_errors=True)
         sync_folder(target.parent)
 
-    def sampler_bytes(self) -> Mapping[str, int]:
-        """What published weights take, by id."""
+    def sampler_bytes(self, snapshot_ids: Collection[str] | None = None) -> Mapping[str, int]:
+        """What published weights take, by id: of these, or of all, those that have files."""
+        folders = self._samplers.iterdir() if snapshot_ids is None else map(self.sampler, snapshot_ids)
         return {
-            folder.name: sum(file.stat().st_size for file in folder.iterdir()) for folder in self._samplers.iterdir()
+            folder.name: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders if folder.exists()
         }
 
     def delete(self, *folders: Path) -> None:

@@ -1,6 +1,5 @@
 """What has run on a model since its last state: what a worker that lost the model has to run again."""
 
-import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +18,14 @@ class Ran:
     changes_model: bool
     num_losses: int = 0
     """Workers that were lost while it was the first of its model without a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A state that is on the disk, and what it covers, all of which has its result."""
+
+    state: State
+    covered: Collection[str]
 
 
 @dataclass(slots=True)
@@ -40,8 +47,8 @@ class History:
     """Until when the worker was last busy with them."""
     is_saving: bool = False
     """Whether a state is being written."""
-    settling: "asyncio.Future[None] | None" = None
-    """While a state is being committed; done when `state` and `ran` say what has become of it."""
+    coming: Coming | None = None
+    """While a state is being committed, which takes as long as the store is locked or full."""
     num_losses: int = 0
     """Workers that held the model, and were lost."""
     next_index: int = 0
@@ -61,6 +68,12 @@ class History:
         """Those that had their turns before a request and it itself; others of `ran` may have to run again."""
         names = list(self.ran)
         return names[: names.index(request_id) + 1]
+
+    def newest(self) -> tuple[State | None, Sequence[Ran]]:
+        """The newest state that a worker can start from, and what ran since."""
+        if self.coming is None:
+            return self.state, list(self.ran.values())
+        return self.coming.state, [ran for name, ran in self.ran.items() if name not in self.coming.covered]
 
     def loads(self) -> Sequence[Ran]:
         """Requests that have files of their own, which they loaded."""

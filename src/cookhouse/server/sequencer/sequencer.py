@@ -35,7 +35,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.journal import DropEntry, Entry, FinishEntry, GroupCommit, SetRunOrder
-from cookhouse.server.refusals import BusyError, LostError, StorageError
+from cookhouse.server.refusals import BusyError, LostError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result
 from cookhouse.server.sequencer.held import HeldBytes
@@ -51,8 +51,6 @@ from cookhouse.server.wire import SampleShape, encode_sample
 _log = logging.getLogger(__name__)
 _INLINE_TOKENS = 16_384
 """Of a result, what is encoded on the event loop; more is encoded in a thread."""
-
-_RETRY_SECONDS = 1.0
 
 OnOutput = Callable[[SampleOutput | Exception], None]
 """Told what a sampling request gives: the last that it is told is not partial, or is why there is no more."""
@@ -197,21 +195,6 @@ class Sequencer:
         """Have a new worker do what the lost one did for a model since its last state."""
         queue = self._queue(model)
         queue.history.num_losses += 1
-        if queue.history.settling is None:
-            self._run_history_again(queue, make_jobs)
-        else:
-            queue.is_taken = True  # until it is known what the last state is
-            self._begin(self._run_again_when_settled(queue, queue.history.settling, make_jobs))
-
-    async def _run_again_when_settled(
-        self, queue: _Queue, settling: "asyncio.Future[None]", make_jobs: MakeJobs
-    ) -> None:
-        num_losses = queue.history.num_losses
-        await settling
-        if queue.history.num_losses == num_losses and not queue.model.is_dropped:
-            self._run_history_again(queue, make_jobs)
-
-    def _run_history_again(self, queue: _Queue, make_jobs: MakeJobs) -> None:
         queue.is_taken = False
         queue.history.published.clear()  # until they are published again
         dropped = queue.order.drop_again()
@@ -393,15 +376,10 @@ class Sequencer:
         """Write down which request runs now, where a replay would not know."""
         job, history = taken.request, queue.history
         if self._commit is None or job.entry is None or taken.is_in_order or job.is_creation:
-            return None
+            return
         names, first_index = history.unindexed(), history.next_index
         history.next_index += len(names)
-        while True:
-            try:
-                return await self._commit.commit(SetRunOrder(names, first_index))
-            except StorageError as error:  # it has been accepted, so that it cannot be refused
-                _log.error("the order of requests cannot be written: %s; trying again", error)
-                await asyncio.sleep(_RETRY_SECONDS)
+        await self._commit.keep(SetRunOrder(names, first_index))  # it has been accepted, and cannot be refused
 
     def _check_repeated(self, model: Model, job: Job, error: Exception) -> None:
         """Lose a model of which a request fails now that did not fail before: its weights would be others."""

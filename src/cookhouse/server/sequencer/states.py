@@ -32,7 +32,7 @@ from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.refusals import LostError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
-from cookhouse.server.sequencer.history import History
+from cookhouse.server.sequencer.history import Coming, History
 from cookhouse.server.sequencer.order import SeenIds
 from cookhouse.server.sessions.sessions import Model, Snapshot
 from cookhouse.server.settings import Settings
@@ -61,8 +61,10 @@ class _Saving:
     """Of its model, when it was begun."""
     began_at: float
     answer: "asyncio.Future[Output]"
-    files: "Mapping[str, asyncio.Future[Output]]"
-    """The answers of published weights that are written with it, by snapshot."""
+    published: Mapping[str, Snapshot]
+    """Weights of samplers before it, which have files from then on."""
+    files: "Sequence[asyncio.Future[Output]]"
+    """The answers of those that have none yet."""
 
 
 class States:
@@ -77,7 +79,10 @@ class States:
         self._futures = futures
         self._settings = settings
         self._cost_seconds = 0.0
-        """Of the last state, from its command to its commit."""
+        """Of the last state, from its command until it was on the disk."""
+        self._next_at = 0.0
+        """When states are tried again after one could not be written; on the clock of `time.monotonic`."""
+        self._is_failing = False
         self._files: deque[tuple[Snapshot, int]] = deque()
         """Weights of samplers in files, with their bytes; the oldest first."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,7 +93,9 @@ class States:
         """
         if isinstance(command, Publish):
             history.published[command.snapshot_id] = model.snapshots[command.snapshot_id]
-        if not isinstance(command, Step | Pass) or history.is_saving or not self._is_due(history, command):
+        if not isinstance(command, Step | Pass) or history.is_saving or time.monotonic() < self._next_at:
+            return
+        if not self._is_due(history, command):
             return
         history.is_saving, history.busy_seconds = True, 0.0
         state_id = uuid.uuid4().hex
@@ -109,9 +116,12 @@ class States:
             num_losses=history.num_losses,
             began_at=time.monotonic(),
             answer=self._calls.send(save),
-            files={
-                snapshot_id: self._calls.send(self._filing(model, snapshot_id)) for snapshot_id in history.published
-            },
+            published=dict(history.published),
+            files=[
+                self._calls.send(self._filing(model, snapshot_id))
+                for snapshot_id in history.published
+                if not self._folders.sampler(snapshot_id).exists()
+            ],
         )
         task = asyncio.ensure_future(self._keep(saving))
         self._tasks.add(task)
@@ -140,11 +150,11 @@ class States:
         try:
             state, covered = await self._commit_state(saving)
         except CookhouseError as error:
-            if not model.is_dropped:
-                _log.warning("the state of %s was not saved: %s; the next one will be", model.model_id, error)
+            if not model.is_dropped and not isinstance(error, LostError):
+                self._note_failure(error)
         else:
-            self._cost_seconds = time.monotonic() - saving.began_at
-            for snapshot_id in saving.files:
+            self._is_failing = False
+            for snapshot_id in saving.published:
                 history.published.pop(snapshot_id, None)
                 model.snapshots.pop(snapshot_id, None)
             unneeded = [] if history.state is None else [self._folders.state(history.state.state_id)]
@@ -154,12 +164,18 @@ class States:
             history.state = state
             history.remove(covered)
         finally:
-            history.is_saving = False
-            if history.settling is not None:
-                history.settling.set_result(None)
-                history.settling = None
+            history.is_saving, history.coming = False, None
+        if model.is_dropped:  # its session has not known of these
+            unneeded = [self._folders.state(saving.state_id), *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
         await self._drop_files()
+
+    def _note_failure(self, error: CookhouseError) -> None:
+        """Have no state tried for a while: a disk that is full for one model is full for all."""
+        self._next_at = time.monotonic() + self._settings.state_retry_seconds
+        if not self._is_failing:
+            _log.warning("states of models cannot be saved, which is tried again, and requests are kept: %s", error)
+        self._is_failing = True
 
     async def _commit_state(self, saving: _Saving) -> tuple[State, Sequence[str]]:
         """The state, now that it is on the disk, and the requests that it covers.
@@ -168,11 +184,9 @@ class States:
             ServiceError: it could not be written, or is of no use any more.
         """
         model, history = saving.model, saving.history
-        saved = await saving.answer
-        assert isinstance(saved, Saved)
-        filed = [snapshot_id for snapshot_id in saving.files if await self._is_filed(saving, snapshot_id)]
-        covered = [name for name in saving.covered if name in history.ran or name in history.finished]
-        answers = await self._answers(covered)
+        saved = await self._written(saving)
+        self._cost_seconds = time.monotonic() - saving.began_at
+        await self._finished(saving.covered)
         if model.is_dropped:
             raise ServiceError("its session has ended")
         if history.num_losses > saving.num_losses:  # what it covers runs again already
@@ -186,28 +200,32 @@ class States:
             last_checkpoint=model.last_checkpoint,
             created_at=time.time(),
         )
-        files = [SetSamplerFile(model.snapshots[snapshot_id].sampler_id, has_file=True) for snapshot_id in filed]
-        history.settling = asyncio.get_running_loop().create_future()
-        await self._commit.commit(PutState(state, covered, answers), *files)
+        covered = [name for name in saving.covered if name in history.ran or name in history.finished]
+        published = saving.published.values()
+        files = [SetSamplerFile(snapshot.sampler_id, has_file=True) for snapshot in published if snapshot.has_file]
+        history.coming = Coming(state, frozenset(covered))
+        await self._commit.keep(PutState(state, covered, self._answers(covered)), *files)
         return state, covered
 
-    async def _is_filed(self, saving: _Saving, snapshot_id: str) -> bool:
-        """Whether a file has published weights; False: they have been dropped for others, and cannot be had again.
+    async def _written(self, saving: _Saving) -> Saved:
+        """What was written of a state. Published weights that have no file then have been dropped to make room.
 
         Raises:
-            ServiceError: they could not be written.
+            ServiceError: something could not be written.
         """
-        try:
-            saved = await saving.files[snapshot_id]
-        except InputError:
-            return False
+        saved, *others = await asyncio.gather(saving.answer, *saving.files, return_exceptions=True)
+        sizes = await asyncio.to_thread(self._folders.sampler_bytes, saving.published)
+        for snapshot_id, num_bytes in sizes.items():  # also where the state has failed: a file is written once
+            if not saving.published[snapshot_id].has_file and not saving.model.is_dropped:
+                self.note_file(saving.published[snapshot_id], num_bytes)
+        for output in (saved, *(output for output in others if not isinstance(output, InputError))):
+            if isinstance(output, BaseException):
+                raise output
         assert isinstance(saved, Saved)
-        self.note_file(saving.model.snapshots[snapshot_id], sum(saved.sizes.values()))
-        return True
+        return saved
 
-    async def _answers(self, covered: Sequence[str]) -> Sequence[Answer]:
-        """The results that may still be asked for, of requests that all come to an end."""
-        answers = []
+    async def _finished(self, covered: Sequence[str]) -> None:
+        """Wait until all of these requests have their results. Raises ServiceError: the server stops before."""
         for name in covered:
             future = self._futures.peek(name)
             if future is None:
@@ -215,10 +233,15 @@ class States:
             await future.done.wait()
             if future.result is None:
                 raise ServiceError("the server is stopping")
-            fetched_at = future.fetched_at
-            if future.is_stored:
+
+    def _answers(self, covered: Sequence[str]) -> Sequence[Answer]:
+        """The results that may still be asked for, and are not in the journal; they are from now on."""
+        answers = []
+        for name in covered:
+            future = self._futures.peek(name)
+            if future is None or future.result is None or future.is_stored:
                 continue
-            if fetched_at is None or time.monotonic() - fetched_at < _FETCH_AGAIN_SECONDS:
+            if future.fetched_at is None or time.monotonic() - future.fetched_at < _FETCH_AGAIN_SECONDS:
                 future.is_stored = True
                 answers.append(answer_of(future, future.result))
         return answers
