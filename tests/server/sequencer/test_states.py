@@ -1,0 +1,187 @@
+"""States and files of samplers that cannot be written, or not be committed: nothing is lost, and all is tried again."""
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import hosted
+from tests.server.journal.examples import entry, state
+from tests.server.test_routes import Server
+from tests.server.test_silence import HeldEngine
+from tests.server.unwritable import locked_database
+from tests.waiting import wait_until
+
+from cookhouse.server.journal import Entry, JournalReader, Segments
+from cookhouse.server.sequencer.history import Coming, History
+from cookhouse.server.settings import Settings
+
+EVERY_STEP = Settings(state_seconds=0.0, state_cost=1e9, store_patience_seconds=0.2, sweep_seconds=3600.0)
+IMPATIENT = Settings(state_seconds=0.0, state_cost=1e9, state_retry_seconds=0.0, sweep_seconds=3600.0)
+
+
+class FullEngine(HeldEngine):
+    """Has no room for states while `is_full`, but for samplers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free.set()
+        self.is_full = False
+        self.num_states = 0
+
+    def copy_state(
+        self, model_id: str, *, with_optimizer: bool, with_gradient: bool = False
+    ) -> Callable[[Path], None] | None:
+        write = super().copy_state(model_id, with_optimizer=with_optimizer, with_gradient=with_gradient)
+
+        def write_if_room(folder: Path) -> None:
+            self.num_states += 1
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            assert write is not None
+            write(folder)
+
+        return write_if_room
+
+
+@contextmanager
+def serving(state_dir: Path, engine: FakeEngine, settings: Settings) -> Iterator[Server]:
+    with hosted(state_dir, lambda: engine, settings) as host:
+        server = Server(host, engine)
+        with server.http:
+            yield server
+
+
+def train(server: Server, model_id: str, seq_ids: range) -> None:
+    """Passes at odd ids, steps at even ones."""
+    for seq_id in seq_ids:
+        if seq_id % 2:
+            accepted = server.forward_backward(model_id, seq_id).json()
+        else:
+            adam = {"learning_rate": 0.1}
+            accepted = server.post("/optim_step", model_id=model_id, seq_id=seq_id, adam_params=adam)
+        assert "error" not in server.result(accepted["request_id"]).text
+
+
+def entries(server: Server, session_id: str) -> Sequence[Entry]:
+    return JournalReader(server.host.service.store, Segments("rows")).entries(session_id)
+
+
+def states(state_dir: Path) -> list[str]:
+    return [path.name for path in (state_dir / "states").iterdir()]
+
+
+def test_a_disk_without_room_for_states_keeps_all_requests(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a full disk that is met again at every step, and a model that lacks what no state has."""
+    caplog.set_level(logging.WARNING, "cookhouse.server.sequencer.states")
+    engine = FullEngine()
+    engine.is_full = True
+    with serving(tmp_path, engine, EVERY_STEP) as server:
+        session_id = server.session()
+        model_id = server.model(session_id)
+        train(server, model_id, range(1, 9))
+        wait_until(lambda: not states(tmp_path))
+        assert engine.num_states == 1
+        assert len(entries(server, session_id)) == 9
+        assert engine._models[model_id].num_steps == 4
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("states")]
+    assert len(told) == 1
+    assert "states of models cannot be saved" in told[0]
+    assert "No space left on device" in told[0]
+    again = FullEngine()
+    with serving(tmp_path, again, EVERY_STEP) as server:
+        train(server, model_id, range(9, 11))
+        wait_until(lambda: len(states(tmp_path)) == 1 and not entries(server, session_id))
+        assert again._models[model_id].num_steps == 5
+    last = FullEngine()
+    with serving(tmp_path, last, EVERY_STEP) as server:
+        assert server.grad_norm(model_id, 11) == 0.0
+        assert [name for name, _ in last.calls if name == "forward_backward"] == []
+        assert last._models[model_id].moment1_V.any()
+
+
+def test_a_samplers_file_outlives_a_state_that_was_not_written(tmp_path: Path) -> None:
+    """Would catch a file that is to be written twice: no state of the model, or no sampler, is there any more."""
+    engine = FullEngine()
+    with serving(tmp_path, engine, IMPATIENT) as server:
+        session_id = server.session()
+        model_id = server.model(session_id)
+        train(server, model_id, range(1, 3))
+        wait_until(lambda: len(states(tmp_path)) == 1)
+        publish = {"model_id": model_id, "seq_id": 3, "sampling_session_seq_id": 0}
+        accepted = server.post("/save_weights_for_sampler", **publish)
+        sampler_id = server.result(accepted["request_id"]).json()["sampling_session_id"]
+        engine.is_full = True
+        train(server, model_id, range(4, 5))
+        wait_until(lambda: list((tmp_path / "samplers").iterdir()))
+        wait_until(lambda: len(states(tmp_path)) == 1)
+        engine.is_full = False
+        train(server, model_id, range(5, 7))
+        wait_until(lambda: not entries(server, session_id))
+        drawn = sample(server, sampler_id)
+    again = FullEngine()
+    with serving(tmp_path, again, IMPATIENT) as server:
+        assert sample(server, sampler_id) == drawn
+        assert "snapshot" not in [name for name, _ in again.calls]
+
+
+def sample(server: Server, sampler_id: str) -> bytes:
+    prompt = {"chunks": [{"type": "encoded_text", "tokens": [1, 2]}]}
+    params = {"max_tokens": 20, "seed": 5, "stop": []}
+    request = {"sampling_session_id": sampler_id, "prompt": prompt, "sampling_params": params}
+    result = server.result(server.post("/asample", **request)["request_id"])
+    assert result.status_code == 200
+    assert b"error" not in result.content
+    return result.content
+
+
+def test_a_state_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:
+    """Would catch a state whose files go though its row may have been written, and one that is written for nothing."""
+    engine = FullEngine()
+    with serving(tmp_path, engine, EVERY_STEP) as server:
+        session_id = server.session()
+        model_id = server.model(session_id)
+        engine.free.clear()
+        accepted = [server.forward_backward(model_id, 1).json()["request_id"]]
+        step = {"model_id": model_id, "seq_id": 2, "adam_params": {"learning_rate": 0.1}}
+        accepted.append(server.post("/optim_step", **step)["request_id"])
+        with locked_database(tmp_path):
+            engine.free.set()
+            for request_id in accepted:
+                assert "error" not in server.result(request_id).text
+            wait_until(lambda: states(tmp_path))
+            time.sleep(2.0)  # more than the store's patience, and an attempt
+            assert len(states(tmp_path)) == 1
+            assert len(entries(server, session_id)) == 3
+        wait_until(lambda: not entries(server, session_id))
+        (kept,) = JournalReader(server.host.service.store, Segments("rows")).states(session_id)
+        assert states(tmp_path) == [kept.state_id]
+
+
+def test_an_order_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:
+    """Would catch an accepted request that fails, or runs though a replay would put it elsewhere."""
+    engine = FullEngine()
+    with serving(tmp_path, engine, EVERY_STEP) as server:
+        session_id = server.session()
+        model_id = server.model(session_id)
+        late = server.forward_backward(model_id, 2).json()["request_id"]  # it waits a second for what is never sent
+        with locked_database(tmp_path):
+            time.sleep(2.5)
+            assert ("begin", [model_id]) not in engine.calls
+        assert "error" not in server.result(late).text
+        assert [one.run_index for one in entries(server, session_id)] == [0, 1]
+
+
+def test_a_new_worker_starts_from_what_is_being_committed() -> None:
+    """Would catch a replay that reads requests which the commit under way deletes."""
+    history = History(state=state("old"))
+    for position in range(3):
+        history.add(entry(position), changes_model=True)
+    history.coming = Coming(state("new"), {"train-0", "train-1"})
+    newest, since = history.newest()
+    assert newest == state("new")
+    assert [ran.entry.request_id for ran in since] == ["train-2"]
