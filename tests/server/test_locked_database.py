@@ -3,16 +3,14 @@
 from pathlib import Path
 
 import pytest
-import tinker
-from tests.contract.calls import new_trainer, train
-from tests.server.fake_engine import FakeEngine
-from tests.server.hosting import KEY, hosted
-from tests.server.store.test_database import locked
+from tests.server.hosting import hosted
+from tests.server.test_routes import Server
+from tests.server.test_silence import HeldEngine, sample
+from tests.server.unwritable import locked_database
+from tests.waiting import wait_until
 
+from cookhouse.server.settings import Settings
 from cookhouse.server.store import database
-
-PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
-PARAMS = tinker.SamplingParams(max_tokens=2, stop=[])
 
 
 @pytest.fixture(params=[30.0, 0.2], ids=["patient", "impatient"])
@@ -22,36 +20,41 @@ def patience_seconds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     return float(request.param)
 
 
-def test_samples_and_steps_go_on_and_saves_wait_or_are_refused(tmp_path: Path, patience_seconds: float) -> None:
+def test_samples_and_steps_go_on_and_saves_wait_or_fail(tmp_path: Path, patience_seconds: float) -> None:
     """Would catch an engine, or the server's loop, that waits for a row."""
-    with hosted(tmp_path, FakeEngine) as host, tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
-        trainer, other = new_trainer(client), new_trainer(client)
-        sampler = trainer.save_weights_and_get_sampling_client().result()
-        kept = trainer.save_state("kept").result().path
-        with locked(tmp_path / "server.db"):
-            save = trainer.save_state("new")
-            publish = other.save_weights_for_sampler("new")
-            for _ in range(2):
-                train(trainer, 1)
-                train(other, 1)
-                for one in (sampler, trainer.save_weights_and_get_sampling_client().result()):
-                    assert len(one.sample(PROMPT, 1, PARAMS).result().sequences[0].tokens) == 2
-            with tinker.ServiceClient(base_url=host.url, api_key=KEY) as second:
-                train(new_trainer(second), 1)
-                train(second.create_training_client_from_state(kept).result(), 1)
+    engine = HeldEngine()
+    settings = Settings(store_patience_seconds=patience_seconds)
+    with hosted(tmp_path, lambda: engine, settings) as host:
+        server = Server(host, engine)
+        session_id = server.session()
+        (drawing,) = sample(server, session_id, 1)
+        trainer, other = server.model(session_id), server.model(server.session())
+        accepted = []
+        for model_id in (trainer, other):
+            accepted += [server.forward_backward(model_id, seq_id).json()["request_id"] for seq_id in (1, 3)]
+        wait_until(lambda: engine.calls[-1][0] == "begin")
+        saves = {"/save_weights": trainer, "/save_weights_for_sampler": other}
+        for route, model_id in saves.items():
+            content = {"model_id": model_id, "seq_id": 2, "path": "new"}
+            accepted.append(server.post(route, **content)["request_id"])
+        *others, save, publish = accepted
+        with locked_database(tmp_path):
+            engine.free.set()
+            for request_id in (*others, drawing):
+                assert "error" not in server.result(request_id).text
             if patience_seconds < 1:
                 for refused in (save, publish):
-                    with pytest.raises(
-                        tinker.RequestFailedError, match=r"locked by another program.*try again"
-                    ) as told:
-                        refused.result()
-                    assert told.value.category == "server"
+                    told = server.result(refused).json()
+                    assert told["category"] == "server"
+                    assert "locked by another program for 0.2 s; try again" in told["error"]
                 host.on_loop(host.service.sweep)
+            assert server.http.get("/checkpoints").json()["checkpoints"] == []
         if patience_seconds < 1:
-            save, publish = trainer.save_state("new"), other.save_weights_for_sampler("new")
-        paths = {save.result().path, publish.result().path, kept}
-        rest = tinker.RestClient(base_url=host.url, api_key=KEY)
-        listed = rest.list_user_checkpoints().result().checkpoints
-        assert {checkpoint.tinker_path for checkpoint in listed} == paths
-        assert len(rest.list_training_runs().result().training_runs) == 4
-        assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+            content = {"seq_id": 4, "path": "new"}
+            again = [server.post(route, model_id=model_id, **content) for route, model_id in saves.items()]
+            save, publish = (one["request_id"] for one in again)
+        paths = {server.result(request_id).json()["path"] for request_id in (save, publish)}
+        listed = server.http.get("/checkpoints").json()["checkpoints"]
+        assert {checkpoint["tinker_path"] for checkpoint in listed} == paths
+        assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+        server.http.close()

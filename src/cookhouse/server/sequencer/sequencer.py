@@ -35,7 +35,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.journal import DropEntry, Entry, FinishEntry, GroupCommit, SetRunOrder
-from cookhouse.server.refusals import BusyError, LostError
+from cookhouse.server.refusals import BusyError, LostError, StorageError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result
 from cookhouse.server.sequencer.held import HeldBytes
@@ -395,7 +395,9 @@ class Sequencer:
             self._states.follow(queue.model, queue.history, queue.order.seen, command, job.entry.request_id)
 
     async def _fail_job(self, queue: _Queue, job: Job, error: Exception) -> None:
-        """Give a job's future the error. It is on the disk before it is told: a replay might not fail."""
+        """Give a job's future the error. It is on the disk before it is told, since a replay might not fail. Where the
+        store cannot be written for long it is before the next request that is accepted.
+        """
         _tell(error)
         result = Result.of_error(error)
         if self._is_closed:
@@ -405,7 +407,13 @@ class Sequencer:
             assert job.future is not None
             queue.history.finish(job.entry.request_id)
             job.future.is_stored = True
-            await self._commit.keep(FinishEntry(answer_of(job.future, result)))
+            finish = FinishEntry(answer_of(job.future, result))
+            try:
+                await self._commit.commit(finish)
+            except StorageError:
+                if self._is_closed:
+                    return
+                self._commit.later(finish)
         if job.future is not None:
             self._futures.finish(job.future, result)
         if job.entry is not None:  # what was to be published will not be
