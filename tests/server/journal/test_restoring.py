@@ -133,10 +133,10 @@ def test_a_state_that_is_being_committed_when_the_engine_is_lost(
     """Catches a replay over requests that are being forgotten, from a state that is being deleted."""
     expected = undisturbed(tmp_path / "undisturbed", 3)
     reached, go_on = asyncio.Event(), asyncio.Event()
-    commit = GroupCommit.commit
+    keep = GroupCommit.keep
 
     async def slow(self: GroupCommit, *changes: Any) -> None:
-        await commit(self, *changes)
+        await keep(self, *changes)
         if any(isinstance(change, PutState) for change in changes):
             reached.set()
             await go_on.wait()
@@ -145,7 +145,7 @@ def test_a_state_that_is_being_committed_when_the_engine_is_lost(
     with served(tmp_path / "state") as server:
         model_id = server.model(server.session())
         norms = [server.step(model_id, 1)]
-        monkeypatch.setattr(GroupCommit, "commit", slow)
+        monkeypatch.setattr(GroupCommit, "keep", slow)
         monkeypatch.setattr(States, "_is_due", lambda *_: True)
         norms.append(server.step(model_id, 3))
         wait_until(reached.is_set)
@@ -265,15 +265,15 @@ def test_an_answer_that_is_damaged_does_not_keep_the_server_from_starting(tmp_pa
 
 def test_a_session_that_ends_while_its_model_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a model that stays in the engine for ever."""
-    commit = GroupCommit.commit
+    keep = GroupCommit.keep
 
     async def slow(self: GroupCommit, *changes: Any) -> None:
         await asyncio.sleep(0.5 if any(type(change).__name__ == "AddEntry" for change in changes) else 0)
-        await commit(self, *changes)
+        await keep(self, *changes)
 
     with served(tmp_path) as server:
         session_id = server.session()
-        monkeypatch.setattr(GroupCommit, "commit", slow)
+        monkeypatch.setattr(GroupCommit, "keep", slow)
         content = {"session_id": session_id, "model_seq_id": 0, "base_model": "cookhouse/tiny"}
 
         async def create_and_end() -> None:

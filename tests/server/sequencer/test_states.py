@@ -1,16 +1,19 @@
 """States and files of samplers that cannot be written, or not be committed: nothing is lost, and all is tried again."""
 
 import errno
+import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import hosted
 from tests.server.journal.examples import entry, state
+from tests.server.journal.test_restoring import served
 from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine
 from tests.server.unwritable import locked_database
@@ -20,8 +23,9 @@ from cookhouse.server.journal import Entry, JournalReader, Segments
 from cookhouse.server.sequencer.history import Coming, History
 from cookhouse.server.settings import Settings
 
-EVERY_STEP = Settings(state_seconds=0.0, state_cost=1e9, store_patience_seconds=0.2, sweep_seconds=3600.0)
-IMPATIENT = Settings(state_seconds=0.0, state_cost=1e9, state_retry_seconds=0.0, sweep_seconds=3600.0)
+EVERY_STEP = Settings(
+    state_seconds=0.0, state_cost=1e9, state_retry_seconds=3600.0, store_patience_seconds=0.2, sweep_seconds=3600.0
+)
 
 
 class FullEngine(HeldEngine):
@@ -41,7 +45,7 @@ class FullEngine(HeldEngine):
         def write_if_room(folder: Path) -> None:
             self.num_states += 1
             if self.is_full:
-                raise OSError(errno.ENOSPC, "No space left on device")
+                no_room(folder)
             assert write is not None
             write(folder)
 
@@ -56,7 +60,14 @@ def serving(state_dir: Path, engine: FakeEngine, settings: Settings) -> Iterator
             yield server
 
 
-def train(server: Server, model_id: str, seq_ids: range) -> None:
+def train_until(server: Server, model_id: str, seq_ids: Iterator[int], is_so: Callable[[], bool]) -> None:
+    """A step while a state is being written has none behind it."""
+    while not is_so():
+        train(server, model_id, [next(seq_ids), next(seq_ids)])
+        time.sleep(0.05)
+
+
+def train(server: Server, model_id: str, seq_ids: Iterable[int]) -> None:
     """Passes at odd ids, steps at even ones."""
     for seq_id in seq_ids:
         if seq_id % 2:
@@ -94,39 +105,46 @@ def test_a_disk_without_room_for_states_keeps_all_requests(tmp_path: Path, caplo
     assert "No space left on device" in told[0]
     again = FullEngine()
     with serving(tmp_path, again, EVERY_STEP) as server:
-        train(server, model_id, range(9, 11))
-        wait_until(lambda: len(states(tmp_path)) == 1 and not entries(server, session_id))
+        train(server, model_id, [9, 10])
         assert again._models[model_id].num_steps == 5
+        seq_ids = itertools.count(11)
+        train_until(server, model_id, seq_ids, lambda: not entries(server, session_id))
+        num_steps = again._models[model_id].num_steps
     last = FullEngine()
     with serving(tmp_path, last, EVERY_STEP) as server:
-        assert server.grad_norm(model_id, 11) == 0.0
+        assert server.grad_norm(model_id, next(seq_ids)) == 0.0
         assert [name for name, _ in last.calls if name == "forward_backward"] == []
-        assert last._models[model_id].moment1_V.any()
+        assert last._models[model_id].num_steps == num_steps + 1
 
 
-def test_a_samplers_file_outlives_a_state_that_was_not_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_samplers_file_outlives_a_state_that_was_not_written(tmp_path: Path, is_lost: bool) -> None:
     """Would catch a file that is to be written twice: no state of the model, or no sampler, is there any more."""
-    engine = FullEngine()
-    with serving(tmp_path, engine, IMPATIENT) as server:
+    every_step: dict[str, Any] = {"state_seconds": 0.0, "state_cost": 1e9, "state_retry_seconds": 0.0}
+    with served(tmp_path, **every_step) as server:
+        engine = server.workers[-1].engine
         session_id = server.session()
         model_id = server.model(session_id)
-        train(server, model_id, range(1, 3))
-        wait_until(lambda: len(states(tmp_path)) == 1)
-        publish = {"model_id": model_id, "seq_id": 3, "sampling_session_seq_id": 0}
+        publish = {"model_id": model_id, "seq_id": 1, "sampling_session_seq_id": 0}
         accepted = server.post("/save_weights_for_sampler", **publish)
         sampler_id = server.result(accepted["request_id"]).json()["sampling_session_id"]
-        engine.is_full = True
-        train(server, model_id, range(4, 5))
-        wait_until(lambda: list((tmp_path / "samplers").iterdir()))
-        wait_until(lambda: len(states(tmp_path)) == 1)
-        engine.is_full = False
-        train(server, model_id, range(5, 7))
-        wait_until(lambda: not entries(server, session_id))
+        with pytest.MonkeyPatch.context() as full:
+            full.setattr(engine, "copy_state", lambda *_, **__: no_room)
+            train(server, model_id, [2])
+            wait_until(lambda: list((tmp_path / "samplers").glob("[!.]*")))
+            (model,) = (model for one in server.host.service.sessions for model in one.models.values())
+            wait_until(lambda: not server.host.service.sequencer.history(model).is_saving)
+        if is_lost:
+            server.lose()
+        train_until(server, model_id, itertools.count(3), lambda: not entries(server, session_id))
         drawn = sample(server, sampler_id)
-    again = FullEngine()
-    with serving(tmp_path, again, IMPATIENT) as server:
+    with served(tmp_path) as server:
         assert sample(server, sampler_id) == drawn
-        assert "snapshot" not in [name for name, _ in again.calls]
+        assert "snapshot" not in [name for name, _ in server.workers[-1].engine.calls]
+
+
+def no_room(_folder: Path) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def sample(server: Server, sampler_id: str) -> bytes:

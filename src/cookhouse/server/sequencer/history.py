@@ -36,7 +36,7 @@ class History:
     ran: dict[str, Ran] = field(default_factory=dict)
     """By request, in the order of their turns."""
     published: dict[str, Snapshot] = field(default_factory=dict)
-    """Weights of samplers, by id, that no file has yet."""
+    """Weights of samplers, by id, of which no state has taken note that they have files."""
     finished: set[str] = field(default_factory=set)
     """Requests that need not run again, whose entries tell that they came."""
     num_bytes: int = 0
@@ -68,6 +68,10 @@ class History:
         """Those that had their turns before a request and it itself; others of `ran` may have to run again."""
         names = list(self.ran)
         return names[: names.index(request_id) + 1]
+
+    def forget_published(self) -> None:
+        """A worker was lost: weights without a file are published again."""
+        self.published = {name: snapshot for name, snapshot in self.published.items() if snapshot.has_file}
 
     def newest(self) -> tuple[State | None, Sequence[Ran]]:
         """The newest state that a worker can start from, and what ran since."""

@@ -196,7 +196,7 @@ class Sequencer:
         queue = self._queue(model)
         queue.history.num_losses += 1
         queue.is_taken = False
-        queue.history.published.clear()  # until they are published again
+        queue.history.forget_published()
         dropped = queue.order.drop_again()
         self._give_up_on(queue)
         for job in make_jobs(queue.history):
