@@ -265,15 +265,15 @@ def test_an_answer_that_is_damaged_does_not_keep_the_server_from_starting(tmp_pa
 
 def test_a_session_that_ends_while_its_model_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a model that stays in the engine for ever."""
-    keep = GroupCommit.keep
+    commit = GroupCommit.commit
 
     async def slow(self: GroupCommit, *changes: Any) -> None:
         await asyncio.sleep(0.5 if any(type(change).__name__ == "AddEntry" for change in changes) else 0)
-        await keep(self, *changes)
+        await commit(self, *changes)
 
     with served(tmp_path) as server:
         session_id = server.session()
-        monkeypatch.setattr(GroupCommit, "keep", slow)
+        monkeypatch.setattr(GroupCommit, "commit", slow)
         content = {"session_id": session_id, "model_seq_id": 0, "base_model": "cookhouse/tiny"}
 
         async def create_and_end() -> None:
