@@ -1,5 +1,6 @@
 """A store that is full or locked: what changes nothing goes on, what changes something is held, then refused."""
 
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from tests.server.test_silence import HeldEngine, sample
 from tests.server.unwritable import Unwritable, full_disk, locked_database
 from tests.waiting import wait_until
 
+from cookhouse.server.journal import JournalReader, Segments
 from cookhouse.server.settings import Settings
 
 IMPATIENT = Settings(store_patience_seconds=0.2, long_poll_seconds=10.0, sweep_seconds=3600.0)
@@ -199,3 +201,29 @@ def test_clients_of_the_sdk_wait_and_go_on(tmp_path: Path, unwritable: Unwritabl
                 assert not making.done()
             assert training.result(60) == expected
             assert train(making.result(60), 2) == expected
+
+
+def test_a_body_that_is_cut_off_is_no_request(tmp_path: Path) -> None:
+    """Would catch half a request that is accepted, or that keeps the whole one from being accepted once."""
+    engine = FakeEngine()
+    with serving(tmp_path, engine, IMPATIENT) as server:
+        session_id = server.session()
+        model_id = server.model(session_id)
+        calls, body = list(engine.calls), server.http.build_request("POST", "/optim_step", json=adam(model_id)).content
+        url = server.http.base_url
+        for route in ("optim_step", "forward_backward"):
+            with socket.create_connection((url.host, url.port or 0)) as cut:
+                head = f"POST /api/v1/{route} HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\n"
+                cut.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[: len(body) // 2])
+        reader = JournalReader(server.host.service.store, Segments("rows"))
+        wait_until(lambda: not server.host.service.held._by_owner)
+        assert [one.kind for one in reader.entries(session_id)] == ["create_model"]
+        assert engine.calls == calls
+        accepted = [server.post("/optim_step", **adam(model_id))["request_id"] for _ in range(2)]
+        assert accepted[0] == accepted[1]
+        assert "error" not in server.result(accepted[0]).text
+        assert [one.kind for one in reader.entries(session_id)] == ["create_model", "optim_step"]
+
+
+def adam(model_id: str) -> dict[str, Any]:
+    return {"model_id": model_id, "seq_id": 1, "adam_params": {"learning_rate": 0.1}}
