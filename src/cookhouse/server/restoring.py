@@ -184,7 +184,8 @@ class Restoring:
                 self._sessions.add_model(_model_of(run))
         for of_model in entries.values():
             for creation in of_model:
-                if creation.request_id == request_id_of(creation.model_id, "creation"):
+                # One that has failed makes none.
+                if creation.kind != FINISHED and creation.request_id == request_id_of(creation.model_id, "creation"):
                     await self._plan_creation(creation)
         publishing = {entry.drawn["id"]: entry for entry in stored.entries if entry.kind != FINISHED}
         for sampler in stored.samplers:

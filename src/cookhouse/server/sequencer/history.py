@@ -16,6 +16,8 @@ class Ran:
 
     entry: Entry
     changes_model: bool
+    taken_to: int
+    """One more than the largest `seq_id` that had had its turn by then."""
     num_losses: int = 0
     """Workers that were lost while it was the first of its model without a result."""
 
@@ -55,10 +57,10 @@ class History:
     """The `run_index` of the next request that has one."""
     _indexed: set[str] = field(default_factory=set)
 
-    def add(self, entry: Entry, *, changes_model: bool) -> None:
-        """A request has its turn; one that runs again stays where it was."""
+    def add(self, entry: Entry, *, changes_model: bool, taken_to: int) -> None:
+        """A request has its turn; one that runs again stays where it was, and as it was."""
         if entry.request_id not in self.ran:
-            self.ran[entry.request_id] = Ran(entry=entry, changes_model=changes_model)
+            self.ran[entry.request_id] = Ran(entry=entry, changes_model=changes_model, taken_to=taken_to)
             self.num_bytes += entry.num_bytes
             if entry.run_index is not None:
                 self._indexed.add(entry.request_id)

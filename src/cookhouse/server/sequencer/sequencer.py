@@ -329,7 +329,8 @@ class Sequencer:
         queue.is_taken = True
         taken = queue.order.take()
         if taken.request.entry is not None:
-            queue.history.add(taken.request.entry, changes_model=taken.request.changes_model)
+            taken_to = queue.order.seen.taken_to
+            queue.history.add(taken.request.entry, changes_model=taken.request.changes_model, taken_to=taken_to)
         self._begin(self._run(queue, taken, queue.history.num_losses))
 
     async def _run(self, queue: _Queue, taken: Taken[Job], num_losses: int) -> None:

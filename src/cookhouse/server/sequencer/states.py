@@ -112,7 +112,7 @@ class States:
             history=history,
             state_id=state_id,
             covered=[*history.up_to(request_id), *history.finished],
-            seen=seen.to_json(),
+            seen={**seen.to_json(), "taken_to": history.ran[request_id].taken_to},
             num_losses=history.num_losses,
             began_at=time.monotonic(),
             answer=self._calls.send(save),
