@@ -198,7 +198,7 @@ def test_a_new_worker_starts_from_what_is_being_committed() -> None:
     """Would catch a replay that reads requests which the commit under way deletes."""
     history = History(state=state("old"))
     for position in range(3):
-        history.add(entry(position), changes_model=True)
+        history.add(entry(position), changes_model=True, taken_to=position)
     history.coming = Coming(state("new"), {"train-0", "train-1"})
     newest, since = history.newest()
     assert newest == state("new")

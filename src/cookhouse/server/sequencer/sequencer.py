@@ -203,7 +203,8 @@ class Sequencer:
             self._put_again(queue, job)
         for job in dropped:
             self._finish_job(queue, job)
-            if job.entry is not None and job.entry.request_id not in queue.history.ran:  # of a replay after a restart
+            is_left = job.entry is not None and job.entry.request_id not in queue.history.ran
+            if is_left and not _is_over(queue, job):  # of a replay after a restart
                 self._put_again(queue, job)
         self._advance(queue)
 
@@ -326,8 +327,13 @@ class Sequencer:
                 self._held_back[owner].append(queue)
             return
         self._pending_bytes[owner] += num_bytes
-        queue.is_taken = True
         taken = queue.order.take()
+        if _is_over(queue, taken.request):
+            self._pending_bytes[owner] -= num_bytes
+            self._finish_job(queue, taken.request)
+            self._advance(queue)
+            return
+        queue.is_taken = True
         if taken.request.entry is not None:
             taken_to = queue.order.seen.taken_to
             queue.history.add(taken.request.entry, changes_model=taken.request.changes_model, taken_to=taken_to)
@@ -404,7 +410,8 @@ class Sequencer:
         if self._is_closed:
             return
         is_told = job.future is None or job.future.result is not None
-        if self._commit is not None and job.entry is not None and queue.model.loss is None and not is_told:
+        is_kept = queue.model.loss is None and not queue.model.is_dropped  # an ended session's answers are not
+        if self._commit is not None and job.entry is not None and is_kept and not is_told:
             assert job.future is not None
             queue.history.finish(job.entry.request_id)
             job.future.is_stored = True
@@ -427,7 +434,7 @@ class Sequencer:
             return
         if job.future is not None:
             self._futures.finish(job.future, result)
-        if self._commit is None or job.entry is None or job.changes_model:
+        if self._commit is None or job.entry is None or job.changes_model or queue.model.is_dropped:
             return
         queue.history.finish(job.entry.request_id)
         if job.future is None or job.future.result is None:
@@ -499,6 +506,16 @@ class Sequencer:
 def _tell(error: Exception) -> None:
     if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
         _log.error("a request failed", exc_info=error)
+
+
+def _is_over(queue: _Queue, job: Job) -> bool:
+    """Whether a request that was to run again has come to its end meanwhile: it was under way when its worker was lost,
+    and the journal may have forgotten it.
+    """
+    if job.entry is None:
+        return False
+    has_result = job.future is None or job.future.result is not None
+    return job.entry.request_id in queue.history.finished or (job.runs_again and not job.changes_model and has_result)
 
 
 def _ended(model: Model) -> InputError:

@@ -1,0 +1,24 @@
+"""Random programs against servers with a journal that are killed at any moment, lose engines, and find no room.
+
+Would catch whatever a client sees of that beside a pause: an answer that is lost, doubled or another one, a request
+that ran in another place, samples of other weights, and anything left over when all sessions have ended.
+"""
+
+import pytest
+
+from tests.simulation.program import simulate
+
+CLIENTS, REQUESTS = 3, 150
+
+
+@pytest.mark.parametrize("seed", [1, 3, 9, 14, 17, 19, 25, 33, 35, 36])
+def test_a_crash_is_a_pause(seed: int) -> None:
+    simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1500, 25))
+def test_a_crash_is_a_pause_from_many_seeds(first: int) -> None:
+    """25 programs each, about 20 s of processor time."""
+    for seed in range(first, first + 25):
+        simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS)
