@@ -3,7 +3,7 @@
     python -m bench.journal
     python -m bench.journal --part runs --part disk
 
-The disk's own sync time is measured in the same run, in the same folder: 4 KiB appended to a file, and fdatasync.
+The disk's own sync time is measured between, in the same folder: 4 KiB appended to a file, and fdatasync.
 """
 
 import argparse
@@ -37,6 +37,8 @@ NUM_PROMPTS, GROUP_SIZE, MAX_TOKENS = 16, 4, 32
 NUM_TENANTS, NUM_SMALL_TOKENS = 64, 16
 NUM_DISK_STEPS, DISK_EVERY = 2000, 100
 RESTART_STEPS = (10, 100, 500)
+NUM_SYNCS = 10
+"""Of the disk, before each round."""
 PARTS = ("runs", "accept", "disk", "restart")
 Figures = dict[str, float]
 _NOT_YET = 408
@@ -73,16 +75,23 @@ def _url(lines: Iterator[str]) -> str:
     return next(str(told["url"]) for line in lines if "url" in (told := json.loads(line)))
 
 
-def sync_milliseconds(folder: Path, rounds: int = 300) -> float:
-    """Median of the disk's own sync of a small write."""
-    taken = []
-    with (folder / "sync").open("ab", buffering=0) as file:
-        for _ in range(rounds):
-            began_at = time.perf_counter()
-            file.write(bytes(4096))
-            os.fdatasync(file.fileno())
-            taken.append(1e3 * (time.perf_counter() - began_at))
-    return statistics.median(taken)
+class Disk:
+    """The disk's own sync of a small write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / "sync").open("ab", buffering=0)
+        self.taken: list[float] = []
+        """Milliseconds of each."""
+
+    def sync(self) -> None:
+        began_at = time.perf_counter()
+        self._file.write(bytes(4096))
+        os.fdatasync(self._file.fileno())
+        self.taken.append(1e3 * (time.perf_counter() - began_at))
+
+    @property
+    def milliseconds(self) -> float:
+        return statistics.median(self.taken)
 
 
 class Runs:
@@ -117,7 +126,7 @@ class Runs:
     def rl(self, num_steps: int) -> None:
         """New weights, answers, and a step on these."""
         types = self._types
-        params = types.SamplingParams(max_tokens=MAX_TOKENS, stop=[-1], seed=1)
+        params = types.SamplingParams(max_tokens=MAX_TOKENS, stop=[], seed=1)
         for _ in range(num_steps):
             sampler = self._trainers[0].save_weights_and_get_sampling_client().result()
             drawing = [
@@ -158,10 +167,12 @@ class Runs:
         )
 
 
-def in_turn(sides: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round of each side; the first round is not counted, and who begins changes."""
+def in_turn(sides: Mapping[str, Callable[[], None]], rounds: int, disk: Disk) -> dict[str, list[float]]:
+    """Seconds of each round of each side, with syncs between; the first round is not counted, who begins changes."""
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for index in range(rounds + 1):
+        for _ in range(NUM_SYNCS):
+            disk.sync()
         for name in sorted(sides, reverse=index % 2 == 0):
             began_at = time.perf_counter()
             sides[name]()
@@ -171,13 +182,15 @@ def in_turn(sides: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, l
 
 def measure_runs(folder: Path, rounds: int) -> Figures:
     """Time of a run with the journal, as a ratio to that without: the median of pairs, and their quartiles."""
+    folder.mkdir()
     figures: Figures = {}
+    disk = Disk(folder)
     with ExitStack() as stack:
         servers = {name: stack.enter_context(serving(folder / name, *words)) for name, words in _SIDES.items()}
         for kind, num_steps, num_tenants in (("supervised", 20, 1), ("rl", 8, 1), ("tenants", 3, NUM_TENANTS)):
             runs = {name: Runs(server.url, num_tenants) for name, server in servers.items()}
             calls = {name: partial(getattr(run, kind), num_steps) for name, run in runs.items()}
-            taken = in_turn(calls, rounds)
+            taken = in_turn(calls, rounds, disk)
             ratios = [ours / theirs for ours, theirs in zip(taken["on"], taken["off"], strict=True)]
             low, middle, high = statistics.quantiles(ratios, n=4)
             added = 1e3 * (statistics.median(taken["on"]) - statistics.median(taken["off"])) / num_steps
@@ -190,7 +203,8 @@ def measure_runs(folder: Path, rounds: int) -> Figures:
             print(
                 f"{kind:10} with the journal {middle:.3f} × the time ({low:.3f} to {high:.3f}), {added:+.2f} ms a step"
             )
-    return figures
+    print(f"a sync of the disk between takes {disk.milliseconds:.2f} ms")
+    return figures | {"runs_sync_milliseconds": disk.milliseconds}
 
 
 _SIDES: Mapping[str, Sequence[str]] = {"on": (), "off": ("--journal", "off")}
@@ -244,11 +258,14 @@ class Plain:
 
 def measure_accepting(folder: Path, rounds: int) -> Figures:
     """Milliseconds from a small request to its acceptance, with nothing else under way."""
+    folder.mkdir()
     with ExitStack() as stack:
         servers = {name: stack.enter_context(serving(folder / name, *words)) for name, words in _SIDES.items()}
         plain = {name: Plain(server.url) for name, server in servers.items()}
         taken: dict[str, list[float]] = {name: [] for name in plain}
+        disk = Disk(folder)
         for _ in range(50 * rounds):
+            disk.sync()
             for name, tenant in plain.items():
                 began_at = time.perf_counter()
                 request_id = tenant.step()
@@ -256,8 +273,11 @@ def measure_accepting(folder: Path, rounds: int) -> Figures:
                 tenant.wait(request_id)
     figures = {f"accept_{name}_milliseconds": statistics.median(each) for name, each in taken.items()}
     added = figures["accept_on_milliseconds"] - figures["accept_off_milliseconds"]
-    print(f"accepting a step takes {figures['accept_on_milliseconds']:.2f} ms, of which the journal {added:.2f} ms")
-    return figures | {"accept_added_milliseconds": added}
+    print(
+        f"accepting a step takes {figures['accept_on_milliseconds']:.2f} ms, of which the journal {added:.2f} ms; "
+        f"a sync of the disk between takes {disk.milliseconds:.2f} ms"
+    )
+    return figures | {"accept_added_milliseconds": added, "accept_sync_milliseconds": disk.milliseconds}
 
 
 def measure_disk(folder: Path) -> Figures:
@@ -321,8 +341,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        figures = {"sync_milliseconds": sync_milliseconds(folder), "load": os.getloadavg()[0]}
-        print(f"the disk takes {figures['sync_milliseconds']:.2f} ms to sync 4 KiB; load {figures['load']:.1f}")
+        figures: Figures = {"load": os.getloadavg()[0]}
+        print(f"load {figures['load']:.1f}")
         parts: Mapping[str, Callable[[], Figures]] = {
             "runs": lambda: measure_runs(folder / "runs", options.rounds),
             "accept": lambda: measure_accepting(folder / "accept", options.rounds),
