@@ -1,8 +1,9 @@
 """Catches what a lost engine, a restart and a hostile client find between the parts of the journal."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.waiting import wait_until
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 
-from cookhouse.engine.contract import Command, Event, Lost, WorkerOptions
+from cookhouse.engine.contract import Command, Event, Lost, Step, WorkerOptions
 from cookhouse.engine.transports.thread import InThread
 from cookhouse.server.journal import GroupCommit, PutState
 from cookhouse.server.journal.folders import JournalFolders
@@ -68,10 +69,10 @@ class Fragile(Server):
         self.host.on_loop(self.workers[-1].lose)
         wait_until(lambda: len(self.workers) > count and self.host.service.calls.is_up, 30)
 
-    def step(self, model_id: str, seq_id: int) -> float:
+    def step(self, model_id: str, seq_id: int, learning_rate: float = 0.5) -> float:
         """A pass and a step of it; the norm of its gradient depends on all steps before."""
         self.forward_backward(model_id, seq_id)
-        adam = {"learning_rate": 0.5}
+        adam = {"learning_rate": learning_rate}
         accepted = self.post("/optim_step", model_id=model_id, seq_id=seq_id + 1, adam_params=adam)
         answer = self.result(accepted["request_id"]).json()
         assert "metrics" in answer, answer
@@ -290,3 +291,35 @@ def test_a_session_that_ends_while_its_model_is_written_down(tmp_path: Path, mon
         server.model(other)  # the engine has done what it was told before
         engine = server.workers[-1].engine
         assert len(engine._models) == 1, list(engine._models)
+
+
+def test_a_restart_after_a_state_of_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches requests that ran taken for late ones, since the state of a replay names ids that come after it."""
+    rates = [0.5, 0.1, 0.3, 0.05, 0.2]
+    folder = tmp_path / "undisturbed"
+    folder.mkdir()
+    with served(folder) as server:
+        model_id = server.model(server.session())
+        expected = [server.step(model_id, 1 + 2 * step, rate) for step, rate in enumerate(rates)]
+    due: list[bool] = []
+
+    def is_due(_states: States, _history: object, command: Command) -> bool:
+        return isinstance(command, Step) and bool(due) and due.pop()
+
+    monkeypatch.setattr(States, "_is_due", is_due)
+    with served(tmp_path) as server:
+        model_id = server.model(server.session())
+        norms = [server.step(model_id, 1 + 2 * step, rate) for step, rate in enumerate(rates[:3])]
+        due.append(True)  # the first step that runs again, two steps before the last that ran
+        server.lose()
+        norms.append(server.step(model_id, 7, rates[3]))
+        assert not due
+        wait_until(lambda: _num_states(tmp_path) == 1, 10)
+    with served(tmp_path) as server:
+        norms.append(server.step(model_id, 9, rates[4]))
+    assert norms == expected
+
+
+def _num_states(state_dir: Path) -> int:
+    with closing(sqlite3.connect(state_dir / "server.db")) as database:
+        return int(database.execute("SELECT count(*) FROM states").fetchone()[0])
