@@ -46,7 +46,8 @@ def _kill(options: argparse.Namespace, settings: list[Setting], folder: Path) ->
     whole: dict[Setting, Outcome] = {}
     num_done = num_failed = num_runs = 0
     while num_done < options.moments:
-        setting = settings[num_runs % len(settings)]
+        cycle, place = divmod(num_runs, len(settings))
+        setting = settings[place]
         if setting not in whole:
             whole[setting] = run(folder / f"whole-{setting.name}", setting)
             assert not whole[setting].errors, whole[setting].errors
@@ -54,7 +55,7 @@ def _kill(options: argparse.Namespace, settings: list[Setting], folder: Path) ->
         num_moments = min(options.moments_per_run, options.moments - num_done)
         seed = f"{options.seed} {num_runs}"
         moments = random_moments(seed, num_moments, whole[setting].num_answers)
-        settings_of_server: Mapping[str, float] = OFTEN if (num_runs // len(settings) + num_runs) % 2 else {}
+        settings_of_server: Mapping[str, float] = OFTEN if (cycle + place) % 2 else {}
         say(f"run {num_runs} of {setting.name}, seed {seed!r}, server with {settings_of_server or 'its own settings'}")
         try:
             module = killing_module(settings_of_server)
