@@ -31,6 +31,7 @@ from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapsho
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 
 _log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class _Stored:
 class Restored:
     """What a restart brought back; `done` when all of it has run again."""
 
+    loading: Mapping[str, Model]
+    """Models that are being loaded."""
     num_sessions: int = 0
     num_models: int = 0
     num_requests: int = 0
@@ -60,6 +63,8 @@ class Restored:
         """Wait for it; what to say of it then."""
         for event in self.waiting:
             await event.wait()
+        while any(not model.is_dropped for model in self.loading.values()):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)  # nothing tells of the end of a session
         return (
             f"restored {self.num_models} models of {self.num_sessions} sessions, and ran {self.num_requests} requests "
             f"again, in {time.monotonic() - self.began_at:.1f} s"
@@ -84,6 +89,8 @@ class Restoring:
         sessions: Sessions,
         states: States,
     ) -> None:
+        self._loading_models: dict[str, Model] = {}
+        """Whose state is being loaded."""
         self._accepting = accepting
         self._base_models = base_models
         self._calls = calls
@@ -112,7 +119,7 @@ class Restoring:
         Raises:
             StorageError: the journal cannot be read.
         """
-        restored = Restored()
+        restored = Restored(loading=self._loading_models)
         stored = await asyncio.to_thread(self._read)
         positions = [entry.position for each in stored for entry in each.entries]
         self._intake.number_from(max(positions, default=-1) + 1)
@@ -269,8 +276,8 @@ class Restoring:
         others = [entry for entry in ordered if entry.request_id != model.creation]
         jobs = [self._job(model, entry) for entry in (*creations, *others)]
         if state is not None:
-            restored.waiting.append(is_loaded := asyncio.Event())
-            jobs.insert(0, self._loading(model, state, is_loaded))
+            self._loading_models[model.model_id] = model
+            jobs.insert(0, self._loading(model, state))
         self._sequencer.restore(model, history, seen, jobs)
 
     def _jobs_again(self, model: Model, history: History) -> Iterable[Job]:
@@ -297,7 +304,7 @@ class Restoring:
             runs_again=True,
         )
 
-    def _loading(self, model: Model, state: State, is_done: asyncio.Event | None = None) -> Job:
+    def _loading(self, model: Model, state: State) -> Job:
         async def load(turn: Turn) -> Result:
             try:
                 command = Load(
@@ -314,8 +321,8 @@ class Restoring:
                     model.lose(str(error))
                 raise
             finally:
-                if is_done is not None and turn.is_current():
-                    is_done.set()
+                if turn.is_current():
+                    self._loading_models.pop(model.model_id, None)
             return Result.of_json({})
 
         return Job(run=load)
