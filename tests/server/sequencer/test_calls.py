@@ -94,6 +94,10 @@ def fetch(command_id: str, snapshot_id: str) -> Fetch:
     return Fetch(command_id=command_id, account=ACCOUNT, snapshot_id=snapshot_id, **options)
 
 
+def publish(command_id: str) -> Publish:
+    return Publish(command_id=command_id, account=ACCOUNT, model_id="m", snapshot_id="unnamed")
+
+
 def tokens(request_id: str, token: int) -> Tokens:
     one = SampledSequence(tokens_T=np.array([token], np.int32), logprobs_T=np.zeros(1, np.float32), is_stopped=False)
     return Tokens(command_id=request_id, output=SampleOutput(request_id=request_id, is_partial=True, sequences=[one]))
@@ -151,7 +155,7 @@ async def test_samples_in_flight_are_asked_of_the_next_worker() -> None:
     make.made[0].tell(Done(command_id="f"))
     await fetching
     of_base, of_kept = calls.send(sample("1"), told.append), calls.send(sample("2", "kept"))
-    publishing = calls.send(Publish(command_id="p", account=ACCOUNT, model_id="m", snapshot_id="unnamed"))
+    publishing = calls.send(publish("p"))
     of_unnamed = calls.send(sample("3", "unnamed"))
     await settle()
     make.made[0].tell(tokens("1", 5), tokens("1", 6), Lost(worker="engine", reason="gone"))
@@ -168,6 +172,44 @@ async def test_samples_in_flight_are_asked_of_the_next_worker() -> None:
     await of_base
     await of_kept
     assert [one.sequences[0].tokens_T.tolist() for one in told] == [[5], [6], [7]]
+    await calls.close(1.0)
+
+
+@pytest.mark.parametrize("comes", ["published", "in a file", "not"])
+async def test_samples_wait_for_weights_that_are_published_again(comes: str) -> None:
+    """Would catch a sample of weights that the new worker lacks yet, and one that waits for ever for those that a file
+    has, or that will not come.
+    """
+    make = Workers()
+    calls = Calls(make, Meter(), on_lost=lambda _reason: calls.expect("unnamed"))
+    await calls.open()
+    calls.send(publish("p1"))
+    waiting = [calls.send(sample("1", "unnamed"))]
+    await settle()
+    make.made[0].tell(Lost(worker="engine", reason="gone"))
+    await settle()
+    waiting.append(calls.send(sample("2", "unnamed")))
+    await settle()
+    worker = make.made[1]
+    assert worker.commands == []
+    match comes:
+        case "published":
+            calls.send(publish("p2"))
+        case "in a file":
+            calls.note_file(fetch("f", "unnamed"))
+        case "not":
+            calls.give_up("unnamed")
+    await settle()
+    if comes == "not":
+        for answer in waiting:
+            with pytest.raises(LostError, match="gone"):
+                await answer
+    else:
+        first = Publish if comes == "published" else Fetch
+        assert [type(command) for command in worker.commands] == [first, Sample, Sample]
+        worker.tell(*(Done(command_id=name, output=SampleOutput(request_id=name)) for name in ("1", "2")))
+        for answer in waiting:
+            assert isinstance(await answer, SampleOutput)
     await calls.close(1.0)
 
 

@@ -143,8 +143,10 @@ class Calls:
         self._enqueue(command)
 
     def note_file(self, fetch: Fetch) -> None:
-        """Take note of a file that a worker without these weights can read them from."""
+        """Take note of a file that a worker without these weights can read them from; nobody publishes them again."""
         self._fetches[fetch.snapshot_id] = fetch
+        for sample in self._coming.pop(fetch.snapshot_id, ()):
+            self._enqueue(sample)
 
     def forget_file(self, snapshot_id: str) -> None:
         """A file of weights is going to be deleted."""
