@@ -183,11 +183,13 @@ async def test_samples_wait_for_weights_that_are_published_again(comes: str) -> 
     make = Workers()
     calls = Calls(make, Meter(), on_lost=lambda _reason: calls.expect("unnamed"))
     await calls.open()
-    calls.send(publish("p1"))
+    publishing = calls.send(publish("p1"))
     waiting = [calls.send(sample("1", "unnamed"))]
     await settle()
     make.made[0].tell(Lost(worker="engine", reason="gone"))
     await settle()
+    with pytest.raises(LostError):
+        await publishing
     waiting.append(calls.send(sample("2", "unnamed")))
     await settle()
     worker = make.made[1]
