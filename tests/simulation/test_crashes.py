@@ -11,7 +11,7 @@ from tests.simulation.program import simulate
 CLIENTS, REQUESTS = 3, 150
 
 
-@pytest.mark.parametrize("seed", [1, 3, 9, 14, 17, 19, 25, 33, 35, 36])
+@pytest.mark.parametrize("seed", [2, 4, 6, 8, 14, 17, 19, 33, 34, 36, 38])
 def test_a_crash_is_a_pause(seed: int) -> None:
     simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS)
 

@@ -361,16 +361,12 @@ class Sequencer:
         try:
             await self._note_turn(queue, taken)
             result = await job.run(turn)
-        except LostError as error:
-            if queue.history.num_losses == num_losses or job.entry is None:
-                await self._fail_job(queue, job, LostError(queue.model.loss or str(error)))
-        except CanceledError:
-            await self._fail_job(queue, job, _ended(queue.model))
         except Exception as error:
-            # What it needs may have gone with its session.
-            told = _ended(queue.model) if queue.model.is_dropped else error
-            self._check_repeated(queue.model, job, told)
-            await self._fail_job(queue, job, told)
+            # Else it runs again already, and what it needed here may be gone since.
+            if queue.history.num_losses == num_losses or job.entry is None or queue.model.is_dropped:
+                told = _told(queue.model, error)
+                self._check_repeated(queue.model, job, told)
+                await self._fail_job(queue, job, told)
         else:
             queue.history.count(turn.sent_at, turn.answered_at)
             self._finish(queue, job, result)
@@ -518,8 +514,11 @@ def _is_over(queue: _Queue, job: Job) -> bool:
     return job.entry.request_id in queue.history.finished or (job.runs_again and not job.changes_model and has_result)
 
 
-def _ended(model: Model) -> InputError:
-    return InputError(f"session {model.session_id} has ended")
+def _told(model: Model, error: Exception) -> Exception:
+    """What to say of a request that failed: what it needs may have gone with its session, or with its model."""
+    if model.is_dropped or isinstance(error, CanceledError):
+        return InputError(f"session {model.session_id} has ended")
+    return LostError(model.loss or str(error)) if isinstance(error, LostError) else error
 
 
 async def _not_run(_turn: Turn) -> Result:

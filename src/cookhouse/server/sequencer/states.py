@@ -218,6 +218,8 @@ class States:
         for snapshot_id, num_bytes in sizes.items():  # also where the state has failed: a file is written once
             if not saving.published[snapshot_id].has_file and not saving.model.is_dropped:
                 self.note_file(saving.published[snapshot_id], num_bytes)
+                # A loss meanwhile has forgotten it, and it is not published again.
+                saving.history.published[snapshot_id] = saving.published[snapshot_id]
         for output in (saved, *(output for output in others if not isinstance(output, InputError))):
             if isinstance(output, BaseException):
                 raise output
