@@ -220,15 +220,20 @@ def test_models_in_turn_are_each_as_if_alone(make_worker: MakeWorker, engine: ty
 
 
 def draw(driver: Driver, snapshot_id: str, *, beside: Sequence[Sample] = ()) -> list[Any]:
-    """Tokens and logprobs of some samples with named seeds, of prompts that begin alike."""
+    """Tokens and logprobs of some samples with named seeds, of prompts that begin alike: one by one, or at once with
+    those `beside` them.
+    """
     prompts = [np.arange(1, 40), np.arange(1, 43), np.array([7, 8])]
     settings: Sequence[dict[str, Any]] = ({"temperature": 1.0}, {"top_p": 0.9, "num_samples": 2}, {"temperature": 0.0})
     samples = [
         driver.sample(snapshot_id, seed=seed, prompt_T=prompt_T, max_tokens=12, **options)
         for seed, (prompt_T, options) in enumerate(zip(prompts, settings, strict=True))
     ]
-    driver.submit(*(one for pair in zip(samples, beside, strict=False) for one in pair) if beside else samples)
-    outputs: list[Any] = [driver.answer(sample.command_id) for sample in samples]
+    if beside:
+        driver.submit(*samples, *beside)
+        outputs: list[Any] = [driver.answer(sample.command_id) for sample in samples]
+    else:
+        outputs = [driver.run(sample) for sample in samples]
     return [
         (sequence.tokens_T.tolist(), sequence.logprobs_T.tolist())
         for answer in outputs
