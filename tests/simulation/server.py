@@ -228,7 +228,7 @@ class SimulatedServer:
             "weights to read again": len(calls._fetches),
             "weights to come": len(calls._coming),
             "queues": len(sequencer._queues),
-            "samples": len(sequencer._samples) + sequencer._num_samples.total(),
+            "samples": len(service.samples) + service.samples._numbers.total(),
             "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),
         }
         if self.has_journal:

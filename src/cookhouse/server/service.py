@@ -37,6 +37,7 @@ from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.rotation import Rotation
+from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Session, Sessions
 from cookhouse.server.settings import Settings
@@ -51,7 +52,7 @@ class Service:
 
     Accepting ──► Intake ──► Journaling     Restoring ──► Sequencer ──► Calls ──► worker
     (TrainingRequests, SaveRequests) └────────────────────►   │
-    SamplingRequests ──────────────────────────────────────►  │
+    SamplingRequests ──► Samples ─────────────────────────►   │
     Sessions, Checkpoints ──► Store                           └──► Futures
     """
 
@@ -121,6 +122,7 @@ class Service:
             commit=self._commit,
             states=None if journal is None else journal.states,
         )
+        self.samples = Samples(self.futures, settings, self.calls, self.held)
         self.metering = Metering(meter, self.store)
         self.intake = Intake(self.futures, self.sequencer, self._commit)
         self._writer = _writer("checkpoints")
@@ -147,7 +149,7 @@ class Service:
             checkpoints=self.checkpoints,
             commit=self._commit,
             futures=self.futures,
-            sequencer=self.sequencer,
+            samples=self.samples,
             sessions=self.sessions,
             settings=settings,
             store=self.store,
@@ -159,10 +161,10 @@ class Service:
                 registry=registry,
                 runs=runs,
                 sampling=self.sampling,
-                sequencer=self.sequencer,
+                samples=self.samples,
                 store=self.store,
             ),
-            self.sequencer,
+            self.samples,
         )
         self._restoring = None
         if journal is not None:
@@ -321,7 +323,7 @@ class Service:
         self._drop_samples(session, ended)
         for sampler in session.samplers.values():
             if sampler.snapshot is not None:
-                self.sequencer.free_snapshot(sampler.snapshot)
+                self.samples.free_snapshot(sampler.snapshot)
         self.futures.start_clock(session.session_id)
         now = time.time()
         if self._journal is None:
@@ -364,7 +366,7 @@ class Service:
 
     def _drop_samples(self, session: Session, error: InputError) -> None:
         if waiting := self.futures.unfinished_samples(session.session_id):
-            self.sequencer.cancel_samples(waiting, error)
+            self.samples.cancel(waiting, error)
 
     async def _sweep_forever(self) -> None:
         while True:

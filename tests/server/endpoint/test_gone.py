@@ -100,7 +100,7 @@ def test_what_it_held_is_free(tmp_path: Any) -> None:
         assert not sampler._scheduler.running
         assert not sampler._scheduler.waiting
         assert sampler.num_free_blocks == sampler._scheduler.blocks.num_blocks
-        wait_until(lambda: not host.service.sequencer._num_samples[host.service.keys.owner_of(KEY)])
+        wait_until(lambda: not host.service.samples._numbers[host.service.keys.owner_of(KEY)])
 
 
 def test_a_server_that_stops_ends_its_streams(tmp_path: Any) -> None:

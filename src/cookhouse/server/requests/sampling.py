@@ -23,7 +23,7 @@ from cookhouse.server.requests.commands import check_seq_id
 from cookhouse.server.requests.opening import opened
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
-from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sessions.sessions import Sampler, Sessions, Snapshot
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.rows import SamplerRow
@@ -43,7 +43,7 @@ class SamplingRequests:
         commit: GroupCommit | None,
         futures: Futures,
         calls: Calls,
-        sequencer: Sequencer,
+        samples: Samples,
         sessions: Sessions,
         settings: Settings,
         store: Store,
@@ -53,7 +53,7 @@ class SamplingRequests:
         self._commit = commit
         self._futures = futures
         self._calls = calls
-        self._sequencer = sequencer
+        self._samples = samples
         self._fetching: set[asyncio.Task[None]] = set()
         self._sessions = sessions
         self._settings = settings
@@ -121,7 +121,7 @@ class SamplingRequests:
         with suppress(GoneError):
             future = self._futures.get(request_id, owner)
             if future.is_sample and future.result is None:
-                self._sequencer.cancel_samples([request_id], InputError("the sample was canceled"))
+                self._samples.cancel([request_id], InputError("the sample was canceled"))
 
     async def completions(self, owner: str, request: types.FuturesRetrieveRequest) -> tuple[Sequence[Future], int]:
         """A sampler's futures that finished after a cursor, in that order, and the next cursor.
@@ -174,7 +174,7 @@ class SamplingRequests:
             self._futures.finish(future, Result.of_error(error))
         else:
             try:
-                self._sequencer.submit_sample(decoded, shape, future, snapshot)
+                self._samples.submit(decoded, shape, future, snapshot)
             except InputError:
                 self._futures.drop(future.request_id)
                 raise

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cookhouse.engine.contract import (
+    Account,
     Command,
     Done,
     Event,
@@ -319,3 +320,21 @@ class Calls:
 
 def _relay(event: Logged) -> None:
     logging.getLogger(event.name).log(event.level, "%s", event.message)
+
+
+def forgetting(
+    owner: str,
+    session_id: str,
+    *,
+    model_ids: tuple[str, ...] = (),
+    snapshot_ids: tuple[str, ...] = (),
+    command_ids: tuple[str, ...] = (),
+) -> Forget:
+    """What has a worker free things of an owner's."""
+    return Forget(
+        command_id="",
+        account=Account(owner, session_id),
+        model_ids=model_ids,
+        snapshot_ids=snapshot_ids,
+        command_ids=command_ids,
+    )

@@ -9,6 +9,7 @@ A result survives any number of fetches: an answer that was lost on the way is a
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -16,8 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cookhouse.engine.contract import DamagedError
+from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import GoneError, NotFoundError, blame_of, message_of
 
+_log = logging.getLogger(__name__)
 _RECORD_BYTES = 1024
 """About what a future takes beside the body of its result."""
 
@@ -249,3 +253,9 @@ class Futures:
 
     def _unfetched(self, future: Future) -> Unfetched:
         return self._unfetched_samples if future.is_sample else self._unfetched_training
+
+
+def tell_failure(error: Exception) -> None:
+    """Write into the log what is not the caller's doing."""
+    if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
+        _log.error("a request failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""What clients asked for, on its way to the engine. Lives on the event loop.
+"""What clients asked of models, on its way to the engine. Lives on the event loop.
 
     submit ──► order of its model ──its turn──► run ── command ──► Calls ──► worker
                                                  │                              │
@@ -15,45 +15,26 @@ the engine.
 """
 
 import asyncio
-import logging
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from cookhouse.engine.contract import (
-    Account,
-    CanceledError,
-    DamagedError,
-    Forget,
-    ModelCommand,
-    Output,
-    Sample,
-    SampleOutput,
-    SampleRequest,
-)
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.engine.contract import CanceledError, ModelCommand
+from cookhouse.errors import InputError
 from cookhouse.server.journal import DropEntry, Entry, FinishEntry, GroupCommit, SetRunOrder
 from cookhouse.server.refusals import BusyError, LostError, StorageError
-from cookhouse.server.sequencer.calls import Calls
-from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result
+from cookhouse.server.sequencer.calls import Calls, forgetting
+from cookhouse.server.sequencer.futures import Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
 from cookhouse.server.sequencer.plans import Run
 from cookhouse.server.sequencer.states import States, answer_of
 from cookhouse.server.sequencer.turn import Turn
-from cookhouse.server.sessions.sessions import Model, Snapshot
+from cookhouse.server.sessions.sessions import Model
 from cookhouse.server.settings import Settings
-from cookhouse.server.wire import SampleShape, encode_sample
-
-_log = logging.getLogger(__name__)
-_INLINE_TOKENS = 16_384
-"""Of a result, what is encoded on the event loop; more is encoded in a thread."""
-
-OnOutput = Callable[[SampleOutput | Exception], None]
-"""Told what a sampling request gives: the last that it is told is not partial, or is why there is no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,19 +69,12 @@ class _Queue:
     timer: asyncio.TimerHandle | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sampling:
-    owner: str
-    num_bytes: int
-    on_output: OnOutput
-
-
 MakeJobs = Callable[[History], Iterable[Job]]
 """What has to run again, in order: first what brings the last state back."""
 
 
 class Sequencer:
-    """Requests of models, each in its order, and samples, which have none."""
+    """Requests of models, each in its order."""
 
     def __init__(
         self,
@@ -124,8 +98,6 @@ class Sequencer:
         """By owner: of those that have had their turn."""
         self._held_back: defaultdict[str, deque[_Queue]] = defaultdict(deque)
         """By owner: models whose next request waits until fewer bytes are pending."""
-        self._samples: dict[str, _Sampling] = {}
-        self._num_samples: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -236,7 +208,7 @@ class Sequencer:
         What is with the engine ends as it says: what has begun is done, the rest is canceled.
         """
         model.is_dropped = True
-        self._calls.forget(_forget(model.owner, model.session_id, model_ids=(model.model_id,)))
+        self._calls.forget(forgetting(model.owner, model.session_id, model_ids=(model.model_id,)))
         queue = self._queues.pop(model.model_id, None)
         if queue is None:
             return ()
@@ -246,61 +218,6 @@ class Sequencer:
         for job in waiting:
             self._finish_job(queue, job)
         return [job.future for job in waiting if job.future is not None]
-
-    def submit_sample(
-        self, request: SampleRequest, shape: SampleShape, future: Future, snapshot: Snapshot | None
-    ) -> None:
-        """Hand a sampling request to the engine, and its result to a future. Raises as `stream_sample`."""
-
-        def finish(output: SampleOutput | Exception) -> None:
-            if isinstance(output, Exception):
-                self._fail(future, output)
-            elif sum(sequence.tokens_T.size for sequence in output.sequences) > _INLINE_TOKENS:
-                self._begin(self._encode(future, output, shape))
-            else:
-                self._finish_encoded(future, partial(encode_sample, output, shape))
-
-        self.stream_sample(request, snapshot, finish, owner=future.owner, session_id=future.session_id)
-
-    def stream_sample(
-        self,
-        request: SampleRequest,
-        snapshot: Snapshot | None,
-        on_output: OnOutput,
-        *,
-        owner: str,
-        session_id: str | None = None,
-    ) -> None:
-        """Hand a sampling request to the engine.
-
-        Raises:
-            BusyError: the tenant has too many waiting, or holds too many bytes.
-        """
-        if self._num_samples[owner] >= self._settings.max_queued_samples:
-            raise BusyError(f"{self._num_samples[owner]} sampling requests are waiting; send more when some are done")
-        self._held.take(owner, request.num_bytes)
-        self._num_samples[owner] += 1
-        self._samples[request.request_id] = _Sampling(owner=owner, num_bytes=request.num_bytes, on_output=on_output)
-        account = Account(owner, session_id or f"endpoint-{owner}")
-        command = Sample(command_id=request.request_id, account=account, request=request)
-        if snapshot is None or snapshot.ready.done():
-            self._send_sample(command, snapshot)
-        else:
-            snapshot.ready.add_done_callback(lambda _: self._send_sample(command, snapshot))
-
-    def cancel_samples(self, request_ids: Sequence[str], error: InputError) -> None:
-        """Drop samples that wait and stop those that run; they fail with the error, and what is done stays so."""
-        by_owner: defaultdict[str, list[str]] = defaultdict(list)
-        for request_id in request_ids:
-            if request_id in self._samples:
-                by_owner[self._samples[request_id].owner].append(request_id)
-                self._end_sample(request_id, error)
-        for owner, ids in by_owner.items():
-            self._calls.forget(_forget(owner, "", command_ids=tuple(ids)))
-
-    def free_snapshot(self, snapshot: Snapshot) -> None:
-        """Have the engine forget weights."""
-        self._calls.forget(_forget(snapshot.owner, "", snapshot_ids=(snapshot.snapshot_id,)))
 
     def _queue(self, model: Model) -> _Queue:
         if model.model_id not in self._queues:
@@ -401,7 +318,7 @@ class Sequencer:
         """Give a job's future the error. It is on the disk before it is told, since a replay might not fail. Where the
         store cannot be written for long it is before the next request that is accepted.
         """
-        _tell(error)
+        tell_failure(error)
         result = Result.of_error(error)
         if self._is_closed:
             return
@@ -448,60 +365,10 @@ class Sequencer:
         for held_back in waiting:
             self._advance(held_back)
 
-    def _send_sample(self, command: Sample, snapshot: Snapshot | None) -> None:
-        request_id = command.command_id
-        if request_id not in self._samples:  # canceled while its weights were looked for
-            return
-        if snapshot is not None and snapshot.error is not None:
-            # The caller has the request's id first.
-            asyncio.get_running_loop().call_soon(self._end_sample, request_id, snapshot.error)
-            return
-        answer = self._calls.send(command, self._samples[request_id].on_output)
-        answer.add_done_callback(partial(self._take_answer, request_id, snapshot))
-
-    def _take_answer(self, request_id: str, snapshot: Snapshot | None, answer: "asyncio.Future[Output]") -> None:
-        output = answer.exception() or answer.result()
-        if isinstance(output, LostError) and snapshot is not None and snapshot.error is not None:
-            output = snapshot.error
-        assert isinstance(output, SampleOutput | Exception)
-        self._end_sample(request_id, output)
-
-    def _end_sample(self, request_id: str, output: SampleOutput | Exception) -> None:
-        sampling = self._samples.pop(request_id, None)
-        if sampling is not None:
-            self._num_samples[sampling.owner] -= 1
-            self._held.give_back(sampling.owner, sampling.num_bytes)
-            sampling.on_output(output)
-
-    async def _encode(self, future: Future, output: SampleOutput, shape: SampleShape) -> None:
-        try:
-            body = await asyncio.to_thread(encode_sample, output, shape)
-        except Exception as error:
-            self._fail(future, error)
-        else:
-            self._futures.finish(future, Result(body=body, media_type=PROTOBUF, kind="sample"))
-
-    def _finish_encoded(self, future: Future, encode: Callable[[], bytes]) -> None:
-        try:
-            result = Result(body=encode(), media_type=PROTOBUF, kind="sample")
-        except Exception as error:
-            self._fail(future, error)
-        else:
-            self._futures.finish(future, result)
-
-    def _fail(self, future: Future, error: Exception) -> None:
-        _tell(error)
-        self._futures.finish(future, Result.of_error(error))
-
     def _begin(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _tell(error: Exception) -> None:
-    if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
-        _log.error("a request failed", exc_info=error)
 
 
 def _is_over(queue: _Queue, job: Job) -> bool:
@@ -523,20 +390,3 @@ def _told(model: Model, error: Exception) -> Exception:
 
 async def _not_run(_turn: Turn) -> Result:
     raise AssertionError("a request that was given up on has run")
-
-
-def _forget(
-    owner: str,
-    session_id: str,
-    *,
-    model_ids: tuple[str, ...] = (),
-    snapshot_ids: tuple[str, ...] = (),
-    command_ids: tuple[str, ...] = (),
-) -> Forget:
-    return Forget(
-        command_id="",
-        account=Account(owner, session_id),
-        model_ids=model_ids,
-        snapshot_ids=snapshot_ids,
-        command_ids=command_ids,
-    )

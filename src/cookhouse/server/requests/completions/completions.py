@@ -15,7 +15,7 @@ from cookhouse.server.requests.completions.chats import ChatFormats
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
 from cookhouse.server.sequencer.rotation import Rotation
-from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
 from cookhouse.server.wire.openai.fields import check_length, check_letters
 
@@ -25,9 +25,9 @@ _T = TypeVar("_T")
 class Answers:
     """Lives on the event loop; what reads and writes text is done in a thread of its own."""
 
-    def __init__(self, weights: WeightNames, sequencer: Sequencer) -> None:
+    def __init__(self, weights: WeightNames, samples: Samples) -> None:
         self.weights = weights
-        self._sequencer = sequencer
+        self._samples = samples
         self._formats = ChatFormats()
         self._text_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="texts")
         self._text_turns = Rotation()
@@ -130,14 +130,14 @@ class Answers:
         self._live.add(sampling)
         try:
             for request in requests:
-                self._sequencer.stream_sample(request, weights.snapshot, sampling.tell, owner=owner)
+                self._samples.stream(request, weights.snapshot, sampling.tell, owner=owner)
         except InputError:
             self.end(sampling)
             raise
         return sampling
 
     def _cancel(self, request_ids: Sequence[str]) -> None:
-        self._sequencer.cancel_samples(request_ids, InputError("the client has disconnected"))
+        self._samples.cancel(request_ids, InputError("the client has disconnected"))
 
 
 def _sample_request(owner: str, weights: NamedWeights, tokens: Sequence[int], **fields: Any) -> SampleRequest:

@@ -20,7 +20,7 @@ from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.sampling import SamplingRequests
-from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sessions.sessions import Snapshot
 from cookhouse.server.store.store import Store
 
@@ -54,7 +54,7 @@ class WeightNames:
         base_models: BaseModels,
         checkpoints: Checkpoints,
         sampling: SamplingRequests,
-        sequencer: Sequencer,
+        samples: Samples,
         store: Store,
         registry: ModelRegistry | None = None,
         runs: Mapping[str, str] | None = None,
@@ -63,7 +63,7 @@ class WeightNames:
         self._base_models = base_models
         self._checkpoints = checkpoints
         self._sampling = sampling
-        self._sequencer = sequencer
+        self._samples = samples
         self._store = store
         self._began_at = time.time()
         self._registry = registry
@@ -149,7 +149,7 @@ class WeightNames:
         self._loaded.move_to_end(key)
         while len(self._loaded) > _MAX_LOADED:
             _, oldest = self._loaded.popitem(last=False)
-            self._sequencer.free_snapshot(oldest)
+            self._samples.free_snapshot(oldest)
         return snapshot
 
 
