@@ -132,7 +132,7 @@ def test_a_result_that_cannot_be_encoded_fails_alone(server: Server, monkeypatch
             raise ValueError("message too large")
         return encode_sample(output, shape)
 
-    monkeypatch.setattr("cookhouse.server.sequencer.sequencer.encode_sample", encode_but_for_long)
+    monkeypatch.setattr("cookhouse.server.sequencer.samples.encode_sample", encode_but_for_long)
     sampler_id = server.post(
         "/create_sampling_session",
         session_id=server.session(),
