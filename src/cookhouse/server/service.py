@@ -181,6 +181,8 @@ class Service:
                 sessions=self.sessions,
                 states=journal.states,
             )
+        self._endings: set[asyncio.Task[None]] = set()
+        """Of sessions whose end is being written."""
         self._replay: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._sweeping = threading.Lock()  # held while a thread sweeps the store
@@ -304,6 +306,8 @@ class Service:
         try:
             session = self.sessions.session(session_id, owner)
         except GoneError:
+            if self._journal is not None:  # its end may still wait to be written
+                await self._journal.commit.flush()
             return
         await self._end(session, reason=reason, detail=detail)
 
@@ -329,8 +333,20 @@ class Service:
         if self._journal is None:
             self.store.finish_session(session.session_id, now, reason=reason, detail=detail)
         else:
-            self._journal.commit.later(EndSession(session.session_id, now, reason, detail))
+            ending = asyncio.ensure_future(self._forget(EndSession(session.session_id, now, reason, detail), folders))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
             await self._journal.commit.flush()
+            await asyncio.shield(ending)
+
+    async def _forget(self, end: EndSession, folders: Sequence[Path]) -> None:
+        """Write down that a session has ended, however long that takes, and delete its files then."""
+        assert self._journal is not None
+        try:
+            await self._journal.commit.keep(end)
+        except StorageError as error:  # it goes on at the next start, until nobody is heard of
+            _log.warning("the end of session %s was not written: %s", end.session_id, error)
+        else:
             await asyncio.to_thread(self._journal.folders.delete, *folders)
 
     def _folders_of(self, session: Session) -> Sequence[Path]:

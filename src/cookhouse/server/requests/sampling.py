@@ -83,6 +83,7 @@ class SamplingRequests:
             seq_id=seq_id,
         )
         await self._record(row)
+        session = self._sessions.session(request.session_id, owner)  # it may have ended meanwhile
         if seq_id not in session.samplers:
             sampler = Sampler(
                 sampler_id=row.sampler_id,
@@ -221,6 +222,8 @@ class SamplingRequests:
         try:
             kept = await finding
             async with opened(self._checkpoints, kept) as url:
+                if snapshot.is_freed:  # while its files were looked for
+                    return
                 command = Fetch(
                     command_id=uuid.uuid4().hex,
                     account=Account(snapshot.owner, ""),

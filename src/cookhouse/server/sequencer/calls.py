@@ -153,6 +153,10 @@ class Calls:
         """A file of weights is going to be deleted."""
         self._fetches.pop(snapshot_id, None)
 
+    def holds(self, snapshot_id: str) -> bool:
+        """Whether the present worker was told of weights."""
+        return snapshot_id in self._held
+
     def expect(self, snapshot_id: str) -> None:
         """Have samples of weights that this worker lacks wait until they are published again, or given up."""
         if snapshot_id not in self._held and snapshot_id not in self._fetches:

@@ -99,6 +99,7 @@ class Samples:
 
     def free_snapshot(self, snapshot: Snapshot) -> None:
         """Have the engine forget weights."""
+        snapshot.is_freed = True
         self._calls.forget(forgetting(snapshot.owner, "", snapshot_ids=(snapshot.snapshot_id,)))
 
     def _send(self, command: Sample, snapshot: Snapshot | None) -> None:

@@ -256,6 +256,8 @@ class States:
             total -= num_bytes
             snapshot.has_file = False
             self._calls.forget_file(snapshot.snapshot_id)
+            if not self._calls.holds(snapshot.snapshot_id):
+                snapshot.lose("and its file made room for newer ones")
             await self._commit.commit(SetSamplerFile(snapshot.sampler_id, has_file=False))
             await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
 

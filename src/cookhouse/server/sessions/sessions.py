@@ -66,6 +66,8 @@ class Snapshot:
     """Whether a model published them; else they are a checkpoint's."""
     sampler_id: str = ""
     """Whose they are, if they were published."""
+    is_freed: bool = False
+    """Whether nobody samples from them any more."""
     has_file: bool = False
     """Whether published weights lie in a file, from which they can be had again."""
     ready: "asyncio.Future[None]" = field(default_factory=_now)
