@@ -16,6 +16,13 @@ def test_a_crash_is_a_pause(seed: int) -> None:
     simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS)
 
 
+def test_a_program_with_crashes_is_the_same_from_the_same_seed() -> None:
+    """Would catch a crash that a failing seed would not repeat."""
+    first, second = (simulate(19, num_clients=CLIENTS, num_requests=REQUESTS) for _ in range(2))
+    assert first == second
+    assert first.counts["server: crashes"] > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 1500, 25))
 def test_a_crash_is_a_pause_from_many_seeds(first: int) -> None:
