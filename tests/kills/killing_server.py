@@ -44,7 +44,8 @@ class Killer:
 
 
 def _around_commits(kind: type, before: Killer | None = None, after: Killer | None = None) -> None:
-    commit = GroupCommit.commit
+    name = "keep" if kind is PutState else "commit"  # as the server writes them
+    commit = getattr(GroupCommit, name)
 
     @wraps(commit)
     async def killing(self: GroupCommit, *changes: Any) -> None:
@@ -55,7 +56,7 @@ def _around_commits(kind: type, before: Killer | None = None, after: Killer | No
         if is_meant and after is not None:
             after()
 
-    GroupCommit.commit = killing  # type: ignore[method-assign]
+    setattr(GroupCommit, name, killing)
 
 
 def _in_replays(killer: Killer) -> None:
