@@ -81,6 +81,7 @@ class SqliteRegistry(BaseRegistry):
         try:
             with contextlib.closing(sqlite3.connect(f"{self.file.as_uri()}?mode=rw", uri=True)) as connection:
                 connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+                connection.execute("BEGIN")  # all that is read is of one moment
                 application_id, schema = (
                     connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
                 )
@@ -181,5 +182,5 @@ def _make_tables(connection: sa.Connection) -> None:
 def _prepare_connection(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # we begin transactions ourselves: Python's driver leaves some statements out
     with contextlib.closing(connection.cursor()) as cursor:
-        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")  # first: the other waits for locks, too
-        cursor.execute("PRAGMA journal_mode = WAL")
+        # No write-ahead log: of two processes that turn it on at once, SQLite refuses one without waiting.
+        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
