@@ -1,4 +1,4 @@
-"""Writing the files of a run so that a crash leaves old or new content, never half of it."""
+"""Writing files so that a crash leaves old or new content, never half of it."""
 
 import errno
 import os
@@ -38,6 +38,15 @@ def file_errors(path: Path) -> Iterator[None]:
 def cannot_write(path: Path, reason: str | None) -> InputError:
     """What to say of a place in a run folder where nothing can be written."""
     return InputError(f"cannot write {path}: {reason}; choose another log_path")
+
+
+def sync(path: Path) -> None:
+    """Return when a file's content, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -13,13 +13,14 @@ from sqlalchemy.orm import Session
 from tests.simulation.virtual import World
 
 from cookhouse.server.journal import FINISHED, Answer, Entry, GroupCommit, JournalReader, Segments, State
+from cookhouse.server.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store.database import Database
 from cookhouse.server.store.store import Store
 
 T = TypeVar("T")
 Fault = Literal["locked", "damaged", "cut", "cut behind the commit"]
-LARGE = 64 * 1024 + 1
+LARGE = MAX_ROW_BYTES + 1
 """Bytes of the smallest body that has no place in a row."""
 
 

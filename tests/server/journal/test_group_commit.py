@@ -59,7 +59,6 @@ def test_writes_what_comes_up_meanwhile_at_once(journal: Journal) -> None:
 
     journal.run(main)
     assert journal.database.num_commits == 1
-    assert len(journal.files()) == 1
     assert [journal.reader.body(f"train-{position}") for position in range(64)] == [
         body(position, LARGE) for position in range(64)
     ]
@@ -365,6 +364,18 @@ def test_a_segment_stays_while_a_row_names_it(journal: Journal) -> None:
         return counts
 
     assert journal.run(main) == [1, 0]
+
+
+def test_a_large_body_goes_while_another_of_its_group_stays(journal: Journal) -> None:
+    """Would catch a tenant's data that stays on the disk because another's were written with it."""
+
+    async def main(group: GroupCommit) -> Sequence[int]:
+        await asyncio.gather(group.commit(add(1, body(1, LARGE))), group.commit(add(2, body(2, LARGE))))
+        counts = [len(journal.files())]
+        await group.commit(FinishEntry(answer("train-1")))
+        return [*counts, len(journal.files())]
+
+    assert journal.run(main) == [2, 1]
 
 
 def test_a_sweep_deletes_what_an_earlier_process_left(journal: Journal) -> None:

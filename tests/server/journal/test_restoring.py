@@ -23,6 +23,7 @@ from cookhouse.engine.contract import Command, Event, Lost, Step, WorkerOptions
 from cookhouse.engine.transports.thread import InThread
 from cookhouse.server.journal import GroupCommit, PutState
 from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.sequencer.sequencer import Job
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.settings import Settings
@@ -118,6 +119,7 @@ def test_numbers_that_no_column_holds(tmp_path: Path, number: int) -> None:
             ("/optim_step", {"model_id": model_id, "seq_id": number, **step}),
             ("/save_weights", {"model_id": model_id, "seq_id": number, "path": "a"}),
             ("/save_weights_for_sampler", {"model_id": model_id, "seq_id": 3, "sampling_session_seq_id": number}),
+            ("/save_weights_for_sampler", {"model_id": model_id, "seq_id": number, "sampling_session_seq_id": 5}),
             ("/create_sampling_session", {**sampler, "sampling_session_seq_id": number}),
             ("/create_model", {"session_id": session_id, "model_seq_id": number, "base_model": "cookhouse/tiny"}),
         ):
@@ -227,9 +229,9 @@ def damage(state_dir: Path) -> None:
         file.write_bytes(bytes(file.stat().st_size))
 
 
-def large_pass(server: Server, model_id: str, seq_id: int) -> Any:
+def large_pass(server: Server, model_id: str, seq_id: int, num_datums: int = 400) -> Any:
     message = pb.ForwardBackwardRequest(model_id=model_id, seq_id=seq_id, loss_fn="cross_entropy")
-    for _ in range(400):
+    for _ in range(num_datums):
         datum = message.data.add()
         datum.model_input.add().encoded_text.tokens = np.arange(1, 61, dtype="<i4").tobytes()
         targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.arange(1, 61, dtype="<i8").tobytes())
@@ -254,10 +256,10 @@ def test_a_body_that_is_damaged_is_not_left_out_of_a_model(tmp_path: Path) -> No
 def test_an_answer_that_is_damaged_does_not_keep_the_server_from_starting(tmp_path: Path) -> None:
     with served(tmp_path, state_seconds=0.0) as server:
         model_id = server.model(server.session())
-        first = large_pass(server, model_id, 1)
+        first = large_pass(server, model_id, 1, num_datums=1200)
         server.step(model_id, 2)
         wait_until(lambda: any((tmp_path / "states").iterdir()))
-        assert len(first.content) > 2**16
+        assert len(first.content) > MAX_ROW_BYTES
     wait_until(lambda: any((tmp_path / "journal").iterdir()), 5)
     damage(tmp_path)
     with served(tmp_path) as server:

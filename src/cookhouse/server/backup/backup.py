@@ -3,7 +3,6 @@
 server.db ── SQLite's backup ──► copy ── names ──► files, linked or copied ── one has gone? ──► again, what is new
 """
 
-import os
 import shutil
 import sqlite3
 import time
@@ -13,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.files import sync
 from cookhouse.server.backup.named_files import (
     copy_file,
     copy_named,
@@ -86,9 +86,9 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         temporary.mkdir(mode=0o700)
         yield temporary
         for path in (*temporary.rglob("*"), temporary):
-            _flush(path)
+            sync(path)
         temporary.rename(folder)
-        _flush(folder.parent)
+        sync(folder.parent)
     except OSError as error:
         raise InputError(
             f"the backup cannot be made: {error.strerror}: {error.filename}; free space, or name another folder"
@@ -126,14 +126,6 @@ def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, say: Say)
         if not is_copied:
             missing.add(name)
     return missing
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _now_and_then(say: Say) -> Say:

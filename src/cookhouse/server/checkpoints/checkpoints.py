@@ -21,10 +21,11 @@ from pathlib import Path
 
 from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.files import sync
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
-from cookhouse.server.journal.folders import link_files, sync_folder
+from cookhouse.server.journal.folders import link_files
 from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
@@ -261,7 +262,7 @@ class Checkpoints:
         target = self.folder_of(row)
         self.abandon(target)
         folder.rename(target)
-        sync_folder(self._folder)
+        sync(self._folder)
         return target
 
     def copy(self, row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None) -> CheckpointRow:

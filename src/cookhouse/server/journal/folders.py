@@ -6,11 +6,12 @@ loads/<id>       files of a checkpoint that a model was loaded from: the checkpo
 """
 
 import logging
-import os
 import shutil
 import uuid
 from collections.abc import Collection, Mapping
 from pathlib import Path
+
+from cookhouse.files import sync
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
@@ -53,7 +54,7 @@ class JournalFolders:
                 raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-        sync_folder(target.parent)
+        sync(target.parent)
 
     def sampler_bytes(self, snapshot_ids: Collection[str] | None = None) -> Mapping[str, int]:
         """What published weights take, by id: of these, or of all, those that have files."""
@@ -88,18 +89,5 @@ def link_files(source: Path, folder: Path) -> None:
             (folder / file.name).hardlink_to(file)
         except OSError:
             shutil.copyfile(file, folder / file.name)
-            _sync(folder / file.name)
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder are on the disk."""
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync(folder / file.name)
+    sync(folder)

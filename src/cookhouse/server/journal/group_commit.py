@@ -251,11 +251,9 @@ class GroupCommit:
             return [error] * len(group)
 
     def _place(self, commits: Sequence[_Commit]) -> None:
-        """Write the bodies that do not belong into rows."""
-        written = self._segments.write([body for commit in commits for body in commit.bodies])
-        rest = iter(written)
+        """Write the bodies that do not belong into rows: each commit's apart, so that they go with its session."""
         for commit in commits:
-            places = [next(rest) for _ in commit.bodies]
+            places = self._segments.write(commit.bodies)
             ahead = iter(places)
             commit.steps = [step for change in commit.changes for step in steps_of(change, ahead)]
             commit.segments = {place.segment for place in places if place.segment is not None}
