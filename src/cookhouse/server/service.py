@@ -18,7 +18,7 @@ from cookhouse.server.checkpoints.copying import Copying
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.draining import Draining
-from cookhouse.server.journal import AddSession, DropAnswers, EndSession
+from cookhouse.server.journal import AddSession, EndSession
 from cookhouse.server.journaling import OFF, Journaling
 from cookhouse.server.refusals import GoneError, StorageError
 from cookhouse.server.requests.accepting import Accepting
@@ -181,8 +181,6 @@ class Service:
                 sessions=self.sessions,
                 states=journal.states,
             )
-        self._endings: set[asyncio.Task[None]] = set()
-        """Of sessions whose end is being written."""
         self._replay: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._sweeping = threading.Lock()  # held while a thread sweeps the store
@@ -318,7 +316,8 @@ class Service:
 
     async def _end(self, session: Session, *, reason: str | None = None, detail: str | None = None) -> None:
         """Free a session's models and snapshots; what waits for them fails."""
-        folders = self._folders_of(session)
+        journal = self._journal
+        folders = () if journal is None else journal.folders_of(session, self.sequencer.history)
         self.sessions.end(session)
         ended = InputError(f"session {session.session_id} has ended")
         for model in session.models.values():
@@ -330,43 +329,14 @@ class Service:
                 self.samples.free_snapshot(sampler.snapshot)
         self.futures.start_clock(session.session_id)
         now = time.time()
-        if self._journal is None:
+        if journal is None:
             self.store.finish_session(session.session_id, now, reason=reason, detail=detail)
         else:
-            ending = asyncio.ensure_future(self._forget(EndSession(session.session_id, now, reason, detail), folders))
-            self._endings.add(ending)
-            ending.add_done_callback(self._endings.discard)
-            await self._journal.commit.flush()
-            await asyncio.shield(ending)
-
-    async def _forget(self, end: EndSession, folders: Sequence[Path]) -> None:
-        """Write down that a session has ended, however long that takes, and delete its files then."""
-        assert self._journal is not None
-        try:
-            await self._journal.commit.keep(end)
-        except StorageError as error:  # it goes on at the next start, until nobody is heard of
-            _log.warning("the end of session %s was not written: %s", end.session_id, error)
-        else:
-            await asyncio.to_thread(self._journal.folders.delete, *folders)
-
-    def _folders_of(self, session: Session) -> Sequence[Path]:
-        """What the journal has of a session in folders."""
-        journal = self._journal
-        if journal is None:
-            return ()
-        folders = []
-        for model in session.models.values():
-            history = self.sequencer.history(model)
-            if history.state is not None:
-                folders.append(journal.folders.state(history.state.state_id))
-            folders += [journal.folders.load(ran.entry.drawn["id"]) for ran in history.loads()]
-        snapshots = [sampler.snapshot for sampler in session.samplers.values() if sampler.snapshot is not None]
-        journal.states.forget(snapshots)
-        return [*folders, *(journal.folders.sampler(one.snapshot_id) for one in snapshots if one.has_file)]
+            await journal.end_session(EndSession(session.session_id, now, reason, detail), folders)
 
     def _forget_answer(self, future: Future) -> None:
-        if self._commit is not None and future.is_stored:
-            self._commit.later(DropAnswers([future.request_id]))
+        if self._journal is not None:
+            self._journal.forget_answer(future)
 
     def _note_loss(self, reason: str) -> None:
         """What was in the memory of a worker that ended is gone, and comes back from the journal."""

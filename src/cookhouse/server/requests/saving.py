@@ -145,14 +145,7 @@ class SaveRequests:
             model.snapshots[snapshot.snapshot_id] = snapshot
             self._sessions.add_sampler(sampler)
 
-        return Plan(
-            model=model,
-            request_id=request_id,
-            seq_id=seq_id,
-            run=run,
-            rows=[AddSampler(row)],
-            on_accepted=register,
-        )
+        return plan_of(model, seq_id, run, rows=[AddSampler(row)], on_accepted=register)
 
     def _new_sampler(self, model: Model, sampler_seq_id: int, snapshot_id: str, request_id: str) -> Sampler:
         sampler_id = f"{model.session_id}:sample:{sampler_seq_id}"
@@ -175,13 +168,10 @@ class SaveRequests:
         )
 
     def _save(self, model: Model, seq_id: int | None, new: NewCheckpoint, drawn: Drawn) -> Plan:
-        """Has the engine write a folder, and makes it a checkpoint, unless a replay finds that it is one."""
+        """Has the engine write a folder, and makes it a checkpoint."""
 
         async def run(turn: Turn) -> Result:
-            loop = asyncio.get_running_loop()
-            row = await loop.run_in_executor(None, self._checkpoints.known, drawn["id"])
-            if row is None:
-                row = await self._write(turn, model, new, drawn["id"])
+            row = await self._write(turn, model, new, drawn["id"])
             if new.kind == "weights":
                 model.last_checkpoint = row.path
             return Result.of_json({"type": _TYPES[new.kind], "path": row.path})
