@@ -121,13 +121,14 @@ def test_what_fails_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0)
     registry = SqliteRegistry(tmp_path / "registry.db")
     registry.register(new_model(tmp_path / "a"))
     with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(InputError, match="another program has locked it for 0 s; try again"):
-            registry.promote("sums@1", ModelStage.STAGING)
+        with monkeypatch.context() as context:
+            context.setattr(sqlite, "_BUSY_SECONDS", 0)
+            with pytest.raises(InputError, match="another program has locked it for 0 s; try again"):
+                registry.promote("sums@1", ModelStage.STAGING)
         assert registry.get("sums@1").stage is ModelStage.EXPERIMENT
 
 
