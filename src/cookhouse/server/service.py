@@ -374,6 +374,8 @@ class Service:
                 error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
                 self._drop_samples(session, error)
         self.futures.sweep()
+        if self._journal is not None:
+            self._journal.states.sweep()
         self.sampling.sweep()
         times = self.intake.taken_times()
         await asyncio.to_thread(self._sweep_store, times)

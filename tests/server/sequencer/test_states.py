@@ -20,6 +20,7 @@ from tests.server.unwritable import locked_database
 from tests.waiting import wait_until
 
 from cookhouse.server.journal import Entry, JournalReader, Segments
+from cookhouse.server.sequencer import states as states_module
 from cookhouse.server.sequencer.history import Coming, History
 from cookhouse.server.settings import Settings
 
@@ -178,6 +179,30 @@ def test_a_state_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:
         wait_until(lambda: not entries(server, session_id))
         (kept,) = JournalReader(server.host.service.store, Segments("rows")).states(session_id)
         assert states(tmp_path) == [kept.state_id]
+
+
+def test_an_answer_that_was_fetched_goes_from_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a database that grows with every request of the last minutes."""
+
+    def answers(server: Server) -> list[str]:
+        reader = JournalReader(server.host.service.store, Segments("rows"))
+        return [answer.request_id for answer in reader.answers(session_id)]
+
+    with serving(tmp_path, FullEngine(), EVERY_STEP) as server:
+        session_id = server.session()
+        model_id = server.model(session_id)
+        fetched = server.forward_backward(model_id, 1).json()["request_id"]
+        first = server.result(fetched)
+        train_until(server, model_id, itertools.count(2), lambda: not entries(server, session_id))
+        waiting = server.forward_backward(model_id, 99).json()["request_id"]
+        train_until(server, model_id, itertools.count(101), lambda: waiting in answers(server))
+        server.host.on_loop(server.host.service.sweep)
+        assert fetched in answers(server)  # it may be asked for again
+        monkeypatch.setattr(states_module, "_FETCH_AGAIN_SECONDS", 0.0)
+        server.host.on_loop(server.host.service.sweep)
+        wait_until(lambda: answers(server) == [waiting])
+        assert server.result(fetched).content == first.content
+        assert "error" not in server.result(waiting).text
 
 
 def test_an_order_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:

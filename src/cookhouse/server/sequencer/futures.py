@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -216,12 +216,16 @@ class Futures:
 
     def sweep(self) -> None:
         """Forget results that were fetched long enough ago."""
-        oldest_kept = time.monotonic() - self._result_seconds
-        for request_id in list(self._fetched):
-            fetched_at = self._futures[request_id].fetched_at
-            if fetched_at is not None and fetched_at > oldest_kept:
+        for future in list(self.fetched_for(self._result_seconds)):
+            self.drop(future.request_id)
+
+    def fetched_for(self, seconds: float) -> Iterator[Future]:
+        """Those whose results were fetched at least so long ago."""
+        latest = time.monotonic() - seconds
+        for future in map(self._futures.__getitem__, self._fetched):
+            if future.fetched_at is not None and future.fetched_at > latest:
                 return  # in order of the first fetch, so all the rest are younger
-            self.drop(request_id)
+            yield future
 
     def unfinished_samples(self, session_id: str) -> Sequence[str]:
         """Request ids of a session's samples that wait or run."""

@@ -27,7 +27,7 @@ from cookhouse.engine.contract import (
     Step,
 )
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.server.journal import Answer, GroupCommit, PutState, SetSamplerFile, State
+from cookhouse.server.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.refusals import LostError
 from cookhouse.server.sequencer.calls import Calls
@@ -247,6 +247,14 @@ class States:
                 future.is_stored = True
                 answers.append(answer_of(future, future.result))
         return answers
+
+    def sweep(self) -> None:
+        """Have the journal forget answers that nobody asks for again, also after a restart."""
+        stored = [future for future in self._futures.fetched_for(_FETCH_AGAIN_SECONDS) if future.is_stored]
+        for future in stored:
+            future.is_stored = False
+        if stored:
+            self._commit.later(DropAnswers([future.request_id for future in stored]))
 
     async def _drop_files(self) -> None:
         """Delete weights of samplers beyond what they may take, the oldest first."""
