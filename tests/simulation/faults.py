@@ -143,13 +143,13 @@ class FaultyDisk(Disk):
 
     def watch(self, store: Store) -> None:
         """Have transactions of the journal's fail now and then."""
-        database, writing = store.database, store.database.writing
+        database, transaction = store.database, store.database.transaction
 
         @contextmanager
         def failing(busy_seconds: float | None = None) -> Iterator[Any]:
             if busy_seconds is None:  # not the journal's
-                with writing(busy_seconds) as session:
-                    yield session
+                with transaction(busy_seconds) as connection:
+                    yield connection
                 return
             now = asyncio.get_running_loop().time()
             if now >= self._locked_until and self.chance.random() < self.rates.locked:
@@ -157,15 +157,15 @@ class FaultyDisk(Disk):
                 self._locked_until = now + self.chance.random() * self.rates.locked_seconds
             if now < self._locked_until:
                 raise self.chance.choice([locked(1.0), full()])
-            with writing(busy_seconds) as session:
-                yield session
+            with transaction(busy_seconds) as connection:
+                yield connection
             if self.chance.random() < self.rates.cut:
                 self.counts["cut"] += 1
                 cause = sa.exc.OperationalError("COMMIT", None, sqlite3.OperationalError("cut"))
                 cause.connection_invalidated = True
                 raise StorageBusyError("the database is out of reach") from cause
 
-        database.writing = failing  # type: ignore[method-assign]
+        database.transaction = failing  # type: ignore[method-assign]
 
     def watch_segments(self, segments: Segments) -> None:
         """Have bodies find no room while the database is locked."""

@@ -78,7 +78,7 @@ class FlakyDatabase:
     num_commits: int = 0
 
     @contextlib.contextmanager
-    def writing(self, busy_seconds: float | None = None) -> Iterator[Session]:
+    def transaction(self, busy_seconds: float | None = None) -> Iterator[sa.Connection]:
         fault = self.faults.pop(0) if self.faults else None
         if fault == "locked":
             raise StorageBusyError("it is locked")
@@ -86,8 +86,8 @@ class FlakyDatabase:
             raise StorageError("it is damaged")
         if fault == "cut":
             raise _cut()
-        with self.real.writing(busy_seconds) as session:
-            yield session
+        with self.real.transaction(busy_seconds) as connection:
+            yield connection
         self.num_commits += 1
         if fault == "cut behind the commit":
             raise _cut()

@@ -238,8 +238,8 @@ class GroupCommit:
         try:
             self._place([commit for commit in group if commit.steps is None])
             try:
-                with self._database.writing(_ATTEMPT_SECONDS) as session:
-                    execute(session.connection(), _steps(group))
+                with self._database.transaction(_ATTEMPT_SECONDS) as connection:
+                    execute(connection, _steps(group))
                 return [None] * len(group)
             except StorageError:
                 raise
@@ -261,11 +261,11 @@ class GroupCommit:
     def _write_each(self, group: Sequence[_Commit]) -> Sequence[Exception | None]:
         """The same in one transaction, without those that cannot be applied."""
         errors: list[Exception | None] = []
-        with self._database.writing(_ATTEMPT_SECONDS) as session:
+        with self._database.transaction(_ATTEMPT_SECONDS) as connection:
             for commit in group:
                 try:
-                    with session.begin_nested():
-                        execute(session.connection(), _steps([commit]))
+                    with connection.begin_nested():
+                        execute(connection, _steps([commit]))
                     errors.append(None)
                 except Exception as error:
                     is_its_own = isinstance(error, sa.exc.IntegrityError | sa.exc.DataError)

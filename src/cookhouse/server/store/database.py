@@ -71,7 +71,7 @@ class Database:
             StorageError: it cannot be written now, and is kept for the next time.
         """
         if self._recorded:
-            with self.writing():
+            with self.transaction():
                 pass
 
     def try_flush(self) -> None:
@@ -79,14 +79,22 @@ class Database:
         if not self._recorded:
             return
         try:
-            with self.writing(_LISTING_SECONDS):
+            with self.transaction(_LISTING_SECONDS):
                 pass
         except StorageError as error:
             _log.warning("rows of sessions and runs wait to be written: %s", error)
 
     @contextlib.contextmanager
     def writing(self, busy_seconds: float | None = None) -> Iterator[Session]:
-        """A transaction, which begins with what has been recorded, and is committed at the end.
+        """`transaction` for objects."""
+        with self.transaction(busy_seconds) as connection, _session(connection) as session:
+            yield session
+            session.commit()
+
+    @contextlib.contextmanager
+    def transaction(self, busy_seconds: float | None = None) -> Iterator[sa.Connection]:
+        """Begins with what has been recorded, and is committed at the end. A small write takes about as long as making
+        a session for it: statements need none.
 
         `busy_seconds`: in place of `_BUSY_SECONDS`.
 
@@ -94,13 +102,16 @@ class Database:
             StorageError: it cannot be written, and nothing of it was.
         """
         seconds = self._busy_seconds if busy_seconds is None else busy_seconds
-        with self._turn(seconds), self._own_errors(seconds), _session(self.backend.writers) as session:
-            self.backend.begin(session.connection(), seconds)
+        with self._turn(seconds), self._own_errors(seconds):
             recorded = list(self._recorded)
-            for change in recorded:
-                change(session)
-            yield session
-            session.commit()
+            with self.backend.writers.begin() as connection:
+                self.backend.begin(connection, seconds)
+                if recorded:
+                    with _session(connection) as session:
+                        for change in recorded:
+                            change(session)
+                        session.commit()
+                yield connection
             for _ in recorded:
                 self._recorded.popleft()
 
@@ -155,8 +166,8 @@ def is_outdated(file: Path) -> bool:
         backend.readers.dispose()
 
 
-def _session(engine: sa.Engine) -> Session:
-    return Session(engine, expire_on_commit=False)
+def _session(bind: sa.Engine | sa.Connection) -> Session:
+    return Session(bind, expire_on_commit=False)
 
 
 def _backend(place: Path | str) -> Backend:
