@@ -11,7 +11,7 @@ from tests.simulation.program import simulate
 CLIENTS, REQUESTS = 3, 150
 
 
-@pytest.mark.parametrize("seed", [2, 4, 6, 8, 14, 17, 19, 20, 24, 33, 34, 36, 38, 54, 1031, 1097])
+@pytest.mark.parametrize("seed", [2, 4, 6, 8, 14, 17, 19, 20, 24, 33, 34, 36, 38, 54, 1031, 1040, 1097])
 def test_a_crash_is_a_pause(seed: int) -> None:
     simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS)
 

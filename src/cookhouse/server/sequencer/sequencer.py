@@ -279,8 +279,9 @@ class Sequencer:
             await self._note_turn(queue, taken)
             result = await job.run(turn)
         except Exception as error:
-            # Else it runs again already, and what it needed here may be gone since.
-            if queue.history.num_losses == num_losses or job.entry is None or queue.model.is_dropped:
+            # Else it runs again already, or ended while it did, and what it needed here may be gone since.
+            is_last = queue.history.num_losses == num_losses and not _is_over(queue, job)
+            if is_last or job.entry is None or queue.model.is_dropped:
                 told = _told(queue.model, error)
                 self._check_repeated(queue.model, job, told)
                 await self._fail_job(queue, job, told)
