@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-newest test-gpu test-harness check docs wheel bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-newest test-gpu test-harness chromium check docs wheel bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -28,6 +28,11 @@ test: $(VENV)/installed-dev
 # conversations.
 test-slow: $(VENV)/installed-dev
 	$(PYTEST) -m slow $(ARGS)
+
+# The browser of the tests that drive pages, from Debian, where there is none. Without it those tests are skipped; with
+# COOKHOUSE_REQUIRE_BROWSER=1 they fail.
+chromium:
+	.ci/chromium
 
 # The tests that keep files and databases, under the newest Python that torch has wheels for, in an environment of their
 # own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that Python is missing.

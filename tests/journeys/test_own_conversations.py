@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from tests.journeys.browser import opened, wider_than_window
+from tests.browser import opened, wider_than_window
 from tests.journeys.journey import Journey
 from tests.journeys.terminal import CTRL_C, CTRL_D
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
-from tests.journeys.browser import opened, wider_than_window
+from tests.browser import opened, wider_than_window
 from tests.report.test_rollouts_page import Words, group, turn
 
 from cookhouse.report import rollouts_page
