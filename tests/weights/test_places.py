@@ -11,12 +11,12 @@ import pytest
 from cookhouse import weights
 from cookhouse.cli.checkpoints.saved import find_saved
 from cookhouse.cli.models.registering import model_by_hand
-from cookhouse.cli.sampling.target import find_target
 from cookhouse.cli.serve import named_weights
 from cookhouse.errors import InputError
 from cookhouse.recipes.eval import origin_of
 from cookhouse.registry import Artifact, ModelRegistry, NewModel, open_registry
 from cookhouse.runs.names import REFERENCE_FILE
+from cookhouse.sampling.target import find_target
 from cookhouse.settings import PreferenceSettings, TrainingSettings
 from cookhouse.training import FakeService, ServiceClient, SessionSpec, open_session
 from cookhouse.weights.names import find_weights

@@ -10,10 +10,20 @@ import typer
 from cookhouse.assets import TINY_MODEL
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.run import program
-from cookhouse.cli.sampling.chat_model import Draw, MaxTokens, Seed, Temperature, TopP
-from cookhouse.cli.sampling.target import ModelOption, RendererOption, Target, WeightsArgument, find_target
+from cookhouse.cli.sampling_options import (
+    MaxTokens,
+    ModelOption,
+    RendererOption,
+    Seed,
+    Temperature,
+    TopP,
+    WeightsArgument,
+    note_of,
+)
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.printable import printable
+from cookhouse.sampling.chat_model import Draw
+from cookhouse.sampling.target import Target, find_target
 
 if TYPE_CHECKING:
     from cookhouse.chat import Message
@@ -67,7 +77,7 @@ def _with_command(error: UnknownNameError, prompt: str | None, model: str | None
 
 
 async def _sample(target: Target, draw: Draw, system: str | None, question: str) -> None:
-    from cookhouse.cli.sampling.engine import Engine
+    from cookhouse.sampling.engine import Engine
 
     async with Engine(say=lambda text: typer.echo(text, err=True)) as engine:
         chat_model = await engine.chat_model(target, draw)
@@ -76,6 +86,6 @@ async def _sample(target: Target, draw: Draw, system: str | None, question: str)
         asked: list[Message] = [] if system is None else [{"role": "system", "content": system}]
         with service_errors("sampling"):
             answer = await chat_model.answer([*asked, {"role": "user", "content": question}])
-    if answer.note is not None:
-        typer.echo(f"note: {answer.note}", err=True)
+    if (note := note_of(answer)) is not None:
+        typer.echo(f"note: {note}", err=True)
     typer.echo(printable(answer.text, keep="\n\t") if sys.stdout.isatty() else answer.text)

@@ -16,9 +16,9 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
 from cookhouse.chat import parse_messages
-from cookhouse.cli.sampling.chat_model import ChatModel
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.harnesses.background import BackgroundWeights
+from cookhouse.sampling.chat_model import ChatModel
 from cookhouse.sampling_client import sample_one
 
 _T = TypeVar("_T")

@@ -48,6 +48,21 @@ def stored_files(state_dir: Path, path: str) -> Path | None:
     return next((kept.folder for kept in stored_checkpoints(state_dir) if kept.row.path == path), None)
 
 
+def is_readable_state(state_dir: Path) -> bool:
+    """Whether another server of this user's can read the checkpoints there: not those of another version, nor those of
+    another user.
+    """
+    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
+
+    if not is_state_dir(state_dir) or state_dir.stat().st_uid != os.geteuid():
+        return False
+    try:
+        stored_checkpoints(state_dir)
+    except (InputError, OSError):
+        return False
+    return True
+
+
 def default_state_dir(environ: Mapping[str, str]) -> Path:
     """Where a service keeps its state when no folder is named.
 

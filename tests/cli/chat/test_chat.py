@@ -16,11 +16,11 @@ from cookhouse.chat import Message
 from cookhouse.cli.chat.commands import HELP, ChatSession
 from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.chat.screen import Screen, Writer
-from cookhouse.cli.sampling.chat_model import Answer, ChatModel, Draw
-from cookhouse.cli.sampling.engine import Engine
-from cookhouse.cli.sampling.target import Target
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.sampling.chat_model import Answer, ChatModel, Draw
+from cookhouse.sampling.engine import Engine
+from cookhouse.sampling.target import Target
 
 DRAW = Draw(max_tokens=20, temperature=1.0, top_p=1.0, seed=None)
 

@@ -12,15 +12,25 @@ import typer
 
 from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.models.commands import Registry
-from cookhouse.cli.sampling.chat_model import Answer, ChatModel, Draw, MaxTokens, Seed, Temperature, TopP
-from cookhouse.cli.sampling.target import ModelOption, RendererOption, Target, WeightsArgument, find_target
+from cookhouse.cli.sampling_options import (
+    MaxTokens,
+    ModelOption,
+    RendererOption,
+    Seed,
+    Temperature,
+    TopP,
+    WeightsArgument,
+    note_of,
+)
 from cookhouse.cli.verbosity import LogLevel, Verbose
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.sampling.chat_model import Answer, ChatModel, Draw
+from cookhouse.sampling.target import Target, find_target
 
 if TYPE_CHECKING:
     from cookhouse.chat import Delta, Message
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.cli.sampling.engine import Engine
+    from cookhouse.sampling.engine import Engine
 
 HELP = """\
 /system TEXT  set the system message; no text
@@ -69,7 +79,7 @@ def chat(
 async def converse(target: Target, draw: Draw, system: str | None, registry: str | None) -> None:
     """Take turns with whoever types until they leave."""
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.cli.sampling.engine import Engine
+    from cookhouse.sampling.engine import Engine
 
     screen = Screen()
     async with Engine(say=screen.say) as engine:
@@ -188,7 +198,7 @@ class ChatSession:
         try:
             with _stopped_by_interrupt(answering), service_errors("sampling"):
                 answer = await answering
-            message, note = answer.message, answer.note
+            message, note = answer.message, note_of(answer)
         except asyncio.CancelledError:
             if not answering.cancelled():
                 raise

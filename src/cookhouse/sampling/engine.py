@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from cookhouse.adapters import ServiceAddress
 from cookhouse.assets import TINY_MODEL, adapter_folders
-from cookhouse.cli.sampling.chat_model import ChatModel, Draw
-from cookhouse.cli.sampling.target import Target
 from cookhouse.errors import InputError
 from cookhouse.runs.names import RUNS_FOLDER
+from cookhouse.sampling.chat_model import ChatModel, Draw
+from cookhouse.sampling.target import Target
 from cookhouse.service import connection
 from cookhouse.service.connection import check_reachable, configured_service
-from cookhouse.service.local import local_server, service_folder
+from cookhouse.service.local import is_readable_state, local_server, service_folder
 
 if TYPE_CHECKING:
     from cookhouse.service.process import ServerProcess
@@ -129,20 +129,14 @@ def _has(running: _Running, target: Target) -> bool:
 def _state_dirs(target: Target) -> Iterator[Path]:
     """Of the service that has the target, and of the other runs here: the next target may be one of theirs."""
     from cookhouse.runs.listing.find import find_runs
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
 
     own = None if target.sampler_path is None or target.state_dir is None else target.state_dir.resolve()
     if own is not None:
         yield own
     for run in find_runs(RUNS_FOLDER):
         folder = service_folder(run.path).resolve()
-        if folder == own or not is_state_dir(folder) or folder.stat().st_uid != os.geteuid():
-            continue
-        try:
-            stored_checkpoints(folder)
-        except (InputError, OSError):  # of another version, or in the hands of another: nobody has asked for it yet
-            continue
-        yield folder
+        if folder != own and is_readable_state(folder):  # where it is not, nobody has asked for it yet
+            yield folder
 
 
 def _load_libraries() -> None:

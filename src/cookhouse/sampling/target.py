@@ -4,40 +4,13 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypeAlias
-
-import typer
 
 from cookhouse.assets import ADAPTER_RENDERER, TINY_MODEL, adapter_folder
-from cookhouse.cli.runs.names import NAMING, complete_run
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.service.connection import configured_service
 from cookhouse.service.local import service_folder
-
-WeightsArgument: TypeAlias = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="WEIGHTS",
-        help=f"A run ({NAMING}), meaning its best checkpoint if it keeps that, else its last; a tinker:// path; a "
-        "registered model such as sums@1; a PEFT folder; or a base model. Without it, the base model of --model.",
-        autocompletion=complete_run,
-        show_default=False,
-    ),
-]
-ModelOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Base model; default: the one that WEIGHTS were trained on. Needed where nothing on this machine tells.",
-        show_default="cookhouse/tiny without WEIGHTS",
-    ),
-]
-RendererOption: TypeAlias = Annotated[
-    str | None, typer.Option("--renderer", help="Chat format; default: the run's, else the model's own.")
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,11 @@ import tinker
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import Message, Renderer, get_renderer
-from cookhouse.cli.sampling.chat_model import ChatModel, Draw
-from cookhouse.cli.sampling.target import Target
+from cookhouse.cli.sampling_options import note_of
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
+from cookhouse.sampling.chat_model import ChatModel, Draw
+from cookhouse.sampling.target import Target
 from cookhouse.training import FakeService
 
 DRAW = Draw(max_tokens=100, temperature=0.0, top_p=1.0, seed=7)
@@ -75,16 +76,17 @@ def test_a_stop_that_is_text_is_asked_for_in_one_piece() -> None:
 
 
 @pytest.mark.parametrize(
-    ("context", "most", "note"),
+    ("context", "most", "note", "flag"),
     [
-        (None, 5, "the answer is cut at 5 tokens (--max-tokens)"),
-        (30, 5, "the answer is cut at 5 tokens (--max-tokens)"),
-        (30, 100, "the context of 30 tokens is full"),
+        (None, 5, "the answer is cut at 5 tokens", " (--max-tokens)"),
+        (30, 5, "the answer is cut at 5 tokens", " (--max-tokens)"),
+        (30, 100, "the context of 30 tokens is full", ""),
     ],
 )
-def test_what_is_cut_is_said(context: int | None, most: int, note: str) -> None:
+def test_what_is_cut_is_said(context: int | None, most: int, note: str, flag: str) -> None:
     answer, _ = asyncio.run(ask(Saying(max_context_tokens=context), replace(DRAW, max_tokens=most)))
-    assert note in answer.note
+    assert answer.note.endswith(note)
+    assert note_of(answer) == answer.note + flag
     assert LONG.startswith(answer.text)
 
 

@@ -4,15 +4,13 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
 
 if TYPE_CHECKING:
     from cookhouse.chat import Delta, Message, Renderer
-    from cookhouse.cli.sampling.target import Target
+    from cookhouse.sampling.target import Target
     from cookhouse.sampling_client import SampleClient
     from cookhouse.training import ServiceClient
 
@@ -20,11 +18,6 @@ _FIRST_TOKENS = 4
 _MAX_TOKENS_AT_ONCE = 64
 _SLOW_SECONDS, _QUICK_SECONDS = 0.6, 0.25
 """Of one request while an answer is streamed: each next one asks for half or twice as many tokens."""
-
-MaxTokens: TypeAlias = Annotated[int, typer.Option(min=1, help="Tokens to sample at most.")]
-Temperature: TypeAlias = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token each time.")]
-TopP: TypeAlias = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of probability to sample from.")]
-Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the draw; default: a fresh one.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +39,8 @@ class Answer:
     text: str
     note: str | None
     """What a person should know of how it ended, if it did not end by itself."""
+    is_full: bool = False
+    """Whether it is cut because it has as many tokens as the draw allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +132,13 @@ class ChatModel:
             for delta in stream.finish():
                 show(delta)
         message, termination = self.renderer.parse_response(tokens)
-        note = self._note(len(tokens), limit) if termination is Termination.MALFORMED else None
-        return Answer(message=message, text=text_of(message), note=note)
+        is_cut = termination is Termination.MALFORMED
+        return Answer(
+            message=message,
+            text=text_of(message),
+            note=self._note(len(tokens), limit) if is_cut else None,
+            is_full=is_cut and len(tokens) >= self.draw.max_tokens,
+        )
 
     def _room(self, num_prompt_tokens: int) -> int:
         """Tokens that an answer may have."""
@@ -157,7 +157,7 @@ class ChatModel:
             return "the answer is not well formed"
         if limit < self.draw.max_tokens:
             return f"the answer is cut at {num_tokens:,} tokens: the context of {self.context_tokens:,} tokens is full"
-        return f"the answer is cut at {num_tokens:,} tokens (--max-tokens)"
+        return f"the answer is cut at {num_tokens:,} tokens"
 
 
 def _next_size(tokens: int, seconds: float) -> int:

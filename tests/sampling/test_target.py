@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cookhouse.assets import adapter_folder
-from cookhouse.cli.sampling.target import find_target
 from cookhouse.errors import InputError
+from cookhouse.sampling.target import find_target
 from cookhouse.weights.peft_folders import peft_path
 
 

@@ -1,1 +1,0 @@
-"""What to sample from, the service that has it, and answers: for `cookhouse sample` and `cookhouse chat`."""

@@ -1,0 +1,1 @@
+"""What to sample from, the service that has it, and answers."""
