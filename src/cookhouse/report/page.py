@@ -7,7 +7,7 @@ import hashlib
 from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cookhouse.printable import printable
@@ -19,6 +19,21 @@ _SCRIPT: Final = files("cookhouse.report").joinpath("templates/rollouts.js").rea
 def render(template: str, **values: Any) -> str:
     """A whole document. Values are text that a page shows and never obeys; `|cut` keeps what may be long short."""
     return _ENVIRONMENT.get_template(template).render(values)
+
+
+def escaping_environment(loader: BaseLoader) -> Environment:
+    """Templates in which every value is escaped, control characters are spelled out, and `|cut` shortens."""
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["cut"] = _cut
+    return environment
 
 
 def _shown(value: object) -> object:
@@ -33,15 +48,6 @@ def _cut(value: object, max_characters: int = 10_000) -> str:
     return whole if num_more <= 0 else f"{whole[:max_characters]}… ({num_more:,} more characters)"
 
 
-_ENVIRONMENT = Environment(
-    loader=PackageLoader("cookhouse.report"),
-    autoescape=True,
-    finalize=_shown,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_ENVIRONMENT.filters["cut"] = _cut
+_ENVIRONMENT = escaping_environment(PackageLoader("cookhouse.report"))
 _ENVIRONMENT.globals["script"] = Markup(_SCRIPT)
 _ENVIRONMENT.globals["script_digest"] = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()

@@ -1,0 +1,46 @@
+"""Pages from templates, and the JSON beside them: what a page shows is what its address under /api answers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import ChoiceLoader, PackageLoader
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from cookhouse.report.page import escaping_environment
+
+NAVIGATION: Final = (("Runs", "/"),)
+"""Of every page: what a link says, and where it leads."""
+
+
+def page_and_json(path: str, read: Callable[[Request], Mapping[str, Any]], template: str) -> list[Route]:
+    """The routes of a page and, under /api, of the same as JSON.
+
+    `read` gives plain values by name, which the template finds under these names; it runs in a thread, and may block.
+    """
+
+    def show(request: Request) -> Response:
+        return page(template, **read(request))
+
+    def answer(request: Request) -> Response:
+        return JSONResponse(read(request))
+
+    return [Route(path, show), Route(f"/api{path}", answer)]
+
+
+def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
+    """A whole document."""
+    text = _ENVIRONMENT.get_template(template).render(values)
+    return HTMLResponse(text, status_code=status_code)
+
+
+def run_address(name: str, rest: str = "") -> str:
+    """Where the page of a run is, or one of those below it."""
+    return f"/runs/{quote(name)}/-/{rest}"
+
+
+_ENVIRONMENT = escaping_environment(ChoiceLoader([PackageLoader("cookhouse.view"), PackageLoader("cookhouse.report")]))
+_ENVIRONMENT.globals["navigation"] = NAVIGATION
+_ENVIRONMENT.filters["run_address"] = run_address
