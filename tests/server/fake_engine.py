@@ -18,6 +18,7 @@ from cookhouse.engine.contract import (
     ForwardBackward,
     ForwardBackwardOutput,
     LoraSpec,
+    MemoryUse,
     SampledSequence,
     SampleOutput,
     SampleRequest,
@@ -66,6 +67,9 @@ class FakeEngine:
 
     def describe(self) -> str:
         return "a fake"
+
+    def memory_use(self) -> MemoryUse:
+        return MemoryUse()
 
     def base_models(self) -> Sequence[BaseModelInfo]:
         return [self.load_base_model(name) for name in self._base_models]

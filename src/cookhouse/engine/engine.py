@@ -1,8 +1,8 @@
 """What a worker's loop asks of an engine: the whole surface, implemented with torch, and by tests.
 
 An engine knows models (one trained adapter each, or all weights), snapshots (immutable weights that sampling reads) and
-samples in flight. Its methods block, and are called from one thread; only what `copy_state` and `copy_snapshot` return
-may run in another, since what they write never changes.
+samples in flight. Its methods block, and are called from one thread; only `memory_use`, which changes nothing, and what
+`copy_state` and `copy_snapshot` return may run in another, since what they write never changes.
 
 Every method raises `InputError` when the caller is to blame, and has then changed nothing.
 """
@@ -18,6 +18,7 @@ from cookhouse.engine.contract import (
     ForwardBackward,
     ForwardBackwardOutput,
     LoraSpec,
+    MemoryUse,
     SampleOutput,
     SampleRequest,
 )
@@ -36,6 +37,9 @@ class Engine(Protocol):
 
     def describe(self) -> str:
         """What it computes on, in words."""
+
+    def memory_use(self) -> MemoryUse:
+        """What its caches and its GPU hold. From any thread, also while another method runs."""
 
     def base_models(self) -> Sequence[BaseModelInfo]:
         """Models loaded so far or named at start."""

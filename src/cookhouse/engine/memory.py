@@ -60,6 +60,11 @@ def total_bytes(device: torch.device) -> int:
     return int(total)
 
 
+def held_bytes(device: torch.device) -> int:
+    """What torch holds of a GPU's memory, used or not. Asks the device nothing: a graph may be recorded meanwhile."""
+    return torch.cuda.memory_reserved(device)
+
+
 def show_bytes(num_bytes: int) -> str:
     """An amount of memory, for people."""
     return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"

@@ -25,6 +25,7 @@ from cookhouse.engine.contract import (
     ForwardBackward,
     ForwardBackwardOutput,
     LoraSpec,
+    MemoryUse,
     SampledSequence,
     SampleOutput,
     SampleRequest,
@@ -124,6 +125,9 @@ class SimulatedEngine:
 
     def describe(self) -> str:
         return "nothing: it is simulated"
+
+    def memory_use(self) -> MemoryUse:
+        return MemoryUse()
 
     def base_models(self) -> Sequence[BaseModelInfo]:
         return [self.load_base_model(name) for name in self._base_models]

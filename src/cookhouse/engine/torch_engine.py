@@ -13,6 +13,7 @@ from cookhouse.engine.contract import (
     ForwardBackward,
     ForwardBackwardOutput,
     LoraSpec,
+    MemoryUse,
     SampleOutput,
     SampleRequest,
 )
@@ -23,7 +24,7 @@ from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.peft_folder import write_peft
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import AdapterLayout, Weights
-from cookhouse.engine.memory import cache_bytes, check_free, free_bytes
+from cookhouse.engine.memory import cache_bytes, check_free, free_bytes, held_bytes, total_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.sampler import Sampler
@@ -71,6 +72,7 @@ class TorchEngine:
         use_cores()
         self._device = choose_device(device)
         self._dtype = choose_dtype(precision, self._device)
+        self._device_total_bytes = None if self._device.type == "cpu" else total_bytes(self._device)
         self._budget_tokens = budget_tokens
         self._bases = BaseModels(self._device, self._dtype, max_base_bytes, max_activation_bytes=max_activation_bytes)
         self._samplers: dict[str, Sampler] = {}
@@ -91,6 +93,15 @@ class TorchEngine:
         """See `Engine`."""
         cores = f", {torch.get_num_threads()} threads" if self._device.type == "cpu" else ""
         return f"{self._device}{cores}, {self._dtype}".replace("torch.", "")
+
+    def memory_use(self) -> MemoryUse:
+        """See `Engine`."""
+        caches = tuple(sampler.cache_use for sampler in self._all_samplers())
+        if self._device_total_bytes is None:
+            return MemoryUse(caches=caches)
+        return MemoryUse(
+            caches=caches, device_bytes=held_bytes(self._device), device_total_bytes=self._device_total_bytes
+        )
 
     def base_models(self) -> Sequence[BaseModelInfo]:
         """See `Engine`."""

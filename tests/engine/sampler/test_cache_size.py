@@ -181,7 +181,7 @@ def test_random_sequences_end_however_memory_comes_and_goes(seed: int) -> None:
                 if piece.sequence.is_finished:
                     scheduler.finish(piece.sequence)
                     num_left -= 1
-        assert len(blocks._num_users) == blocks.num_blocks <= blocks._max_blocks
+        assert len(blocks._num_users) == blocks.num_blocks <= blocks.max_blocks
     assert num_submitted == 40
     assert num_left == 0
     assert blocks.num_free == blocks.num_blocks

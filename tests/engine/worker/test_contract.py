@@ -14,6 +14,7 @@ from cookhouse.engine.contract import (
     Fetch,
     Forget,
     HostBaseModel,
+    Inspect,
     Load,
     Read,
     Sample,
@@ -21,6 +22,7 @@ from cookhouse.engine.contract import (
     Spent,
     Tokens,
     Up,
+    WorkerStatus,
 )
 from tests.engine.worker.conftest import MakeWorker
 from tests.engine.worker.driver import ALICE, BASE, BOB, LORA, Driver
@@ -471,6 +473,37 @@ def test_base_models_come_and_go(worker: Driver) -> None:
     assert "in use" in worker.failure(drop())
     worker.submit(forget(worker, model_ids=("m",)))
     assert worker.done(drop()) is None
+
+
+def status(worker: Driver) -> WorkerStatus:
+    output = worker.done(Inspect(command_id=worker.new_id(), account=BOB))
+    assert isinstance(output, WorkerStatus)
+    return output
+
+
+def test_it_says_what_it_has_done(worker: Driver) -> None:
+    """Would catch turns that are counted twice or not at all, and a status that waits for a turn."""
+    worker.done(worker.create("m"))
+    for _ in range(3):
+        worker.done(worker.a_pass("m"))
+    idle = status(worker)
+    while idle.turn is not None:  # the answer of a turn is told just before that is over
+        idle = status(worker)
+    assert {turn.kind: turn.number for turn in idle.turns} == {"errand": 0, "train": 4, "sample": 0}
+    assert all(turn.seconds >= 0 for turn in idle.turns)
+    assert (idle.at_work, idle.num_at_work, idle.turn_seconds) == ((), 0, 0.0)
+    assert idle.resident_bytes is None or idle.resident_bytes > 2**20
+
+
+@pytest.mark.parametrize("make_worker", ["thread", "child"], indirect=True)
+def test_it_says_in_the_middle_of_a_turn_what_that_is(make_worker: MakeWorker) -> None:
+    """Would catch an operator who is told what an engine does only once it has done it."""
+    worker = make_worker(EndlessSamples)
+    worker.submit(worker.sample(account=ALICE), worker.sample(account=ALICE))
+    present = status(worker)
+    while present.turn != "sample" or present.num_at_work < 2:
+        present = status(worker)
+    assert present.at_work == (("Sample", ALICE, ""),)
 
 
 def test_what_is_spent_is_told_with_the_answer(worker: Driver) -> None:

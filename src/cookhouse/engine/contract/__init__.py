@@ -16,6 +16,7 @@ from cookhouse.engine.contract.commands import (
     Forget,
     Form,
     HostBaseModel,
+    Inspect,
     Load,
     ModelCommand,
     Pass,
@@ -56,6 +57,7 @@ from cookhouse.engine.contract.requests import (
     SampleRequest,
     TrainingDatum,
 )
+from cookhouse.engine.contract.status import AtWork, CacheUse, MemoryUse, TurnCount, TurnKind, WorkerStatus
 from cookhouse.engine.contract.worker import Worker, WorkerOptions
 
 __all__ = [
@@ -63,7 +65,9 @@ __all__ = [
     "Account",
     "AdamStep",
     "Amount",
+    "AtWork",
     "BaseModelInfo",
+    "CacheUse",
     "CanceledError",
     "Command",
     "Create",
@@ -80,10 +84,12 @@ __all__ = [
     "ForwardBackward",
     "ForwardBackwardOutput",
     "HostBaseModel",
+    "Inspect",
     "Load",
     "Logged",
     "LoraSpec",
     "Lost",
+    "MemoryUse",
     "ModelCommand",
     "Output",
     "Pass",
@@ -102,8 +108,11 @@ __all__ = [
     "Step",
     "Tokens",
     "TrainingDatum",
+    "TurnCount",
+    "TurnKind",
     "Up",
     "Url",
     "Worker",
     "WorkerOptions",
+    "WorkerStatus",
 ]

@@ -154,6 +154,11 @@ class Forget(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inspect(Command):
+    """Say what the worker does now. Done: `WorkerStatus`, at once, also in the middle of a turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Read(Command):
     """Read a part of a file below a `worker://` URL. Done: bytes, fewer than asked for only at the file's end."""
 

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from cookhouse.engine.contract.commands import Account, Form, Url
 from cookhouse.engine.contract.failures import Failure
 from cookhouse.engine.contract.requests import BaseModelInfo, ForwardBackwardOutput, SampleOutput
+from cookhouse.engine.contract.status import WorkerStatus
 
 SpentKind = Literal["trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens", "engine_seconds"]
 
@@ -21,7 +22,9 @@ class Saved:
     """Bytes, by file name relative to the folder."""
 
 
-Output = ForwardBackwardOutput | SampleOutput | Saved | BaseModelInfo | Mapping[str, float] | bytes | None
+Output = (
+    ForwardBackwardOutput | SampleOutput | Saved | BaseModelInfo | WorkerStatus | Mapping[str, float] | bytes | None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

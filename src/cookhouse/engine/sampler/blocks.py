@@ -42,7 +42,7 @@ class BlockManager:
         self.num_promised = 0
         """Blocks that there will be when they are needed: those of the longest sequence that has been accepted."""
         self._num_used = 0
-        self._max_blocks = num_blocks if max_blocks is None else max(max_blocks, num_blocks)
+        self.max_blocks = num_blocks if max_blocks is None else max(max_blocks, num_blocks)
         self._limit = limit
         self._free: OrderedDict[int, None] = OrderedDict()
         self._num_users: list[int] = []
@@ -71,7 +71,7 @@ class BlockManager:
     @property
     def num_reachable(self) -> int:
         """Blocks that a single sequence may count on."""
-        return max(min(self._limit(self.num_held), self._max_blocks), self.num_held)
+        return max(min(self._limit(self.num_held), self.max_blocks), self.num_held)
 
     def num_blocks_for(self, num_positions: int) -> int:
         """Blocks that hold a sequence of this many positions."""
@@ -80,7 +80,7 @@ class BlockManager:
     def provide(self, num_blocks: int) -> bool:
         """See to it that so many are free; False where there are not and cannot be."""
         missing = num_blocks - len(self._free)
-        if missing > 0 and self.num_blocks < self._max_blocks:
+        if missing > 0 and self.num_blocks < self.max_blocks:
             count = min(max(missing, self.num_blocks // _GROWTH), self.num_reachable - self.num_blocks)
             if count >= missing:
                 self._add(count)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
+from cookhouse.engine.contract import CacheUse, SampledSequence, SampleOutput, SampleRequest
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
@@ -116,6 +116,24 @@ class Sampler:
     def num_free_blocks(self) -> int:
         """Blocks of the cache that no sequence uses."""
         return self._scheduler.blocks.num_free
+
+    @property
+    def cache_use(self) -> CacheUse:
+        """From any thread."""
+        blocks, running = self._scheduler.blocks, dict(self._scheduler.num_running)
+        return CacheUse(
+            base_model=self._base.name,
+            num_used_blocks=blocks.num_blocks - blocks.num_free,
+            num_blocks=blocks.num_blocks,
+            max_blocks=blocks.max_blocks,
+            block_bytes=self._block_bytes,
+            running=running,
+            waiting={
+                owner: number - running.get(owner, 0)
+                for owner, number in dict(self._scheduler.num_live).items()
+                if number > running.get(owner, 0)
+            },
+        )
 
     @property
     def unused_bytes(self) -> int:

@@ -70,9 +70,9 @@ class Scheduler:
         self.waiting = Waiting()
         self.running: list[Sequence] = []
         self._owners: Rotation[str] = Rotation()
-        self._num_live: Counter[str] = Counter()
+        self.num_live: Counter[str] = Counter()
         """Sequences that wait or run, by owner."""
-        self._num_running: Counter[str] = Counter()
+        self.num_running: Counter[str] = Counter()
         """By owner."""
 
     def can_ever_fit(self, num_positions: int) -> bool:
@@ -132,9 +132,9 @@ class Scheduler:
         else:
             self.waiting.remove(sequence)
         owner = sequence.request.owner
-        self._num_live[owner] -= 1
-        if not self._num_live[owner]:
-            del self._num_live[owner]
+        self.num_live[owner] -= 1
+        if not self.num_live[owner]:
+            del self.num_live[owner]
             self._owners.remove(owner)
         self._release(sequence)
         if not (self.running or self.waiting):
@@ -142,8 +142,8 @@ class Scheduler:
 
     def _shares(self) -> dict[str, int]:
         """Positions of the next pass in which each owner may read prompts: equal parts, less what one does not need."""
-        if len(self._num_live) <= 1:
-            return dict.fromkeys(self._num_live, self.budget_tokens)
+        if len(self.num_live) <= 1:
+            return dict.fromkeys(self.num_live, self.budget_tokens)
         left = self.budget_tokens
         wanted: Counter[str] = Counter()
         for sequence in self.running:
@@ -184,8 +184,8 @@ class Scheduler:
         """
         candidates = set(self.waiting.owners)
         if len(self.running) >= self.max_running:
-            most = max(self._num_running.values())
-            candidates = {owner for owner in candidates if self._num_running[owner] + 1 < most}
+            most = max(self.num_running.values())
+            candidates = {owner for owner in candidates if self.num_running[owner] + 1 < most}
         while candidates and plan.num_tokens < self.budget_tokens:
             owner = self._owners.first(candidates)
             room = min(shares.get(owner, 0), self.budget_tokens - plan.num_tokens)
@@ -213,15 +213,15 @@ class Scheduler:
 
     def _give_place(self, plan: Plan, owner: str) -> bool:
         """Make the owner that runs the most sequences give one up, if it will still have at least as many."""
-        most = max(self._num_running, key=self._num_running.__getitem__)
-        if self._num_running[most] <= self._num_running[owner] + 1:
+        most = max(self.num_running, key=self.num_running.__getitem__)
+        if self.num_running[most] <= self.num_running[owner] + 1:
             return False
         self._preempt(next(other for other in reversed(self.running) if other.request.owner == most), plan)
         return True
 
     def _give_blocks(self, plan: Plan, sequence: Sequence) -> bool:
         """Make the owner that holds the most blocks give up a sequence, if it holds more than this one's would then."""
-        if len(self._num_running) < 2 and sequence.request.owner in self._num_running:
+        if len(self.num_running) < 2 and sequence.request.owner in self.num_running:
             return False
         held = self._held_blocks()
         wanted = held[sequence.request.owner] + self.blocks.num_blocks_for(len(sequence.tokens))
@@ -246,7 +246,7 @@ class Scheduler:
         return held
 
     def _count(self, sequence: Sequence) -> None:
-        self._num_live[sequence.request.owner] += 1
+        self.num_live[sequence.request.owner] += 1
         self._owners.add(sequence.request.owner)
 
     def _charge(self, plan: Plan) -> None:
@@ -259,14 +259,14 @@ class Scheduler:
 
     def _start(self, sequence: Sequence) -> None:
         self.running.append(sequence)
-        self._num_running[sequence.request.owner] += 1
+        self.num_running[sequence.request.owner] += 1
 
     def _stop(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         owner = sequence.request.owner
-        self._num_running[owner] -= 1
-        if not self._num_running[owner]:
-            del self._num_running[owner]
+        self.num_running[owner] -= 1
+        if not self.num_running[owner]:
+            del self.num_running[owner]
 
     def _reuse(self, sequence: Sequence) -> None:
         if sequence.can_skip_prompt:

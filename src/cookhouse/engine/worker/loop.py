@@ -4,6 +4,8 @@
                  │                   │
       Forget ────┘ at once           └──► Work ──► engine; tell: what was spent, then what came of it
 
+    Inspect ──► Status: at once, in the thread that asks
+
 Nothing here waits or reads a clock of its own, so that the same loop runs in a thread, in a process, and simulated.
 """
 
@@ -12,8 +14,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from cookhouse.engine.contract import Command, Done, Event, Failed, Forget, WorkerOptions
+from cookhouse.engine.contract import Command, Done, Event, Failed, Forget, Inspect, WorkerOptions
 from cookhouse.engine.engine import Engine
+from cookhouse.engine.worker.failing import failed
+from cookhouse.engine.worker.status import Status
 from cookhouse.engine.worker.turns import Turns
 from cookhouse.engine.worker.work import Work
 from cookhouse.engine.worker.writers import MakeWriter, thread_writer
@@ -46,11 +50,16 @@ class Loop:
         self._inbox: deque[Command] = deque()
         self._turns = Turns(max_pass_tokens=options.max_pass_tokens, deterministic=options.deterministic)
         self._work = Work(engine, options, tell=lambda event: tell([event]), wake=wake, make_writer=make_writer)
+        self._status = Status(clock)
         self._told_at = clock()
 
     def submit(self, commands: Sequence[Command]) -> None:
-        """Hand over commands, in order; from any thread."""
-        self._inbox.extend(commands)
+        """Hand over commands, in order; from any thread, in which an `Inspect` is answered."""
+        for command in commands:
+            if isinstance(command, Inspect):
+                self._tell([self._inspect(command)])
+            else:
+                self._inbox.append(command)
         self._wake()
 
     def turn(self) -> bool:
@@ -59,9 +68,9 @@ class Loop:
         turn = self._turns.next(can_sample=self._engine.has_samples(), is_held=self._work.is_held)
         if turn is not None:
             served = self._work.served(turn)
-            started_at = self._clock()
-            events += self._work.run(turn)
-            seconds = self._clock() - started_at
+            with self._status.turn(turn, served) as taken:
+                events += self._work.run(turn)
+            seconds = taken.seconds
             self._turns.charge(turn, seconds)
             self._work.meter.charge(served, seconds)
         self._tell_all(events, is_idle=turn is None)
@@ -71,6 +80,12 @@ class Loop:
         """Tell what was spent, and stop writing files. No turn may follow."""
         self._tell_all([], is_idle=True)
         self._work.close()
+
+    def _inspect(self, command: Inspect) -> Event:
+        try:
+            return Done(command_id=command.command_id, output=self._status.of(self._engine.memory_use()))
+        except Exception as error:  # whoever hands commands over goes on
+            return failed(command.command_id, error)
 
     def _take_in(self) -> Iterator[Event]:
         while self._inbox:

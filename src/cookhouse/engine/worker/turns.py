@@ -13,9 +13,8 @@ engine's time half and half while both have work. Errands are short; between two
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-from cookhouse.engine.contract import Command, DropBaseModel, HostBaseModel, ModelCommand, Pass, Sample
+from cookhouse.engine.contract import Command, DropBaseModel, HostBaseModel, ModelCommand, Pass, Sample, TurnKind
 from cookhouse.engine.rotation import Rotation
 
 _ERRAND_SECONDS = 0.05
@@ -31,7 +30,7 @@ IsHeld = Callable[[Command], bool]
 class Turn:
     """What the engine does next: one command, passes that run together, or (sample) one step of all samples."""
 
-    kind: Literal["errand", "train", "sample"]
+    kind: TurnKind
     commands: tuple[Command, ...] = ()
 
 

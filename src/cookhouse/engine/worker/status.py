@@ -1,0 +1,83 @@
+"""What a worker does now: kept by the thread that takes turns, read by any."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import get_args
+
+from cookhouse.engine.contract import (
+    Account,
+    AtWork,
+    MemoryUse,
+    ModelCommand,
+    Sample,
+    TurnCount,
+    TurnKind,
+    WorkerStatus,
+)
+from cookhouse.engine.resident import resident_bytes
+from cookhouse.engine.worker.turns import Turn
+
+_MAX_NAMED = 16
+
+
+@dataclass(slots=True)
+class Taken:
+    """The time of a turn, set at its end."""
+
+    seconds: float = 0.0
+
+
+class Status:
+    """Each of its fields is replaced whole, never changed: a reader in another thread sees one of before or after."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._present: tuple[Turn, Sequence[tuple[Account, int]], float] | None = None
+        """Turn, whom it serves, and since when."""
+        self._counts: dict[TurnKind, TurnCount] = {kind: TurnCount(kind, 0, 0.0) for kind in get_args(TurnKind)}
+
+    @contextmanager
+    def turn(self, turn: Turn, served: Sequence[tuple[Account, int]]) -> Iterator[Taken]:
+        """A turn is taken in the block."""
+        taken, started_at = Taken(), self._clock()
+        self._present = turn, served, started_at
+        try:
+            yield taken
+        finally:
+            self._present = None
+            taken.seconds = self._clock() - started_at
+            _, number, seconds = self._counts[turn.kind]
+            self._counts[turn.kind] = TurnCount(turn.kind, number + 1, seconds + taken.seconds)
+
+    def of(self, memory: MemoryUse) -> WorkerStatus:
+        """The present one. From any thread."""
+        kind: TurnKind | None = None
+        seconds, number = 0.0, 0
+        at_work: tuple[AtWork, ...] = ()
+        if (present := self._present) is not None:
+            turn, served, started_at = present
+            kind, seconds = turn.kind, self._clock() - started_at
+            at_work, number = _at_work(turn, served)
+        return WorkerStatus(
+            turn=kind,
+            turn_seconds=seconds,
+            at_work=at_work,
+            num_at_work=number,
+            turns=tuple(self._counts[one] for one in get_args(TurnKind)),
+            resident_bytes=resident_bytes(),
+            memory=memory,
+        )
+
+
+def _at_work(turn: Turn, served: Sequence[tuple[Account, int]]) -> tuple[tuple[AtWork, ...], int]:
+    """The first that a turn serves, and how many there are."""
+    if turn.kind == "sample":
+        accounts = list(dict.fromkeys(account for account, _ in served))
+        return tuple(AtWork(Sample.__name__, account, "") for account in accounts[:_MAX_NAMED]), len(served)
+    named = tuple(
+        AtWork(type(one).__name__, one.account, one.model_id if isinstance(one, ModelCommand) else "")
+        for one in turn.commands[:_MAX_NAMED]
+    )
+    return named, len(turn.commands)
