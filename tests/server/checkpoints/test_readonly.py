@@ -1,6 +1,7 @@
 """Catches a server that changes what belongs to another, or reads what belongs to another user."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,18 @@ def test_a_checkpoint_of_another_server_can_be_loaded_and_nothing_else(
         checkpoints.resolve(PATH, "somebody")
     with pytest.raises(NotFoundError):
         own_checkpoints().find_loadable(PATH, "somebody")
+
+
+def test_what_another_server_writes_later_can_be_loaded_too(
+    own_checkpoints: Callable[..., Checkpoints], other: Path, open_store: OpenStore
+) -> None:
+    """Catches a live run of which only the checkpoints from before are found."""
+    checkpoints = own_checkpoints(other)
+    later = replace(NEW, name="later")
+    with pytest.raises(NotFoundError):
+        checkpoints.find_loadable(PATH.replace(NEW.name, "later"), "somebody")
+    written = Checkpoints(other / "checkpoints", open_store(other / "server.db")).write(later, fill)
+    assert checkpoints.find_loadable(written.path, "somebody").row.name == "later"
 
 
 def test_its_own_are_found_as_ever(own_checkpoints: Callable[..., Checkpoints], other: Path) -> None:

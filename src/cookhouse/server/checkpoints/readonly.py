@@ -17,14 +17,14 @@ from cookhouse.engine.peft_import import import_apart
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums
-from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir, stored_checkpoints
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.weights.peft_folders import is_peft_path, peft_path
 
 
 class ReadOnlyCheckpoints:
-    """What lay in those folders when this server started. Whoever has a key of this server may load it."""
+    """What lies in those folders, also what is written there later. Whoever has a key of this server may load it."""
 
     def __init__(
         self, state_dirs: Sequence[Path] = (), peft_folders: Sequence[Path] = (), *, imported: Path | None = None
@@ -36,9 +36,10 @@ class ReadOnlyCheckpoints:
                 engine computes.
         """
         self._by_path: dict[str, StoredCheckpoint] = {}
+        self._seen: dict[Path, object] = {}
         for state_dir in state_dirs:
             _check_owner(state_dir)
-            self._by_path |= {kept.row.path: kept for kept in stored_checkpoints(state_dir)}
+            self._read(state_dir)
         self._imported = imported
         self._importing = threading.Lock()
         for folder in peft_folders:
@@ -50,13 +51,34 @@ class ReadOnlyCheckpoints:
             for folder in adapter_folders():
                 if peft_path(folder) == path:
                     self._import(folder)
+        if path not in self._by_path:
+            for state_dir, seen in self._seen.items():
+                if is_state_dir(state_dir) and seen != _version(state_dir):
+                    self._read(state_dir)
         return self._by_path.get(path)
+
+    def _read(self, state_dir: Path) -> None:
+        self._seen[state_dir] = _version(state_dir)  # before: what is written meanwhile is another version
+        self._by_path |= {kept.row.path: kept for kept in stored_checkpoints(state_dir)}
 
     def _import(self, folder: Path) -> None:
         assert self._imported is not None
         with self._importing:
             kept = _imported(folder, self._imported)
         self._by_path[kept.row.path] = kept
+
+
+def _version(state_dir: Path) -> object:
+    """Changes with what the database of a state folder holds."""
+    files = [state_dir / DATABASE, state_dir / f"{DATABASE}-wal"]
+    return [(found.st_ino, found.st_size, found.st_mtime_ns) for file in files if (found := _stat(file)) is not None]
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None
 
 
 def _imported(folder: Path, into: Path) -> StoredCheckpoint:
