@@ -110,3 +110,19 @@ def test_drawing_again_with_a_seed_is_another_draw() -> None:
     for attempt in range(2):
         asyncio.run(replace(chat_model, client=Recording()).answer(ASKED, attempt=attempt))
     assert seeds == [7, 8]
+
+
+def test_the_pieces_of_an_answer_come_with_their_logprobs() -> None:
+    # Catches logprobs that are lost between requests, or stand at other tokens.
+    chat_model = asyncio.run(
+        ChatModel.open(Saying(), replace(TARGET, renderer_name="qwen3_instruct"), DRAW, is_streamed=True)
+    )
+
+    async def collected() -> list[Any]:
+        prompt = chat_model.renderer.build_generation_prompt(ASKED)
+        stops = chat_model.renderer.get_stop_sequences()
+        return [piece async for piece in chat_model.sampled(prompt, stops, seed=1)]
+
+    pieces = asyncio.run(collected())
+    assert len(pieces) > 1
+    assert all(len(piece.logprobs) == len(piece.tokens) for piece in pieces)

@@ -2,13 +2,16 @@
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
 
 if TYPE_CHECKING:
+    from tinker import ModelInput
+    from tinker.types import SampledSequence
+
     from cookhouse.chat import Delta, Message, Renderer
     from cookhouse.sampling.target import Target
     from cookhouse.sampling_client import SampleClient
@@ -95,19 +98,46 @@ class ChatModel:
         Raises:
             InputError: the conversation leaves no room for an answer.
         """
-        import tinker
-
         from cookhouse.chat import Termination, text_of
-        from cookhouse.sampling_client import sample_one
 
         prompt = self.renderer.build_generation_prompt(messages)
-        limit = self._room(prompt.length)
         seed = secrets.randbits(31) if self.draw.seed is None else self.draw.seed + attempt
-        stops = self.renderer.get_stop_sequences()
-        # A stop that is text may lie across two requests, in neither of which the service would see it.
-        is_in_pieces = self.is_streamed and show is not None and not any(isinstance(stop, str) for stop in stops)
-        at_once = _FIRST_TOKENS if is_in_pieces else limit
         stream = self.renderer.stream_response(prompt)
+        stops = self.renderer.get_stop_sequences()
+        tokens: list[int] = []
+        async for sequence in self.sampled(prompt, stops, seed=seed, is_shown=show is not None):
+            tokens += sequence.tokens
+            if show is not None:
+                for delta in stream.feed(sequence.tokens):
+                    show(delta)
+        if show is not None:
+            for delta in stream.finish():
+                show(delta)
+        message, termination = self.renderer.parse_response(tokens)
+        is_cut = termination is Termination.MALFORMED
+        return Answer(
+            message=message,
+            text=text_of(message),
+            note=self._note(len(tokens), self._room(prompt.length)) if is_cut else None,
+            is_full=is_cut and len(tokens) >= self.draw.max_tokens,
+        )
+
+    async def sampled(
+        self, prompt: "ModelInput", stops: "list[str] | list[int]", *, seed: int, is_shown: bool = True
+    ) -> "AsyncIterator[SampledSequence]":
+        """What follows a prompt, in pieces where somebody is shown it as it comes and the service loses little by it.
+
+        Raises:
+            InputError: the prompt leaves no room for an answer.
+        """
+        import tinker
+
+        from cookhouse.sampling_client import sample_one
+
+        limit = self._room(prompt.length)
+        # A stop that is text may lie across two requests, in neither of which the service would see it.
+        is_in_pieces = self.is_streamed and is_shown and not any(isinstance(stop, str) for stop in stops)
+        at_once = _FIRST_TOKENS if is_in_pieces else limit
         tokens: list[int] = []
         while len(tokens) < limit:
             parameters = tinker.SamplingParams(
@@ -123,22 +153,9 @@ class ChatModel:
             sequence = await sample_one(self.client, so_far, parameters)
             at_once = _next_size(at_once, time.monotonic() - asked_at)
             tokens += sequence.tokens
-            if show is not None:
-                for delta in stream.feed(sequence.tokens):
-                    show(delta)
+            yield sequence
             if sequence.stop_reason == "stop" or not sequence.tokens:
-                break
-        if show is not None:
-            for delta in stream.finish():
-                show(delta)
-        message, termination = self.renderer.parse_response(tokens)
-        is_cut = termination is Termination.MALFORMED
-        return Answer(
-            message=message,
-            text=text_of(message),
-            note=self._note(len(tokens), limit) if is_cut else None,
-            is_full=is_cut and len(tokens) >= self.draw.max_tokens,
-        )
+                return
 
     def _room(self, num_prompt_tokens: int) -> int:
         """Tokens that an answer may have."""

@@ -37,28 +37,34 @@ class Target:
 
 
 def find_target(
-    weights: str | None, model: str | None = None, renderer: str | None = None, registry: str | None = None
+    weights: str | None,
+    model: str | None = None,
+    renderer: str | None = None,
+    registry: str | None = None,
+    *,
+    place: Path = RUNS_FOLDER,
 ) -> Target:
-    """What the words of a command mean together: weights, on a base model; without weights, the base model alone.
+    """What names mean together: weights, on a base model; without weights, the base model alone. Runs are those in
+    `place`.
 
     Raises:
         UnknownNameError: the first names no weights.
         InputError: there are none to sample from, or they were trained on another base model.
     """
-    target = _base_model(model or TINY_MODEL) if weights is None else _named_target(weights, registry)
+    target = _base_model(model or TINY_MODEL) if weights is None else _named_target(weights, registry, place)
     if weights is not None and model is not None:
         target = _on_model(target, weights, model)
     return replace(target, renderer_name=renderer or target.renderer_name, named=weights)
 
 
-def _named_target(name: str, registry: str | None) -> Target:
+def _named_target(name: str, registry: str | None, place: Path) -> Target:
     """Weights, on the service of the run that saved them if it is on this machine; or a base model."""
     from cookhouse.registry import names_registered_model, open_registry
     from cookhouse.runs.listing.weights import weights_asked_for
     from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 
     has_service = configured_service(os.environ) is not None
-    found = weights_asked_for(name, has_service=has_service, registry=registry)
+    found = weights_asked_for(name, has_service=has_service, registry=registry, place=place)
     models = open_registry(registry, os.environ) if names_registered_model(found) else None
     weights = find_weights(found, models)
     if isinstance(weights, BaseModel):
@@ -71,7 +77,7 @@ def _named_target(name: str, registry: str | None) -> Target:
             model_name=weights.origin(()).base_model,
             renderer_name=None if adapter_folder(found) is None else ADAPTER_RENDERER,
         )
-    saved_by = weights.saved_by((RUNS_FOLDER,))
+    saved_by = weights.saved_by((place,))
     if saved_by is None:
         return replace(target, model_name=weights.origin(()).base_model)
     return replace(_target_of_run(saved_by), sampler_path=target.sampler_path)

@@ -51,10 +51,11 @@ def test_what_another_server_writes_later_can_be_loaded_too(
     """Catches a live run of which only the checkpoints from before are found."""
     checkpoints = own_checkpoints(other)
     later = replace(NEW, name="later")
+    path = PATH.replace("first", "later")
     with pytest.raises(NotFoundError):
-        checkpoints.find_loadable(PATH.replace(NEW.name, "later"), "somebody")
-    written = Checkpoints(other / "checkpoints", open_store(other / "server.db")).write(later, fill)
-    assert checkpoints.find_loadable(written.path, "somebody").row.name == "later"
+        checkpoints.find_loadable(path, "somebody")
+    Checkpoints(other / "checkpoints", open_store(other / "server.db")).write(later, fill)
+    assert checkpoints.find_loadable(path, "somebody").row.name == "later"
 
 
 def test_its_own_are_found_as_ever(own_checkpoints: Callable[..., Checkpoints], other: Path) -> None:
