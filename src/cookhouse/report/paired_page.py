@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from cookhouse.evals import Estimate, PairedDifference
 from cookhouse.report.page import render
-
-if TYPE_CHECKING:
-    from cookhouse.evals import Estimate, PairedDifference  # loads the SDK: nobody waits for it who lists runs
 
 _NOT_TOLD = "-"
 
@@ -17,9 +14,9 @@ class PairedTable:
     """Models side by side, the first of them the one that the others are compared with."""
 
     models: Sequence[str]
-    figures: "Mapping[str, Sequence[Estimate | None]]"
+    figures: Mapping[str, Sequence[Estimate | None]]
     """Of each model, by benchmark and figure as `gsm8k/correct`; None where a model has none."""
-    differences: "Mapping[str, Sequence[PairedDifference]]"
+    differences: Mapping[str, Sequence[PairedDifference]]
     """Of each model but the first, in `correct`, by benchmark."""
 
     def rows(self) -> list[list[str]]:
@@ -31,7 +28,7 @@ class PairedTable:
         return [[name, *map(difference_text, some)] for name, some in self.differences.items()]
 
 
-def estimate_text(estimate: "Estimate | None") -> str:
+def estimate_text(estimate: Estimate | None) -> str:
     """A mean with its standard error and n."""
     if estimate is None or estimate.mean is None:
         return _NOT_TOLD
@@ -39,7 +36,7 @@ def estimate_text(estimate: "Estimate | None") -> str:
     return f"{estimate.mean:.4f}{error} (n {estimate.n:,})"
 
 
-def difference_text(difference: "PairedDifference") -> str:
+def difference_text(difference: PairedDifference) -> str:
     """A difference with its 95 % interval; ★ where that does not hold 0."""
     if difference.mean is None:
         return _NOT_TOLD

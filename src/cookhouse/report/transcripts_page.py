@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cookhouse.evals import Attempt, Outcome
 from cookhouse.report.page import render
 
 if TYPE_CHECKING:
-    from cookhouse.evals import Attempt, ItemText
+    from cookhouse.evals import ItemText  # loads the SDK: nobody waits for it who lists runs
 
 _MAX_SHOWN = 200
 """Answers of one outcome; the files of the evaluation have all."""
@@ -32,13 +33,11 @@ class _Section:
 
 
 def transcripts_page(
-    items: "Mapping[int, ItemText]", attempts: "Sequence[Attempt]", *, title: str, log: str = "answers.jsonl"
+    items: "Mapping[int, ItemText]", attempts: Sequence[Attempt], *, title: str, log: str = "answers.jsonl"
 ) -> str:
     """One self-contained page; all text is escaped, control characters are spelled out, and no script can run. Of many
     answers with one outcome it shows 200, evenly spaced; `log` is the file beside the report that has all.
     """
-    from cookhouse.evals import Outcome  # loads the SDK: nobody waits for it who lists runs
-
     found: dict[Outcome, list[tuple[Attempt, int]]] = {outcome: [] for outcome in Outcome}
     for attempt in attempts:
         for sample, outcome in enumerate(attempt.outcomes):
@@ -57,7 +56,7 @@ def transcripts_page(
     )
 
 
-def _spread(some: "Sequence[tuple[Attempt, int]]") -> "list[tuple[Attempt, int]]":
+def _spread(some: Sequence[tuple[Attempt, int]]) -> list[tuple[Attempt, int]]:
     kept = min(_MAX_SHOWN, len(some))
     return [some[index * len(some) // kept] for index in range(kept)]
 

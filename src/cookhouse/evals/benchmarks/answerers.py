@@ -2,14 +2,15 @@
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import tinker
 
 from cookhouse.chat import Message, Renderer, Termination, text_of
 from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.evals.benchmarks.attempts import SampledAnswer
 from cookhouse.rl import MessageCompleter
 from cookhouse.sampling_client import SamplingClient
 
@@ -23,19 +24,6 @@ class Draw:
     temperature: float
     seed: int
     choices: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledAnswer:
-    """One answer of a model, or why there is none."""
-
-    text: str = ""
-    is_cut: bool = False
-    """Whether it did not end by itself, or is not well formed."""
-    error: str | None = None
-    """Why there is none."""
-    logprobs: Mapping[str, float] = field(default_factory=dict)
-    """Of each choice as the whole answer, where there are some; in nats."""
 
 
 class Answerer(Protocol):

@@ -1,11 +1,33 @@
 """Attempts at the items of a benchmark: what was answered, and what it was worth."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cookhouse.evals.benchmarks.answerers import SampledAnswer
-from cookhouse.evals.benchmarks.benchmark import Grade
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledAnswer:
+    """One answer of a model, or why there is none."""
+
+    text: str = ""
+    is_cut: bool = False
+    """Whether it did not end by itself, or is not well formed."""
+    error: str | None = None
+    """Why there is none."""
+    logprobs: Mapping[str, float] = field(default_factory=dict)
+    """Of each choice as the whole answer, where there are some; in nats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grade:
+    """What one answer is worth."""
+
+    correct: float
+    """How right it is, from 0 to 1."""
+    is_well_formed: bool = True
+    """Whether it could be graded at all."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Further figures, each reported as its mean over the items that have it."""
 
 
 class Outcome(StrEnum):

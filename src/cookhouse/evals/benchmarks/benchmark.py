@@ -1,28 +1,16 @@
 """What a benchmark is: where its rows are, and what is asked and how it is graded in each of them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cookhouse.chat import Message
 from cookhouse.data import DataSource, HubSplit
 from cookhouse.envs import read_problems
 from cookhouse.errors import InputError
+from cookhouse.evals.benchmarks.attempts import Grade
 from cookhouse.naming import OpenSet
 from cookhouse.settings.judge import BENCHMARK_FILES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grade:
-    """What one answer is worth."""
-
-    correct: float
-    """How right it is, from 0 to 1."""
-    is_well_formed: bool = True
-    """Whether it could be graded at all."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Further figures, each reported as its mean over the items that have it."""
-
 
 GradeAnswer: TypeAlias = Callable[[str], Awaitable[Grade]]
 

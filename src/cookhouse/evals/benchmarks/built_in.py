@@ -12,7 +12,8 @@ from cookhouse.envs.problems.code import check_sandbox
 from cookhouse.envs.problems.math import parse_gsm8k, parse_solved
 from cookhouse.envs.problems.python_benchmarks import parse_humaneval, parse_mbpp
 from cookhouse.errors import InputError
-from cookhouse.evals.benchmarks.benchmark import Benchmark, BenchmarkItem, Grade
+from cookhouse.evals.benchmarks.attempts import Grade
+from cookhouse.evals.benchmarks.benchmark import Benchmark, BenchmarkItem
 from cookhouse.grading.ifeval import parse_instructions, score_instructions
 
 _ANYONE = Prompting(model_name="")

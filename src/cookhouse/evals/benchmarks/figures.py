@@ -6,10 +6,13 @@ value, and the standard error of n items is that of the mean of n values.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cookhouse.evals.benchmarks.attempts import Attempt, Outcome
-from cookhouse.evals.benchmarks.loading import LoadedBenchmark
 from cookhouse.evals.scores import mean, pass_at_k, standard_error
+
+if TYPE_CHECKING:
+    from cookhouse.evals.benchmarks.loading import LoadedBenchmark  # reads rows: not loaded for a mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,7 @@ class Estimate:
         return cls(mean=mean(values), stderr=standard_error(values), n=len(values))
 
 
-def benchmark_figures(loaded: LoadedBenchmark, attempts: Sequence[Attempt]) -> dict[str, Estimate]:
+def benchmark_figures(loaded: "LoadedBenchmark", attempts: Sequence[Attempt]) -> dict[str, Estimate]:
     """By name: `correct`, `pass@k` where there are several samples of each item, what grades say besides, `malformed`
     and `failed` (shares of answers), and `correct/{group}` where items have groups.
     """

@@ -20,7 +20,8 @@ from cookhouse.chat import Message, is_empty, shown_text
 from cookhouse.data import DataSource, data_source, iter_rows, parse_each, prompt_from_row
 from cookhouse.data.rows.names import in_our_case
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.evals.benchmarks.benchmark import Benchmark, BenchmarkItem, Grade, GradeAnswer, choice_item
+from cookhouse.evals.benchmarks.attempts import Grade
+from cookhouse.evals.benchmarks.benchmark import Benchmark, BenchmarkItem, GradeAnswer, choice_item
 from cookhouse.evals.benchmarks.judge import Judge
 from cookhouse.grading.matches import check_pattern, contains_text, has_pattern, is_text, number_in
 

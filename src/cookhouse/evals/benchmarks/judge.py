@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from cookhouse.chat import Message
 from cookhouse.errors import InputError
-from cookhouse.evals.benchmarks.benchmark import Grade
+from cookhouse.evals.benchmarks.attempts import Grade
 from cookhouse.grading import PreferenceModel, compare_texts
 
 _log = logging.getLogger(__name__)

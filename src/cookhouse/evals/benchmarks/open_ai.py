@@ -9,7 +9,8 @@ import httpx
 
 from cookhouse.chat import Message, text_of
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.evals.benchmarks.answerers import Draw, SampledAnswer, failed, refuse_choices
+from cookhouse.evals.benchmarks.answerers import Draw, failed, refuse_choices
+from cookhouse.evals.benchmarks.attempts import SampledAnswer
 
 _ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 0.5

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cookhouse.chat import Message
-from cookhouse.evals.benchmarks.answerers import Answerer, Draw, SampledAnswer
-from cookhouse.evals.benchmarks.attempts import AttemptLog
-from cookhouse.evals.benchmarks.benchmark import BenchmarkItem, Grade
+from cookhouse.evals.benchmarks.answerers import Answerer, Draw
+from cookhouse.evals.benchmarks.attempts import AttemptLog, Grade, SampledAnswer
+from cookhouse.evals.benchmarks.benchmark import BenchmarkItem
 from cookhouse.evals.benchmarks.loading import LoadedBenchmark
 from cookhouse.rl import derive_seed
 

@@ -11,9 +11,8 @@ from inspect_ai.log import EvalLog, EvalMetric, EvalSample, EvalScore, read_eval
 from inspect_ai.scorer import value_to_float
 
 from cookhouse.errors import ServiceError
-from cookhouse.evals.benchmarks.answerers import SampledAnswer
-from cookhouse.evals.benchmarks.attempts import Attempt
-from cookhouse.evals.benchmarks.benchmark import Grade, ItemText
+from cookhouse.evals.benchmarks.attempts import Attempt, Grade, SampledAnswer
+from cookhouse.evals.benchmarks.benchmark import ItemText
 from cookhouse.evals.benchmarks.figures import Estimate
 from cookhouse.evals.inspect.messages import said_after, to_shown
 
