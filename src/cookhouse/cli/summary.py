@@ -170,7 +170,7 @@ def _amount(value: float | None, *, is_share: bool) -> str:
 
 def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     """The runs of a sweep, the best of them, and why others failed."""
-    from cookhouse.report import setting_text, value_text
+    from cookhouse.report import setting_text
     from cookhouse.telemetry import say
     from cookhouse.workflows import best_text
 
@@ -182,7 +182,7 @@ def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
             row.name,
             *(setting_text(value) for value in row.settings.values()),
             row.state,
-            *([] if metric is None else [value_text(metric, row.value) + " *" * row.is_best]),
+            *([] if metric is None else [table.text(row) + " *" * row.is_best]),
         ]
         for row in table.rows
     ]

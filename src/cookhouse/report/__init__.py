@@ -7,9 +7,10 @@ from cookhouse.report.comparison import (
     ComparedSetting,
     Comparison,
     compare,
+    setting_text,
     telling,
 )
-from cookhouse.report.comparison_page import comparison_page, setting_text, value_text
+from cookhouse.report.comparison_page import comparison_page
 from cookhouse.report.noted_page import noted_page
 from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_remark
@@ -18,6 +19,7 @@ from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord, checkpoi
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
+from cookhouse.report.setting_chart import setting_charts
 from cookhouse.report.sweep import SweepRow, SweepTable, last_value, sweep_table, swept_settings
 from cookhouse.report.transcripts_page import transcripts_page
 
@@ -46,10 +48,10 @@ __all__ = [
     "render_page",
     "rollouts_page",
     "run_page",
+    "setting_charts",
     "setting_text",
     "sweep_table",
     "swept_settings",
     "telling",
     "transcripts_page",
-    "value_text",
 ]

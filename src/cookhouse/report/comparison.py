@@ -1,5 +1,6 @@
 """Runs side by side: what differs among their settings, and their metrics."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,13 @@ class _Absent:
 
 ABSENT: Final = _Absent()
 """A setting that a run does not have."""
+
+
+def setting_text(value: object) -> str:
+    """A setting's value as one reads it."""
+    if value is ABSENT or isinstance(value, str):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,13 @@
 """The page of several runs: what differs, and their curves over each other."""
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cookhouse.report.charts import Chart, grouped, is_charted, is_drawn
-from cookhouse.report.comparison import ABSENT, ComparedMetric, Comparison, telling
+from cookhouse.report.comparison import ComparedMetric, Comparison, setting_text, telling
 from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style, step_range
 from cookhouse.report.page import render
-from cookhouse.report.setting_chart import is_log, setting_legend, setting_svg
+from cookhouse.report.setting_chart import setting_charts
 from cookhouse.report.sweep import SweepTable
 from cookhouse.telemetry import Metric
 
@@ -77,40 +75,18 @@ def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> 
 
 
 def _sweep(table: SweepTable) -> _Sweep:
-    charts = [
-        Chart(
-            name=f"{table.metric.name} over {setting}",
-            svg=svg,
-            caption=" (logarithmic axis)" if is_log([row.settings[setting] for row in table.rows]) else "",
-            legend=setting_legend(table, setting),
-        )
-        for setting in table.swept
-        if table.metric is not None and (svg := setting_svg(table, setting))
-    ]
     return _Sweep(
         columns=["run", *table.swept, "state", *([] if table.metric is None else [table.metric.name])],
         rows=[
             (
                 [row.name, *map(setting_text, row.settings.values()), row.state],
-                None if table.metric is None else _Value(text=value_text(table.metric, row.value), is_best=row.is_best),
+                None if table.metric is None else _Value(text=table.text(row), is_best=row.is_best),
             )
             for row in table.rows
         ],
-        charts=charts,
+        charts=setting_charts(table),
         remark=table.remark,
     )
-
-
-def value_text(metric: Metric, value: float | None) -> str:
-    """A metric's last value as one reads it, also where the run diverged."""
-    return metric.text(value) if value is None or math.isfinite(value) else str(value)
-
-
-def setting_text(value: object) -> str:
-    """A setting's value as one reads it."""
-    if value is ABSENT or isinstance(value, str):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, list[str]]]:

@@ -3,20 +3,38 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 from cookhouse.printable import printable
+from cookhouse.report.charts import Chart
 from cookhouse.report.curves import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, Scale, series_style, upward_scale
 from cookhouse.report.sweep import SweepRow, SweepTable
 from cookhouse.telemetry import Metric
+
+AddressOf: TypeAlias = Callable[[SweepRow], str | None]
 
 _DECADE = 10
 _LABEL_PIXELS = 34
 _MAX_CHARACTERS = 12
 
 
-def setting_svg(table: SweepTable, setting: str) -> str:
-    """The metric of the runs that have a finite value of it; empty if these have only one value of the setting.
+def setting_charts(table: SweepTable, address_of: AddressOf = lambda _: None) -> list[Chart]:
+    """A chart of each setting that was swept; of some runs a point leads to an address."""
+    return [
+        Chart(
+            name=f"{table.metric.name} over {setting}",
+            svg=svg,
+            caption=" (logarithmic axis)" if is_log([row.settings[setting] for row in table.rows]) else "",
+            legend=setting_legend(table, setting),
+        )
+        for setting in table.swept
+        if table.metric is not None and (svg := setting_svg(table, setting, address_of))
+    ]
+
+
+def setting_svg(table: SweepTable, setting: str, address_of: AddressOf = lambda _: None) -> str:
+    """The metric of the runs that have a finite value of it, each with its standard error; empty if these have only one
+    value of the setting.
 
     The axis is logarithmic where positive numbers span a decade or more; others stand in the order given.
     """
@@ -27,7 +45,7 @@ def setting_svg(table: SweepTable, setting: str) -> str:
     place = _places(values)
     ends = [place(value) for value in values]
     across = Scale(min(ends), max(ends), LEFT + 10, WIDTH - RIGHT - 10)
-    heights = [row.value for row in rows if row.value is not None]
+    heights = [end for row in rows for end in _ends(table.metric, row)]
     upward = upward_scale(table.metric, min(heights), max(heights))
 
     def x(value: Any) -> float:
@@ -39,7 +57,7 @@ def setting_svg(table: SweepTable, setting: str) -> str:
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">',
             *_grid(upward),
             *_labels(sorted(values, key=place), x),
-            *_lines(table.metric, setting, rows, x, upward),
+            *_lines(table, table.metric, setting, rows, x, upward, address_of),
             "</svg>",
         ]
     )
@@ -85,7 +103,13 @@ def _labels(values: Sequence[Any], x: Callable[[Any], float]) -> Iterator[str]:
 
 
 def _lines(
-    metric: Metric, setting: str, rows: Sequence[SweepRow], x: Callable[[Any], float], upward: Scale
+    table: SweepTable,
+    metric: Metric,
+    setting: str,
+    rows: Sequence[SweepRow],
+    x: Callable[[Any], float],
+    upward: Scale,
+    address_of: AddressOf,
 ) -> Iterator[str]:
     for index, (choice, some) in enumerate(_alike(setting, rows).items()):
         ordered = sorted(some, key=lambda row: x(row.settings[setting]))
@@ -94,10 +118,25 @@ def _lines(
         yield f'<g class="{series_style(index)}"><polyline class="line" points="{points}"/>'
         for row, across, up in places:
             of = f"{choice}, " if choice else ""
-            title = f"{of}{setting}={_text(row.settings[setting])}: {metric.text(row.value)}"
-            yield f'<circle class="dot" cx="{across:.1f}" cy="{up:.1f}" r="3"><title>'
-            yield f"{escape(printable(title))}</title></circle>"
+            title = f"{of}{setting}={_text(row.settings[setting])}: {table.text(row)}{' ★' * row.is_best}"
+            if row.stderr:
+                low, high = map(upward.pixel, _ends(metric, row))
+                yield f'<line class="error" x1="{across:.1f}" x2="{across:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+            dot = f'<circle class="dot" cx="{across:.1f}" cy="{up:.1f}" r="{5 if row.is_best else 3}"><title>'
+            yield _led(address_of(row), f"{dot}{escape(printable(title))}</title></circle>")
         yield "</g>"
+
+
+def _ends(metric: Metric, row: SweepRow) -> tuple[float, float]:
+    """A standard error below and above a finite value; of a share, as far as it can lie there."""
+    value, error = row.value or 0.0, row.stderr or 0.0
+    low, high = value - error, value + error
+    is_share = metric.is_share and 0.0 <= value <= 1.0
+    return (max(0.0, low), min(1.0, high)) if is_share else (low, high)
+
+
+def _led(address: str | None, shape: str) -> str:
+    return shape if address is None else f'<a href="{escape(address)}">{shape}</a>'
 
 
 def _drawn(table: SweepTable, setting: str) -> list[SweepRow]:

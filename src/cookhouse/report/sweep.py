@@ -23,6 +23,8 @@ class SweepRow:
     value: float | None
     """The last one of the metric, or that of the best weights where the run keeps these; NaN where it diverged, None if
     it was not measured."""
+    stderr: float | None
+    """Standard error of that value, where it was told."""
     is_best: bool
 
 
@@ -47,6 +49,14 @@ class SweepTable:
         """The best of the runs that finished."""
         return next((row for row in self.rows if row.is_best), None)
 
+    def text(self, row: SweepRow) -> str:
+        """A run's value as one reads it, also where it diverged, with its standard error."""
+        if self.metric is None or row.value is None:
+            return "-"
+        if not math.isfinite(row.value):
+            return str(row.value)
+        return self.metric.text(row.value) + ("" if row.stderr is None else f" ± {self.metric.text(row.stderr)}")
+
 
 def sweep_table(
     parts: Mapping[str, Mapping[str, Any]],
@@ -68,7 +78,7 @@ def sweep_table(
     metric = metric or next(iter(telling), None)
     known = None if metric is None else find_metric(metric, own)
     way = way or (None if known is None else known.direction)
-    values = {} if metric is None else {name: last_value(record, metric) for name, record in records.items()}
+    values = {} if metric is None else {name: _measured(record, metric) for name, record in records.items()}
     ways = {} if metric is None or way is None else {metric: way} | _ways(telling, own) | {metric: way}
     apart = "" if metric is None or way is None else other_data(metric, finished)
     best = _best(finished, ways) if ways and not apart else None
@@ -78,7 +88,8 @@ def sweep_table(
             name=name,
             settings={setting: part.get(setting, ABSENT) for setting in swept},
             state=states.get(name, "waiting"),
-            value=values.get(name),
+            value=values[name][0] if name in values else None,
+            stderr=values[name][1] if name in values else None,
             is_best=name == best,
         )
         for name, part in parts.items()
@@ -96,8 +107,13 @@ def last_value(record: RunRecord, metric: str) -> float | None:
     """The value of a metric, finite or not, of the best weights where the run keeps these and it was measured of them;
     else the last one.
     """
+    return _measured(record, metric)[0]
+
+
+def _measured(record: RunRecord, metric: str) -> tuple[float | None, float | None]:
+    """The value that `last_value` gives, and its standard error."""
     row = _last_row(record, metric)
-    return None if row is None else float(row[metric])
+    return (None, None) if row is None else (float(row[metric]), stderr_at(record.metrics, metric, row["step"]))
 
 
 def _last_row(record: RunRecord, metric: str) -> Mapping[str, Any] | None:
@@ -127,9 +143,9 @@ def _best(records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> st
 
 def _remark(metric: Metric, best: str, records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> str:
     """What the best has against it."""
-    last = {name: row for name, record in records.items() if (row := _last_row(record, metric.name)) is not None}
-    values = {name: float(row[metric.name]) for name, row in last.items() if math.isfinite(row[metric.name])}
-    errors = {name: stderr_at(records[name].metrics, metric.name, row["step"]) for name, row in last.items()}
+    measured = {name: _measured(record, metric.name) for name, record in records.items()}
+    values = {name: value for name, (value, _) in measured.items() if value is not None and math.isfinite(value)}
+    errors = {name: error for name, (_, error) in measured.items()}
     against = doubt(metric, best, values, errors)
     ties = [name for name, value in values.items() if value == values[best] and name != best]
     if not ties:
