@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cookhouse.report.curves import MAX_POINTS, Curve, curve_svg, curves_of, step_range
+from cookhouse.report.columns import curves_of
+from cookhouse.report.curves import MAX_POINTS, Curve, step_range
+from cookhouse.report.drawing import curve_svg
 
 
 def only_curve(values: Sequence[Any]) -> Curve:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.report.curves import curves_of
+from cookhouse.report.columns import curves_of
 from cookhouse.report.held_out import held_out_table
 
 ONE: dict[str, Any] = {

@@ -1,5 +1,6 @@
 """Everything a person looks at with a browser: pages made from plain data, which read and write no file."""
 
+from cookhouse.report.columns import MetricColumns
 from cookhouse.report.comparison import (
     ABSENT,
     OF_THE_FOLDER,
@@ -29,6 +30,7 @@ __all__ = [
     "ComparedMetric",
     "ComparedSetting",
     "Comparison",
+    "MetricColumns",
     "PairedTable",
     "RecordedAnswer",
     "RenderedExample",

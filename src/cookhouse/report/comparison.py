@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cookhouse.report.curves import Curve, curves_of
+from cookhouse.report.columns import curves_of
+from cookhouse.report.curves import Curve
 from cookhouse.report.record import RunRecord
 from cookhouse.report.standing import doubt, other_data, stderr_at
 from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out

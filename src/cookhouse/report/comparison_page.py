@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from cookhouse.report.charts import Chart, grouped, is_charted, is_drawn
 from cookhouse.report.comparison import ComparedMetric, Comparison, setting_text, telling
-from cookhouse.report.curves import Curve, Series, overlaid_svg, series_style, step_range
+from cookhouse.report.curves import Curve, step_range
+from cookhouse.report.drawing import Series, overlaid_svg, series_style
 from cookhouse.report.page import render
 from cookhouse.report.setting_chart import setting_charts
 from cookhouse.report.sweep import SweepTable

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cookhouse.report.curves import Curve, Point, curves_of
+from cookhouse.report.columns import curves_of
+from cookhouse.report.curves import Curve, Point
 from cookhouse.report.standing import stderr_at
 from cookhouse.telemetry import Metric, after_step, keys, ranked
 from cookhouse.weights.checkpoints import Checkpoint

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cookhouse.report.charts import Chart
-from cookhouse.report.curves import Curve, Series, curves_of, overlaid_svg, series_style
+from cookhouse.report.columns import curves_of
+from cookhouse.report.curves import Curve
+from cookhouse.report.drawing import Series, overlaid_svg, series_style
 from cookhouse.telemetry import keys, number
 
 

@@ -9,7 +9,9 @@ from pathlib import PurePath
 from urllib.parse import quote
 
 from cookhouse.report.charts import Chart, grouped, in_numbers, is_charted, is_drawn
-from cookhouse.report.curves import Curve, Point, curve_svg, curves_of, step_range
+from cookhouse.report.columns import curves_of
+from cookhouse.report.curves import Curve, Point, step_range
+from cookhouse.report.drawing import curve_svg
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_chart

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 from cookhouse.printable import printable
 from cookhouse.report.charts import Chart
-from cookhouse.report.curves import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, Scale, series_style, upward_scale
+from cookhouse.report.drawing import series_style
+from cookhouse.report.scale import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, Scale, upward_scale
 from cookhouse.report.sweep import SweepRow, SweepTable
 from cookhouse.telemetry import Metric
 

@@ -3,7 +3,8 @@
 from cookhouse.telemetry.console import make_console, say, say_command, say_fact, tell, wrapped
 from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
 from cookhouse.telemetry.headline import Headline, choose_headline
-from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, metrics_at, read_metrics
+from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, is_metrics_row, metrics_at, read_metrics
+from cookhouse.telemetry.logged import LoggedEvent, read_event
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
 from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, number
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
@@ -45,6 +46,7 @@ __all__ = [
     "Headline",
     "JsonlSink",
     "LogSink",
+    "LoggedEvent",
     "Metric",
     "MetricsRow",
     "NoopSink",
@@ -74,6 +76,7 @@ __all__ = [
     "find_metric",
     "find_sink",
     "is_held_out",
+    "is_metrics_row",
     "last_step_of",
     "log_file",
     "logs_of",
@@ -82,6 +85,7 @@ __all__ = [
     "note",
     "number",
     "ranked",
+    "read_event",
     "read_metrics",
     "say",
     "say_command",

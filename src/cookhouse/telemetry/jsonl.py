@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from cookhouse.errors import InputError
 from cookhouse.telemetry.record import MetricsRow, Record, Values
+
+_MAX_STEP = 1 << 53
+"""Beyond it steps are no numbers that every program can hold."""
 
 
 class JsonlSink:
@@ -60,13 +63,18 @@ def _complete_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(line, _row(path, number, line)) for number, line in enumerate(lines, start=1) if line.endswith("\n")]
 
 
+def is_metrics_row(row: object) -> TypeGuard[dict[str, Any]]:
+    """Whether what a line of a metrics file holds is the metrics of a step."""
+    return isinstance(row, dict) and isinstance(step := row.get("step"), int) and 0 <= step <= _MAX_STEP
+
+
 def _row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row: object = json.loads(line)
     except ValueError as error:
         raise InputError(
             f"{path}, line {number}, is not JSON ({error}); remove it, or choose another log_path"
         ) from error
-    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+    if not is_metrics_row(row):
         raise InputError(f"{path}, line {number}, is not the metrics of a step; remove it, or choose another log_path")
     return row

@@ -1,0 +1,65 @@
+"""The numbers of a metrics file by metric: rows are added as they come, and a curve is made of the metric asked for."""
+
+import math
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cookhouse.report.curves import Curve, curve_of
+from cookhouse.telemetry import Metric, find_metric
+
+
+class MetricColumns:
+    """Steps and values of each metric. What is no number counts as missing; of two rows of a step, the later holds."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._steps: dict[int, None] = {}
+        self._columns: dict[str, tuple[array[int], array[float]]] = {}
+        for row in rows:
+            self.add(row)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all metrics that have a number, sorted."""
+        return sorted(self._columns)
+
+    @property
+    def num_steps(self) -> int:
+        return len(self._steps)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take a row: its `step`, and its metrics by name."""
+        step = row["step"]
+        self._steps[step] = None
+        for name, value in row.items():
+            if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
+                if name not in self._columns:
+                    self._columns[sys.intern(name)] = (array("q"), array("d"))
+                steps, values = self._columns[name]
+                steps.append(step)
+                values.append(_as_float(value))
+
+    def curve(self, name: str, own: Mapping[str, Metric]) -> Curve:
+        """A metric over the steps. `own` are the metrics that the run declared."""
+        index = {step: place for place, step in enumerate(sorted(self._steps))}
+        steps, values = self._columns[name]
+        by_step = dict(zip(steps, values, strict=True))
+        return curve_of(find_metric(name, own), [(index[step], step, by_step[step]) for step in sorted(by_step)])
+
+    def last(self, name: str) -> float:
+        """The value of the last row that has a metric."""
+        return self._columns[name][1][-1]
+
+
+def curves_of(rows: Iterable[Mapping[str, Any]], own: Mapping[str, Metric]) -> list[Curve]:
+    """Every metric of the rows of a metrics file, by name. `own` as in `MetricColumns.curve`."""
+    columns = MetricColumns(rows)
+    return [columns.curve(name, own) for name in columns.names]
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf if value > 0 else -math.inf
