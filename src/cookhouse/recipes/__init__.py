@@ -8,7 +8,6 @@ from cookhouse.recipes.config import (
     config_fields,
     make_config,
     read_config_file,
-    recorded_settings,
     settle,
 )
 from cookhouse.recipes.experiment import Experiment, read_experiment, write_experiment
@@ -34,7 +33,6 @@ __all__ = [
     "read_config_file",
     "read_experiment",
     "recipe_of_module",
-    "recorded_settings",
     "run",
     "run_async",
     "settle",

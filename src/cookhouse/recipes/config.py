@@ -25,7 +25,6 @@ from cookhouse.settings import (
     RunSettings,
     default_in_words,
     default_origin,
-    has_default,
     published_model_of,
 )
 from cookhouse.settings.defaults import is_left_open
@@ -144,19 +143,6 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
     check_typed(config, [name for name, origin in origins.items() if origin in TYPED])
     defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")
     return Settled(config=config, origins=defaults | dict.fromkeys(recorded, "the run's own") | origins)
-
-
-def recorded_settings(recipe: Recipe[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Of settings that a run recorded, those that are not what they would be if nobody had set them.
-
-    Raises:
-        InputError: they are not this recipe's, or not its present ones.
-    """
-    known = chz.chz_fields(recipe.config_class)
-    if foreign := sorted(recorded.keys() - known.keys()):
-        raise InputError(f"recipe {recipe.name} has no settings {', '.join(foreign)}")
-    config = recipe.config_class(**recorded)
-    return {name: value for name, value in recorded.items() if not has_default(config, name)}
 
 
 def read_config_file(path: Path) -> Mapping[str, Any]:

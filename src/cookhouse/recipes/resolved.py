@@ -16,7 +16,7 @@ from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import names_registered_model, open_registry
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import service_folder, stored_files
-from cookhouse.settings import RunSettings
+from cookhouse.settings import RunSettings, origins_of
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
 
@@ -149,6 +149,7 @@ def _context(
         path=run_folder(config),
         recipe=recipe.name,
         config=chz.asdict(config),
+        origins=origins_of(config),
         typed=name,
         adapters=adapters.name,
         seed=config.seed,

@@ -13,7 +13,7 @@ from typing import Any
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.settings.defaults import Default, always, in_words, is_left_open, redefault
+from cookhouse.settings.defaults import Default, always, has_default, in_words, is_left_open, redefault
 from cookhouse.settings.training import ModelSettings
 
 
@@ -58,6 +58,15 @@ def default_origin(config: Any, name: str) -> str:
     if not isinstance(default, Default) or not default.is_by_model:
         return "default"
     return "embedded default" if is_embedded(config) else "published default"
+
+
+def origins_of(config: Any) -> dict[str, str]:
+    """Where the value of each setting came from: `set` where it is not what it would be if nobody had set it, else
+    which default, as `default_origin`.
+    """
+    return {
+        name: default_origin(config, name) if has_default(config, name) else "set" for name in chz.chz_fields(config)
+    }
 
 
 def defaults_taken(config: Any) -> str | None:

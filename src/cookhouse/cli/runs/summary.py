@@ -1,6 +1,5 @@
 """What `cookhouse runs show` and `compare` print."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,10 +9,10 @@ from cookhouse.cli.summary import print_sweep
 from cookhouse.cli.tables import side_by_side
 from cookhouse.errors import InputError
 from cookhouse.printable import printable
-from cookhouse.recipes import find_recipe, recorded_settings
-from cookhouse.report import OF_THE_FOLDER, Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
+from cookhouse.report import Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
+from cookhouse.runs.reading.settings import has_origins, recorded_settings
 from cookhouse.telemetry import find_metric, last_step_of, make_console, say, say_command, say_fact
 
 _LABEL_CELLS = 12
@@ -38,7 +37,7 @@ def print_run(path: Path, name: str, resume: str) -> None:
         print_sweep(console, read_sweep(path))
     else:
         _print_parts(console, path)
-    _print_settings(console, record, history.launches[-1].recipe)
+    _print_settings(console, record)
     _print_figures(console, path, record)
     _print_checkpoints(console, record)
     say(console, "")
@@ -107,22 +106,18 @@ def _print_parts(console: Console, path: Path) -> None:
         say(console, printable(f"{'consists of':<{_LABEL_CELLS}} {part.name} ({part.history.status})"))
 
 
-def _print_settings(console: Console, record: RunRecord, recipe: str | None) -> None:
-    """Those that somebody set, as far as the recipe is there to tell; else all."""
-    recorded = dict(record.config.get("config", {}))
-    if not recorded:
+def _print_settings(console: Console, record: RunRecord) -> None:
+    """Those that somebody set, as far as the run tells; else all."""
+    every = [each for each in recorded_settings(record.config) if each.name != "runs"]  # those stand in the table
+    if not every:
         return
-    try:
-        chosen = recorded_settings(find_recipe(recipe or str(record.config.get("recipe"))), recorded)
-        title = "settings that are not the defaults"
-    except InputError as error:
-        chosen, title = recorded, f"all settings; which are defaults is unknown here: {error}"
-    hidden = {*OF_THE_FOLDER, "runs"}  # those of a sweep stand in its table
-    chosen = {name: value for name, value in chosen.items() if name not in hidden}
-    say(console, "\n" + printable(title if chosen else "all settings are the defaults"))
-    for name, value in chosen.items():
-        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        say(console, printable(f"  {name} = {said}"))
+    shown, title = every, "all settings; which are defaults is unknown, as the run did not record it"
+    if has_origins(every):
+        shown = [each for each in every if each.is_set]
+        title = "settings that are not the defaults" if shown else "all settings are the defaults"
+    say(console, f"\n{title}")
+    for each in shown:
+        say(console, printable(f"  {each.name} = {each.text}"))
 
 
 def _print_figures(console: Console, path: Path, record: RunRecord) -> None:

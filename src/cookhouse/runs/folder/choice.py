@@ -36,6 +36,8 @@ class FolderSpec:
     recipe: str
     config: Mapping[str, Any]
     """Every field, resolved; recorded in config.json."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where the value of each came from; recorded there, too."""
     typed: str | None = None
     """The recipe as a person named it; recorded in run.json, as are the adapters' name."""
     adapters: str | None = None

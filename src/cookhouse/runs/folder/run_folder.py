@@ -153,6 +153,7 @@ def _record(spec: FolderSpec, revision: str | None) -> dict[str, Any]:
     return {
         "recipe": spec.recipe,
         "config": dict(spec.config),
+        "origins": dict(spec.origins),
         "free_on_resume": sorted(spec.free_fields),
         "weights": sorted({named.name for named in spec.weights}),
         "seed": spec.seed,
