@@ -16,9 +16,10 @@ from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import names_registered_model, open_registry
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import service_folder, stored_files
-from cookhouse.settings import RunSettings, origins_of
+from cookhouse.settings import RunSettings
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
+from cookhouse.settings.published import origins_of
 
 if TYPE_CHECKING:
     from cookhouse.telemetry import Telemetry

@@ -21,7 +21,6 @@ from cookhouse.settings.published import (
     default_origin,
     defaults_taken,
     is_embedded,
-    origins_of,
     published_model,
     published_model_of,
 )
@@ -105,7 +104,6 @@ __all__ = [
     "has_default",
     "is_embedded",
     "narrowed",
-    "origins_of",
     "part_of",
     "published_model",
     "published_model_of",

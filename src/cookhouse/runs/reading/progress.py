@@ -1,0 +1,90 @@
+"""What a run that is on does now, what it waits for, and how long it will take: from the ends of its files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cookhouse.runs.listing.overview import RunOverview
+from cookhouse.runs.names import LOG_FILE, METRICS_FILE
+from cookhouse.runs.reading.metrics import last_rows
+from cookhouse.runs.reading.ranges import read_before
+from cookhouse.telemetry import LoggedEvent, events, keys, read_event
+
+_LOG_BYTES = 1 << 16
+_RECENT_STEPS = 20
+_AGAIN_SECONDS = 60.0
+"""A wait that has not been told of for so long is over: a run tells of one every ten seconds."""
+_OVER = {events.RUN_END, events.TRAINING_STOPPED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run that is on stands. What is not known is None."""
+
+    doing: str
+    """In words, as the terminal has it."""
+    waiting_for: str | None = None
+    """The end of a sentence, `the session to open`, where it stands still."""
+    waited_seconds: float | None = None
+    seconds_left: float | None = None
+    """At the pace of its last steps."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return asdict(self)
+
+
+def progress_of(overview: RunOverview, now: datetime | None = None) -> Progress:
+    """Of a run that is on; `now` is for tests."""
+    told = _doing(_events(overview.path / LOG_FILE), now or datetime.now(UTC))
+    return Progress(**told, seconds_left=_seconds_left(overview))
+
+
+def _events(path: Path) -> list[LoggedEvent]:
+    """Those at the end of a log."""
+    found = read_before(path, max_bytes=_LOG_BYTES)
+    lines = [] if found is None else found.data.decode(errors="replace").split("\n")
+    return [logged for line in lines if (logged := read_event(line)) is not None]
+
+
+def _doing(logged: Sequence[LoggedEvent], now: datetime) -> dict[str, Any]:
+    doing = _stage(each for each in logged if each.event.name != events.RUN_WAITING)
+    last = logged[-1] if logged else None
+    if last is None or last.event.name != events.RUN_WAITING or "what" not in last.event.text:
+        return {"doing": doing}
+    since = max(0.0, (now - last.at).total_seconds())
+    if since > _AGAIN_SECONDS:
+        return {"doing": doing}
+    waited = last.event.metrics["seconds"] + since
+    return {"doing": doing, "waiting_for": last.event.text["what"], "waited_seconds": round(waited, 1)}
+
+
+def _stage(logged: Iterable[LoggedEvent]) -> str:
+    """What the last of some events began."""
+    doing = "starting"
+    for each in logged:
+        name, text, metrics = each.event.name, each.event.text, each.event.metrics
+        if name == events.RUN_START:
+            doing = "opening the session"
+        elif name in (events.STAGE_START, events.STAGE_PART) and "doing" in text:
+            doing = text["doing"]
+        elif name == events.EVAL_PROGRESS and "benchmark" in text:
+            doing = f"evaluating: {text['benchmark']} {metrics['done']:,.0f} of {metrics['total']:,.0f}"
+        elif name == events.RUN_INTERRUPT:
+            doing = "interrupted: finishing the steps in flight, then saving"
+        elif name.endswith(".step") or name in (events.EVAL_COMPLETE, events.RL_ROLLOUT_COMPLETE):
+            doing = "training"
+        elif name in _OVER:
+            doing = "ending"
+    return doing
+
+
+def _seconds_left(overview: RunOverview) -> float | None:
+    if overview.steps is None or overview.total_steps is None:
+        return None
+    rows = last_rows(overview.path / METRICS_FILE, _RECENT_STEPS)
+    seconds = [row[keys.STEP_SECONDS] for row in rows if isinstance(row.get(keys.STEP_SECONDS), int | float)]
+    left = overview.total_steps - overview.steps
+    return round(sum(seconds) / len(seconds) * left, 1) if seconds else None
