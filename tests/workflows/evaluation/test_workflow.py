@@ -106,6 +106,25 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(own: Path) -> None:
     assert figures[0]["test/words/letters_n"] == COUNT
 
 
+def test_what_was_asked_can_be_read_without_the_benchmark(own: Path) -> None:
+    """Catches answers of which nobody knows what was asked once the benchmark is gone, and a text without an end."""
+    (own / "words.jsonl").write_text(
+        "".join(json.dumps({"question": "7" * length, "answer": "odd"}) + "\n" for length in (2, 30_000))
+    )
+    evaluate(answering(lambda question: "odd"))
+    (own / "words.jsonl").unlink()
+    rows = [json.loads(line) for line in (own / "run/questions.jsonl").read_text().splitlines()]
+    assert rows[0] == {
+        "benchmark": "words",
+        "item": 0,
+        "name": None,
+        "group": None,
+        "expected": "odd",
+        "asked": [["user", "77"]],
+    }
+    assert rows[1]["asked"][0][1].endswith("777… (10,000 more characters)")
+
+
 @pytest.mark.parametrize("reason", [None, "the time is over"])
 def test_an_interrupt_finishes_what_is_asked(own: Path, reason: str | None) -> None:
     interrupt = Interrupt()

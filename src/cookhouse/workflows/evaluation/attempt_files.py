@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError
-from cookhouse.evals import AttemptLog, Grade, SampledAnswer
+from cookhouse.chat import text_of
+from cookhouse.evals import AttemptLog, BenchmarkItem, Grade, LoadedBenchmark, SampledAnswer
 from cookhouse.evals.benchmarks.attempts import Key
-from cookhouse.files import append_line
-from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, ATTEMPT_GRADES_FILE
+from cookhouse.files import append_line, write_whole
+from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, ATTEMPT_GRADES_FILE, ATTEMPT_QUESTIONS_FILE
+
+_MAX_CHARACTERS = 20_000
+"""Of each text of a question that is kept."""
 
 
 class AttemptFiles(AttemptLog):
@@ -39,6 +43,32 @@ class AttemptFiles(AttemptLog):
     def _append(self, file: str, key: Key, values: Sequence[SampledAnswer | Grade]) -> None:
         row = {"benchmark": key[0], "item": key[1], "values": [asdict(value) for value in values]}
         append_line(self._folder / file, json.dumps(row))
+
+
+def write_questions(folder: Path, benchmarks: Sequence[LoadedBenchmark]) -> None:
+    """Keep what is asked, for whoever reads the answers without the benchmark: a line for each item.
+
+    Raises:
+        InputError: the disk is full or may not be written.
+    """
+    rows = [_question(loaded.name, place, item) for loaded in benchmarks for place, item in loaded.items.items()]
+    write_whole(folder / ATTEMPT_QUESTIONS_FILE, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _question(benchmark: str, place: int, item: BenchmarkItem) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark,
+        "item": place,
+        "name": item.name,
+        "group": item.group,
+        "expected": _cut(item.expected),
+        "asked": [[message["role"], _cut(text_of(message))] for message in item.messages],
+    }
+
+
+def _cut(text: str) -> str:
+    num_more = len(text) - _MAX_CHARACTERS
+    return text if num_more <= 0 else f"{text[:_MAX_CHARACTERS]}… ({num_more:,} more characters)"
 
 
 def _rows(path: Path) -> Iterator[tuple[Key, Sequence[Mapping[str, Any]]]]:

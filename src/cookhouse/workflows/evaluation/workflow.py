@@ -41,7 +41,7 @@ from cookhouse.training.clients.session import close_service
 from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.base.judge import judges_asked, open_judge
 from cookhouse.workflows.base.second_model import open_sampler, sampler_at, sampler_place
-from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
+from cookhouse.workflows.evaluation.attempt_files import AttemptFiles, write_questions
 from cookhouse.workflows.evaluation.inspect_stages import (
     has_inspect_tasks,
     load_inspect_tasks,
@@ -145,6 +145,7 @@ async def init_folder(state: EvaluationState) -> None:
             state.telemetry.add(sink)
     await start_sinks(context, folder.path)
     state.log = await asyncio.to_thread(AttemptFiles, folder.path)
+    await asyncio.to_thread(write_questions, folder.path, state.loaded)
     state.telemetry.event(
         events.RUN_START,
         step=0,
