@@ -12,6 +12,7 @@ from cookhouse.report.comparison import (
     telling,
 )
 from cookhouse.report.comparison_page import comparison_page
+from cookhouse.report.item_changes import Change, ItemChanges, item_changes
 from cookhouse.report.noted_page import noted_page
 from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_remark
@@ -27,9 +28,11 @@ from cookhouse.report.transcripts_page import transcripts_page
 __all__ = [
     "ABSENT",
     "OF_THE_FOLDER",
+    "Change",
     "ComparedMetric",
     "ComparedSetting",
     "Comparison",
+    "ItemChanges",
     "MetricColumns",
     "PairedTable",
     "RecordedAnswer",
@@ -42,6 +45,7 @@ __all__ = [
     "checkpoint_text",
     "compare",
     "comparison_page",
+    "item_changes",
     "last_value",
     "noted_page",
     "overfitting_remark",

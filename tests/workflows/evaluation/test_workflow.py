@@ -111,7 +111,7 @@ def test_what_was_asked_can_be_read_without_the_benchmark(own: Path) -> None:
     (own / "words.jsonl").write_text(
         "".join(json.dumps({"question": "7" * length, "answer": "odd"}) + "\n" for length in (2, 30_000))
     )
-    evaluate(answering(lambda question: "odd"))
+    evaluate(answering(lambda _: "odd"))
     (own / "words.jsonl").unlink()
     rows = [json.loads(line) for line in (own / "run/questions.jsonl").read_text().splitlines()]
     assert rows[0] == {

@@ -1,10 +1,13 @@
 """Two models at the same items: what separates them, item by item, so that what is hard for both cancels out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cookhouse.evals.benchmarks.attempts import Attempt
 from cookhouse.evals.scores import Z95, mean, standard_error
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +19,14 @@ class PairedDifference:
     mean: float | None
     stderr: float | None
     n: int
+
+    @classmethod
+    def of(cls, first: Mapping[K, float], second: Mapping[K, float]) -> "PairedDifference":
+        """Of a value for each item, by what tells items apart. The standard error is that of the mean of the
+        differences, one for each item.
+        """
+        values = [value - first[item] for item, value in second.items() if item in first]
+        return cls(mean=mean(values), stderr=standard_error(values), n=len(values))
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -31,9 +42,5 @@ class PairedDifference:
 
 
 def paired_difference(first: Sequence[Attempt], second: Sequence[Attempt]) -> PairedDifference:
-    """How much more of the items the second model answers right. The standard error is that of the mean of the
-    differences, one for each item.
-    """
-    theirs = {attempt.place: attempt.correct for attempt in first}
-    values = [attempt.correct - theirs[attempt.place] for attempt in second if attempt.place in theirs]
-    return PairedDifference(mean=mean(values), stderr=standard_error(values), n=len(values))
+    """How much more of the items the second model answers right."""
+    return PairedDifference.of(*({attempt.place: attempt.correct for attempt in some} for some in (first, second)))

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cookhouse.errors import InputError
 from cookhouse.chat import text_of
+from cookhouse.errors import InputError
 from cookhouse.evals import AttemptLog, BenchmarkItem, Grade, LoadedBenchmark, SampledAnswer
 from cookhouse.evals.benchmarks.attempts import Key
 from cookhouse.files import append_line, write_whole
