@@ -1,6 +1,8 @@
 """What every page has in common: errors in words, names that are looked up, texts that are not obeyed."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,3 +72,11 @@ def test_it_opens_in_a_browser(show: Callable[..., Page], runs: Path) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
     page.reload()
     assert page.get_by_role("link", name="one").is_visible(), "the cookie goes on"
+
+
+def test_it_is_light() -> None:
+    # Catches a page that takes seconds to start and hundreds of megabytes beside a run: the SDK, torch, the tokenizers.
+    heavy = "{'tinker', 'torch', 'transformers', 'numpy', 'fastapi'}"
+    code = f"import sys, cookhouse.view.serving; print(sorted({heavy} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -17,9 +17,11 @@ from starlette.staticfiles import StaticFiles
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.view.access import Access, Guard
+from cookhouse.view.listing import Listing
 from cookhouse.view.pages import page
 from cookhouse.view.place import Place
 from cookhouse.view.routes import ROUTES
+from cookhouse.view.watching import Watcher
 
 _MAX_READERS: Final = 8
 """Threads that read files for pages at once."""
@@ -43,6 +45,8 @@ def create_app(place: Place, access: Access) -> Starlette:
         lifespan=_lifespan,
     )
     app.state.place = place
+    app.state.listing = Listing(place)
+    app.state.watcher = Watcher()
     return app
 
 

@@ -1,12 +1,14 @@
 """Pages from templates, and the JSON beside them: what a page shows is what its address under /api answers."""
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import ChoiceLoader, PackageLoader
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from cookhouse.report.page import escaping_environment
@@ -25,7 +27,7 @@ def page_and_json(path: str, read: Callable[[Request], Mapping[str, Any]], templ
         return page(template, **read(request))
 
     def answer(request: Request) -> Response:
-        return JSONResponse(read(request))
+        return Response(json_text(read(request)), media_type="application/json")
 
     return [Route(path, show), Route(f"/api{path}", answer)]
 
@@ -34,6 +36,22 @@ def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLRespons
     """A whole document."""
     text = _ENVIRONMENT.get_template(template).render(values)
     return HTMLResponse(text, status_code=status_code)
+
+
+def json_text(value: Any) -> str:
+    """Plain values as JSON. Numbers that it does not have, such as NaN, become null."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def run_address(name: str, rest: str = "") -> str:

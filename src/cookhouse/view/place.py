@@ -1,11 +1,36 @@
-"""The runs that a page is about: those of a folder, found by name, and in a line each."""
+"""The runs that a page is about: those of a folder, found by name, and in a line each.
 
+What was read of a run is kept for as long as its files stay as they are, so that hundreds of runs are looked at by a
+few calls to the file system each.
+"""
+
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, TypeAlias
 
 from cookhouse.errors import UnknownNameError
-from cookhouse.runs.listing.find import FoundRun, find_runs
-from cookhouse.runs.listing.overview import RunOverview, overviews_of
+from cookhouse.runs.listing.find import FoundRun, find_runs, is_run, read_run
+from cookhouse.runs.listing.overview import RunOverview, overview_of, overviews_of
+from cookhouse.runs.lock import is_held
+from cookhouse.runs.names import CONFIG_FILE, METRICS_FILE, RESULT_FILE, RUN_FILE
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+
+_FILES: Final = (CONFIG_FILE, RUN_FILE, METRICS_FILE, RESULT_FILE, CHECKPOINTS_FILE)
+"""What a line of the list is read from."""
+Signature: TypeAlias = tuple[int, int, int]
+"""Inode, size and time of a file: what changes when it does."""
+
+
+@dataclass
+class _Kept:
+    """What was read of a run when its files were as the signatures say."""
+
+    signatures: Sequence[Signature | None]
+    was_held: bool
+    run: FoundRun
+    overview: RunOverview | None = None
 
 
 class Place:
@@ -13,10 +38,18 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._kept: dict[Path, _Kept] = {}
+        self._found: dict[str, FoundRun] = {}
+        self._lock = threading.Lock()
 
     def runs(self) -> Sequence[FoundRun]:
         """The oldest first, each before its children."""
-        return find_runs(self.folder)
+        with self._lock:
+            runs = find_runs(self.folder, self._read)
+            self._found = {run.name: run for run in runs}
+            paths = {run.path for run in runs}
+            self._kept = {path: kept for path, kept in self._kept.items() if path in paths}
+            return runs
 
     def run(self, name: str) -> FoundRun:
         """The run of exactly this name. A name is compared with those found, and never made a path.
@@ -24,6 +57,9 @@ class Place:
         Raises:
             UnknownNameError: there is none.
         """
+        found = self._found.get(name)
+        if found is not None and (run := self._read(found.path, name, found.parent)) is not None:
+            return replace(run, number=found.number)
         runs = {run.name: run for run in self.runs()}
         if name not in runs:
             raise UnknownNameError(
@@ -33,4 +69,40 @@ class Place:
 
     def overviews(self) -> Sequence[RunOverview]:
         """A line for each run: the newest first, each before its children."""
-        return overviews_of(self.runs())
+        return overviews_of(self.runs(), self.overview)
+
+    def overview(self, run: FoundRun) -> RunOverview:
+        """What is to be said of a run by itself."""
+        kept = self._kept.get(run.path)
+        if kept is None or kept.run.history is not run.history:
+            return overview_of(run)
+        if kept.overview is None:
+            kept.overview = overview_of(run)
+        return replace(kept.overview, number=run.number)
+
+    def _read(self, path: Path, name: str, parent: str | None) -> FoundRun | None:
+        if not is_run(path):
+            return None
+        signatures = [signature_of(path / file) for file in _FILES]
+        kept = self._kept.get(path)
+        # The lock tells whether a run without an end goes on, and leaves no trace in the files when it is let go.
+        if kept is not None and kept.signatures == signatures and kept.was_held == _is_held(kept.run):
+            return kept.run
+        run = read_run(path, name, parent)
+        if run is not None:
+            self._kept[path] = _Kept(signatures=signatures, was_held=_is_held(run), run=run)
+        return run
+
+
+def signature_of(path: Path) -> Signature | None:
+    """Of a file or a folder; None if there is none."""
+    try:
+        stat = path.stat()
+    except (OSError, ValueError):
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _is_held(run: FoundRun) -> bool:
+    is_open = run.history.is_running or run.history.launches[-1].ended_at is None
+    return is_open and is_held(run.path)

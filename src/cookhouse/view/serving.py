@@ -30,7 +30,15 @@ def serve(place: Place, access: Access, port: int | None, on_ready: Callable[[st
         server.run(sockets=[listener])
 
 
-def make_server(place: Place, access: Access) -> uvicorn.Server:
+class Server(uvicorn.Server):  # type: ignore[misc]  # uvicorn has no types
+    """Ends the streams of events when it is to stop, which it would wait for."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.watcher.end()
+        await super().shutdown(sockets)
+
+
+def make_server(place: Place, access: Access) -> Server:
     """A server that has no socket yet."""
     config = uvicorn.Config(
         create_app(place, access),
@@ -43,7 +51,7 @@ def make_server(place: Place, access: Access) -> uvicorn.Server:
         lifespan="on",
         timeout_graceful_shutdown=1,
     )
-    return uvicorn.Server(config)
+    return Server(config)
 
 
 def bind(port: int | None) -> socket.socket:

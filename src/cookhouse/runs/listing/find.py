@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, History, read_history, read_launches
@@ -43,15 +43,36 @@ class FoundRun:
     """What of its record cannot be read."""
 
 
-def find_runs(place: Path = RUNS_FOLDER) -> list[FoundRun]:
+ReadRun: TypeAlias = Callable[[Path, str, str | None], FoundRun | None]
+"""Of a folder, the name that a run there would have, and that of the run it would be a part of."""
+
+
+def read_run(path: Path, name: str, parent: str | None) -> FoundRun | None:
+    """The run in a folder, without its number; None if there is none."""
+    if not is_run(path):
+        return None
+    record, problem = _read(path)
+    try:
+        history = read_history(path)
+    except (InputError, OSError) as error:
+        problem = str(error)
+        try:
+            began = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        except OSError:  # deleted meanwhile
+            return None
+        history = History.unknown(began)
+    return FoundRun(number="", name=name, path=path, parent=parent, record=record, history=history, problem=problem)
+
+
+def find_runs(place: Path = RUNS_FOLDER, read: ReadRun = read_run) -> list[FoundRun]:
     """The runs in a folder and in the folders within it, the oldest first, each before its children.
 
-    Links are not followed. None where there is no such folder.
+    Links are not followed. None where there is no such folder. `read` may remember what it has read.
     """
     if not place.is_dir():
         return []
     by_parent: dict[str | None, list[FoundRun]] = {}
-    for run in sorted(_walk(place, "", None, 1), key=lambda run: (run.history.started_at, run.name)):
+    for run in sorted(_walk(place, read, "", None, 1), key=lambda run: (run.history.started_at, run.name)):
         by_parent.setdefault(run.parent, []).append(run)
     return list(_numbered(by_parent, None, ""))
 
@@ -125,15 +146,15 @@ def is_folder(name: str) -> bool:
         return False
 
 
-def _walk(folder: Path, prefix: str, parent: str | None, depth: int) -> Iterator[FoundRun]:
+def _walk(folder: Path, read: ReadRun, prefix: str, parent: str | None, depth: int) -> Iterator[FoundRun]:
     """The runs below a folder, without their numbers."""
     for path in _folders(folder):
         name = f"{prefix}{path.name}"
-        run = _found(path, name, parent)
+        run = read(path, name, parent)
         if run is not None:
             yield run
         if depth < _MAX_DEPTH:
-            yield from _walk(path, f"{name}/", parent if run is None else name, depth + 1)
+            yield from _walk(path, read, f"{name}/", parent if run is None else name, depth + 1)
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -146,19 +167,6 @@ def _folders(folder: Path) -> list[Path]:
             ]
     except OSError:  # somebody else's
         return []
-
-
-def _found(path: Path, name: str, parent: str | None) -> FoundRun | None:
-    if not is_run(path):
-        return None
-    record, problem = _read(path)
-    try:
-        history = read_history(path)
-    except (InputError, OSError) as error:
-        problem = str(error)
-        began = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        history = History.unknown(began)
-    return FoundRun(number="", name=name, path=path, parent=parent, record=record, history=history, problem=problem)
 
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], str | None]:

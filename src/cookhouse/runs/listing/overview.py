@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +35,8 @@ class RunOverview:
     """Taken so far."""
     total_steps: int | None
     headline: Headline | None
+    stderr: float | None
+    """Standard error of what the headline says last, where it was measured."""
     started_at: datetime
     last_at: datetime
     seconds: float
@@ -63,6 +65,7 @@ def overview_of(run: FoundRun) -> RunOverview:
     settings = run.record.get("config", {})
     steps, total_steps = _steps(rows, run, told)
     best = None if settings.get("keep_best") is None else _best(run.path / CHECKPOINTS_FILE)
+    headline = _headline(rows, run.history.declared)
     return RunOverview(
         number=run.number,
         name=run.name,
@@ -72,7 +75,8 @@ def overview_of(run: FoundRun) -> RunOverview:
         model=_text(settings.get("model_name")),
         steps=steps,
         total_steps=total_steps,
-        headline=_headline(rows, run.history.declared),
+        headline=headline,
+        stderr=None if headline is None else rows.stderr(headline.name),
         started_at=run.history.started_at,
         last_at=run.history.last_at,
         seconds=run.history.seconds,
@@ -85,13 +89,14 @@ def overview_of(run: FoundRun) -> RunOverview:
     )
 
 
-def overviews_of(runs: Sequence[FoundRun]) -> list[RunOverview]:
+def overviews_of(runs: Sequence[FoundRun], read: Callable[[FoundRun], RunOverview] = overview_of) -> list[RunOverview]:
     """Of runs in a place: the newest first, each before its children, which stay in their order.
 
-    A run that consists of others has the headline of the last of them, and a sweep that of the best.
+    A run that consists of others has the headline of the last of them, and a sweep that of the best. `read` may
+    remember what it has read.
     """
     children: dict[str | None, list[RunOverview]] = {}
-    for overview in map(overview_of, runs):
+    for overview in map(read, runs):
         children.setdefault(overview.parent, []).append(overview)
 
     def whole(overview: RunOverview) -> Iterator[RunOverview]:
@@ -100,7 +105,10 @@ def overviews_of(runs: Sequence[FoundRun]) -> list[RunOverview]:
         if overview.recipe is not None and overview.recipe.startswith(_SWEEP):
             told = sorted(told, key=_goodness)
         if overview.headline is None and told:
-            overview = replace(overview, headline=told[-1].headline, best=told[-1].best, best_text=told[-1].best_text)
+            last = told[-1]
+            overview = replace(
+                overview, headline=last.headline, stderr=last.stderr, best=last.best, best_text=last.best_text
+            )
         yield overview
         yield from below
 
@@ -153,6 +161,13 @@ class _Rows:
             if part in line and (row := _row(line)):
                 return row
         return {}
+
+    def stderr(self, name: str) -> float | None:
+        """The standard error of the last value of a metric."""
+        error = self.last(name).get(f"{name}_stderr")
+        if isinstance(error, int | float) and not isinstance(error, bool) and math.isfinite(error):
+            return float(error)
+        return None
 
 
 def _row(line: bytes) -> dict[str, Any]:

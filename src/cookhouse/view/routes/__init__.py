@@ -1,8 +1,9 @@
 """The addresses: a module for each kind of page, which exports `ROUTES`."""
 
-from cookhouse.view.routes import runs
+from cookhouse.view.routes import events, runs
 
 ROUTES = [
+    *events.ROUTES,
     *runs.ROUTES,
 ]
 
