@@ -52,7 +52,7 @@ def window(
         yield page
     finally:
         context.close()
-    assert errors == []
+    assert not errors, "\n".join(errors)
 
 
 @contextmanager

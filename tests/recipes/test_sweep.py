@@ -23,12 +23,11 @@ from cookhouse.errors import InputError
 from cookhouse.recipes import Experiment
 from cookhouse.recipes.run_sweep import NAME, read_grid, sweep_settings
 from cookhouse.registry import open_registry
-from cookhouse.runs import find_runs, read_history, read_sweep
+from cookhouse.runs import best_text, find_runs, read_history, read_sweep
 from cookhouse.service.local import service_folder
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
 from cookhouse.weights.checkpoints import CheckpointFile
-from cookhouse.workflows import best_text
 
 GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 32]}
 

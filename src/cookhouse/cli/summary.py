@@ -171,8 +171,8 @@ def _amount(value: float | None, *, is_share: bool) -> str:
 def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     """The runs of a sweep, the best of them, and why others failed."""
     from cookhouse.report import setting_text
+    from cookhouse.runs import best_text
     from cookhouse.telemetry import say
-    from cookhouse.workflows import best_text
 
     table, width = sweep.table, console.width if console.is_terminal else None
     metric = table.metric
@@ -192,3 +192,5 @@ def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     say(console, f"\nbest         {printable(best_text(sweep))}")
     for name, error in sweep.errors.items():
         say(console, printable(f"failed       {name}: {error}"), style="red")
+    for name, problem in sweep.problems.items():
+        say(console, printable(f"unreadable   {name}: {problem}"), style="red")

@@ -22,12 +22,13 @@ from cookhouse.report.render_page import RenderedExample, RenderedToken, render_
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
 from cookhouse.report.setting_chart import setting_charts
-from cookhouse.report.sweep import SweepRow, SweepTable, last_value, sweep_table, swept_settings
+from cookhouse.report.sweep import WAITING, SweepRow, SweepTable, last_value, sweep_table, swept_settings
 from cookhouse.report.transcripts_page import transcripts_page
 
 __all__ = [
     "ABSENT",
     "OF_THE_FOLDER",
+    "WAITING",
     "Change",
     "ComparedMetric",
     "ComparedSetting",

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from cookhouse.report.comparison import ABSENT, declared_by
 from cookhouse.report.record import RunRecord
 from cookhouse.report.standing import doubt, is_number, other_data, stderr_at
 from cookhouse.telemetry import Direction, Metric, find_metric, ranked
+
+WAITING: Final = "waiting"
+"""The state of a run that has not begun."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,7 @@ class SweepRow:
     settings: Mapping[str, Any]
     """Those that were swept."""
     state: str
-    """`finished`, `interrupted`, `failed`, `running`, or `waiting` where it has not begun."""
+    """`finished`, `interrupted`, `failed`, `running`, or `WAITING`."""
     value: float | None
     """The last one of the metric, or that of the best weights where the run keeps these; NaN where it diverged, None if
     it was not measured."""
@@ -87,7 +90,7 @@ def sweep_table(
         SweepRow(
             name=name,
             settings={setting: part.get(setting, ABSENT) for setting in swept},
-            state=states.get(name, "waiting"),
+            state=states.get(name, WAITING),
             value=values[name][0] if name in values else None,
             stderr=values[name][1] if name in values else None,
             is_best=name == best,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cookhouse.runs.plan import Preview, RunPlan
     from cookhouse.runs.record import read_record
     from cookhouse.runs.result import AnswerSample, Figure, RunResult, RunSummary, read_result, write_result
-    from cookhouse.runs.sweeps import SweepRecord, is_sweep, part_names, read_sweep, write_sweep
+    from cookhouse.runs.sweeps import SweepRecord, best_text, is_sweep, part_names, read_sweep, write_sweep
 
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
@@ -35,7 +35,7 @@ _PLACES = {
     "plan": ("Preview", "RunPlan"),
     "record": ("read_record",),
     "result": ("AnswerSample", "Figure", "RunResult", "RunSummary", "read_result", "write_result"),
-    "sweeps": ("SweepRecord", "is_sweep", "part_names", "read_sweep", "write_sweep"),
+    "sweeps": ("SweepRecord", "best_text", "is_sweep", "part_names", "read_sweep", "write_sweep"),
     "history.launches": ("History", "RunStatus", "Launch", "read_history", "read_launches"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
@@ -57,6 +57,7 @@ __all__ = [
     "RunStatus",
     "RunSummary",
     "SweepRecord",
+    "best_text",
     "check_deletable",
     "choose_folder",
     "delete_run",

@@ -4,20 +4,22 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.files import write_whole
 from cookhouse.report import RunRecord, SweepTable, setting_text, sweep_table, swept_settings
-from cookhouse.runs.history.launches import RunStatus, read_history
+from cookhouse.runs.history.launches import History, RunStatus, read_history
 from cookhouse.runs.listing.find import is_run
 from cookhouse.runs.names import CONFIG_FILE, SWEEP_ERRORS_FILE, SWEEP_TABLE_FILE
 from cookhouse.runs.record import read_record
 
-_RECIPE = "sweep"
+RECIPE = "sweep"
+UNREADABLE = "unreadable"
+"""The state of a run whose files are broken."""
 _MAX_NAME_CHARACTERS = 80
 
 
@@ -30,6 +32,29 @@ class SweepRecord:
     """Of the runs that have begun, by name."""
     errors: Mapping[str, str]
     """What ended those that failed, by name."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long those that have begun took so far, by name."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """What cannot be read, by name of a run or of a file of the sweep's."""
+
+
+def best_text(record: SweepRecord) -> str:
+    """Which run is the best, or why nobody can tell."""
+    table = record.table
+    if table.best is not None and table.metric is not None:
+        against = f" ({table.remark})" if table.remark else ""
+        return f"{table.best.name}, {table.metric.label} {table.text(table.best)}{against}"
+    if table.remark:
+        return f"none: {table.remark}"
+    if table.metric is None:
+        return "no run has finished with a metric that the others have"
+    measured = [record for record in record.records.values() if record.metrics]
+    if measured and all(row.value is None for row in table.rows):
+        names = {name for record in measured for name in record.metrics[-1]}
+        return f"no run has it: {UnknownNameError('metric', table.metric.name, names)}"
+    if table.way is None:
+        return f"nobody can tell which way {table.metric.name} is better; say it with direction=less or direction=more"
+    return f"no run has finished with a finite {table.metric.name}"
 
 
 def part_names(parts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -48,8 +73,8 @@ def is_sweep(folder: Path) -> bool:
     return _settings(folder) is not None
 
 
-def read_sweep(folder: Path) -> SweepRecord:
-    """What the runs of a sweep have left so far.
+def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) -> SweepRecord:
+    """What the runs of a sweep have left so far. `read` is asked for the record of each.
 
     Raises:
         InputError: the folder holds no sweep.
@@ -59,13 +84,23 @@ def read_sweep(folder: Path) -> SweepRecord:
         raise InputError(f"{folder} holds no sweep; name the folder of one")
     runs = settings["runs"]
     parts = dict(zip(part_names(runs), runs, strict=True))
-    errors = _errors(folder)
-    begun = {name: folder / name for name in parts if is_run(folder / name)}
-    records = {name: read_record(path) for name, path in begun.items()}
-    states = {name: str(read_history(path).status) for name, path in begun.items()}
+    problems: dict[str, str] = {}
+    records: dict[str, RunRecord] = {}
+    histories: dict[str, History] = {}
+    for name in parts:
+        if not is_run(folder / name):
+            continue
+        try:
+            histories[name], records[name] = read_history(folder / name), read(folder / name)
+        except (InputError, OSError) as error:  # one that is broken, or was deleted meanwhile, leaves the others alone
+            problems[name] = str(error)
+    errors = _errors(folder, problems)
+    states = dict.fromkeys(problems.keys() & parts.keys(), UNREADABLE)
+    states |= {name: str(history.status) for name, history in histories.items() if name not in problems}
     states |= dict.fromkeys(errors, str(RunStatus.FAILED))
     table = sweep_table(parts, records, states, metric=settings.get("metric"), way=settings.get("direction"))
-    return SweepRecord(table=table, records=records, errors=errors)
+    seconds = {name: history.seconds for name, history in histories.items()}
+    return SweepRecord(table=table, records=records, errors=errors, seconds=seconds, problems=problems)
 
 
 def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:
@@ -90,16 +125,19 @@ def _settings(folder: Path) -> dict[str, Any] | None:
     try:
         record = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         settings = record["config"]
-        is_one = record["recipe"] == _RECIPE and all(isinstance(run, dict) for run in settings["runs"])
+        is_one = record["recipe"] == RECIPE and all(isinstance(run, dict) for run in settings["runs"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return dict(settings) if is_one else None
 
 
-def _errors(folder: Path) -> dict[str, str]:
+def _errors(folder: Path, problems: dict[str, str]) -> dict[str, str]:
     try:
         errors = json.loads((folder / SWEEP_ERRORS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except FileNotFoundError:  # no run has failed yet
+        return {}
+    except (OSError, ValueError) as error:
+        problems[SWEEP_ERRORS_FILE] = f"it cannot be read: {error}"
         return {}
     return {str(name): str(error) for name, error in errors.items()} if isinstance(errors, dict) else {}
 

@@ -12,8 +12,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from cookhouse.report.page import escaping_environment
+from cookhouse.runs.history.facts import duration
 
-NAVIGATION: Final = (("Runs", "/"),)
+NAVIGATION: Final = (("Runs", "/"), ("Experiments", "/experiments/"))
 """Of every page: what a link says, and where it leads."""
 
 
@@ -62,3 +63,5 @@ def run_address(name: str, rest: str = "") -> str:
 _ENVIRONMENT = escaping_environment(ChoiceLoader([PackageLoader("cookhouse.view"), PackageLoader("cookhouse.report")]))
 _ENVIRONMENT.globals["navigation"] = NAVIGATION
 _ENVIRONMENT.filters["run_address"] = run_address
+_ENVIRONMENT.filters["duration"] = duration
+_ENVIRONMENT.filters["zip"] = zip

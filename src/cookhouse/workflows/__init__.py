@@ -30,7 +30,7 @@ from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.state import SupervisedState
 from cookhouse.workflows.supervised.workflow import supervised_workflow
-from cookhouse.workflows.sweep import SweepState, best_text, sweep_workflow
+from cookhouse.workflows.sweep import SweepState, sweep_workflow
 
 __all__ = [
     "Body",
@@ -64,7 +64,6 @@ __all__ = [
     "TrainingState",
     "Workflow",
     "batch_source",
-    "best_text",
     "check_preference_model",
     "comparison_workflow",
     "dry_run_workflow",

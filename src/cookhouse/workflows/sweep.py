@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.registry import Descent
 from cookhouse.runs import (
@@ -232,25 +232,6 @@ def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
         **{f"{name}/{key}": value for name, result in results.items() for key, value in result.artifacts.items()},
     }
     return RunResult(state=state, metrics=metrics, artifacts=artifacts, summary=summary)
-
-
-def best_text(record: SweepRecord) -> str:
-    """Which run is the best, or why nobody can tell."""
-    table = record.table
-    if table.best is not None and table.metric is not None:
-        against = f" ({table.remark})" if table.remark else ""
-        return f"{table.best.name}, {table.metric.label} {table.metric.text(table.best.value)}{against}"
-    if table.remark:
-        return f"none: {table.remark}"
-    if table.metric is None:
-        return "no run has finished with a metric that the others have"
-    measured = [record for record in record.records.values() if record.metrics]
-    if measured and all(row.value is None for row in table.rows):
-        names = {name for record in measured for name in record.metrics[-1]}
-        return f"no run has it: {UnknownNameError('metric', table.metric.name, names)}"
-    if table.way is None:
-        return f"nobody can tell which way {table.metric.name} is better; say it with direction=less or direction=more"
-    return f"no run has finished with a finite {table.metric.name}"
 
 
 def _usage(results: Mapping[str, RunResult[Any]]) -> Mapping[str, float] | None:

@@ -1,9 +1,10 @@
 """The addresses: a module for each kind of page, which exports `ROUTES`."""
 
-from cookhouse.view.routes import events, runs
+from cookhouse.view.routes import events, experiments, runs
 
 ROUTES = [
     *events.ROUTES,
+    *experiments.ROUTES,
     *runs.ROUTES,
 ]
 
