@@ -49,14 +49,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file's content, or create it."""
+def write_whole(path: Path, text: str, *, is_synced: bool = True) -> None:
+    """Replace a file's content, or create it. `is_synced`: it is on the disk when this returns."""
     replacement = path.with_name(path.name + ".new")
     try:
         with file_errors(path), replacement.open("w", encoding="utf-8") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
         replacement.replace(path)
     finally:
         replacement.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
-from cookhouse.settings.checks import Checked, above, at_least, one_of
+from cookhouse.settings.checks import Checked, above, at_least, between, one_of
 from cookhouse.settings.defaults import Default, always, computed
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.folder import FolderSettings
@@ -232,6 +232,12 @@ class StepSettings:
             at_least(3600),
             read_if(lambda config: config.rolling_save_every, "with rolling_save_every above 0"),
         ],
+        metadata=facts(free_on_resume=True),
+    )
+    num_shown_examples: int = chz.field(
+        default=4,
+        doc="Examples of each step that are kept, with the logprobs of their tokens, to be looked at; 0: none.",
+        validator=between(0, 64),
         metadata=facts(free_on_resume=True),
     )
 

@@ -45,6 +45,7 @@ from cookhouse.training.loop.saving import (
 from cookhouse.training.loop.slots import (
     Evaluation,
     FinishedStep,
+    Keep,
     LoopOutcome,
     LoopSlots,
     ScheduledEvaluation,
@@ -75,6 +76,7 @@ __all__ = [
     "FakeTrainingClient",
     "FinishedStep",
     "Interrupt",
+    "Keep",
     "LoopOutcome",
     "LoopSlots",
     "Loss",

@@ -20,6 +20,9 @@ class Assembled(Generic[P_co]):
     data_D: Sequence[tinker.Datum]
     payload: P_co
     metrics: Mapping[str, float] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+    """What datums that follow one another are to each other, where several make an example: chosen, rejected. Empty:
+    each is one."""
 
 
 Assembler: TypeAlias = Callable[[T], Awaitable[Assembled[P]]]
@@ -44,5 +47,7 @@ class Work(Generic[P_co]):
     """Whether it is the last piece of its step: an evaluation, a save or new sampler weights can only follow this."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """What its making found out, to stand in the metrics of the step."""
+    labels: Sequence[str] = ()
+    """As in `Assembled`."""
     ready_seconds: float = field(default=0.0, compare=False)
     """When what it takes long to make was there, of `time.perf_counter`; it may have waited to be taken since."""

@@ -64,3 +64,17 @@ def test_a_file_of_something_else_is_named(folder: Path) -> None:
     (folder / "000000.jsonl").write_text("[]\n")
     with pytest.raises(InputError, match=r"000000\.jsonl does not hold rollouts"):
         log.restore(0)
+
+
+def test_what_is_known_of_training_on_steps_that_are_taken_again_is_removed(folder: Path) -> None:
+    """Catches advantages and logprobs of a run that broke off beside the rollouts of the one that went on."""
+    log = RolloutLog(folder)
+    for step in range(3):
+        log.keep_advantages(step, {GroupId(step, 0): [[[0.5]]]})
+        log.keep_logprobs(step, {GroupId(step, 0): [[[-0.5], None]]})
+    (folder / "test-000002.jsonl").write_text("{}\n")
+    log.restore(1)
+    assert sorted(path.name for path in folder.glob("*-*")) == [
+        "advantages-000000.jsonl", "test-000002.jsonl", "trained-000000.jsonl",
+    ]  # fmt: skip
+    assert (folder / "trained-000000.jsonl").read_text() == '{"step":0,"number":0,"logprobs":[[[-0.5],null]]}\n'

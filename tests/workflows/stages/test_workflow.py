@@ -112,6 +112,7 @@ def test_describe_prints_the_stages_by_name() -> None:
     assert names == [
         "supervised",
         "setup", "load_dataset", "init_tokenizer", "build_supervised_dataset", "init_evaluators", "init_session",
-        "loop", "get_batch", "forward_backward", "optim_step", "log_step_metrics", "checkpoint?", "evaluate?",
+        "loop", "get_batch", "forward_backward", "optim_step", "log_step_metrics", "keep_examples", "checkpoint?",
+        "evaluate?",
         "final", "save_final", "evaluate", "register_model?", "cleanup",
     ]  # fmt: skip

@@ -4,7 +4,7 @@ Legend: G members of a group, T positions of a datum (or turns of a trajectory),
 """
 
 from collections.abc import Callable, Sequence
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -75,14 +75,38 @@ def trained_advantages(
     """The advantages that the datums of all groups have, in the order of the groups; 0 in trajectories that are masked,
     of which there is no datum.
     """
-    parts = [
-        datum.loss_fn_inputs["advantages"].to_numpy()[datum.loss_fn_inputs["mask"].to_numpy() > 0] for datum in data_D
-    ]
-    values = iter(np.concatenate(parts or [np.zeros(0)]).tolist())
+    advantages_D = [datum.loss_fn_inputs["advantages"].to_numpy() for datum in data_D]
+    by_group = by_turn(groups_P, data_D, advantages_D, is_masked=is_masked)
     return [
         [
             [
-                list(islice(repeat(0.0) if is_masked(trajectory) else values, len(transition.action.tokens)))
+                [0.0] * len(transition.action.tokens) if values is None else values
+                for transition, values in zip(trajectory.transitions, turns, strict=True)
+            ]
+            for trajectory, turns in zip(group.trajectories_G, of_group, strict=True)
+        ]
+        for group, of_group in zip(groups_P, by_group, strict=True)
+    ]
+
+
+def by_turn(
+    groups_P: Sequence[TrajectoryGroup],
+    data_D: Sequence[tinker.Datum],
+    values_D: Sequence[NDArray[Any]],
+    *,
+    is_masked: Callable[[Trajectory], bool] = lambda _: False,
+) -> list[list[list[list[float] | None]]]:
+    """What the targets of the datums of all groups have, at sampled tokens: of each group, of each trajectory, of each
+    turn; None in trajectories that are masked, of which there is no datum.
+    """
+    parts = [
+        values[datum.loss_fn_inputs["mask"].to_numpy() > 0] for datum, values in zip(data_D, values_D, strict=True)
+    ]
+    sampled = iter(np.concatenate(parts or [np.zeros(0)]).tolist())
+    return [
+        [
+            [
+                None if is_masked(trajectory) else list(islice(sampled, len(transition.action.tokens)))
                 for transition in trajectory.transitions
             ]
             for trajectory in group.trajectories_G

@@ -23,6 +23,7 @@ from cookhouse.runs.names import (
     CONFIG_FILE,
     DATA_FILE,
     EVALUATIONS_FOLDER,
+    EXAMPLES_FOLDER,
     LOCK_FILE,
     LOG_FILE,
     METRICS_FILE,
@@ -67,6 +68,10 @@ class RunFolder:
     @property
     def rollouts(self) -> Path:
         return self.path / ROLLOUTS_FOLDER
+
+    @property
+    def examples(self) -> Path:
+        return self.path / EXAMPLES_FOLDER
 
     @property
     def evaluations(self) -> Path:

@@ -13,6 +13,7 @@ from cookhouse.runs.history.launches import MAX_FILE_BYTES, History, read_histor
 from cookhouse.runs.names import (
     CONFIG_FILE,
     EVALUATIONS_FOLDER,
+    EXAMPLES_FOLDER,
     ROLLOUTS_FOLDER,
     RUN_FILE,
     RUNS_FOLDER,
@@ -21,7 +22,7 @@ from cookhouse.runs.names import (
 
 _MAX_DEPTH = 4
 """Of folders within folders, down from the place: a pipeline in a group of runs has its children there."""
-_NO_RUNS = {"service", SAMPLES_FOLDER, ROLLOUTS_FOLDER, EVALUATIONS_FOLDER}
+_NO_RUNS = {"service", SAMPLES_FOLDER, ROLLOUTS_FOLDER, EXAMPLES_FOLDER, EVALUATIONS_FOLDER}
 _MAX_SHOWN = 6
 
 

@@ -318,6 +318,9 @@ class TrainingLoop(Generic[P]):
         what = self._doing(self._names.log, cursor.step)
         with _noted(what), self._telemetry.span(self._names.log, step=cursor.step):
             self._slots.log(FinishedStep(cursor=cursor, metrics=metrics, seconds=seconds))
+        if self._slots.keep is not None:
+            with _noted(self._doing(self._names.keep, cursor.step)):
+                self._slots.keep(cursor.step, answered.parts)
 
     async def _answer(self, request: Awaitable[_T], name: str, step: int, start_seconds: float) -> _T:
         what = self._doing(name, step)

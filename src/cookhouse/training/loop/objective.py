@@ -34,6 +34,10 @@ class Objective(Generic[P]):
     loss: Loss[P]
     metrics: Callable[[Answered[P]], Mapping[str, float]]
     """Of a step, from all its pieces and their answers."""
+    logprobs: Callable[[Mapping[str, tinker.TensorData]], tinker.TensorData | None] = lambda fields: fields.get(
+        "logprobs"
+    )
+    """Of a datum's targets, from what the service answered to it; None where that has only their sum."""
 
 
 @dataclass(frozen=True, kw_only=True)

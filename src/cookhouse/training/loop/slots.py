@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from cookhouse.telemetry import Values
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.loop.cadence import Cadence
-from cookhouse.training.loop.objective import Objective
+from cookhouse.training.loop.objective import Answered, Objective
 from cookhouse.training.loop.optimizer import AdamSchedule
 from cookhouse.training.loop.saving import PendingCheckpoint
 from cookhouse.training.loop.source import Source
@@ -15,6 +15,9 @@ from cookhouse.training.work import Work
 from cookhouse.weights.checkpoints import Checkpoint, Cursor
 
 P = TypeVar("P")
+
+Keep: TypeAlias = Callable[[int, Answered[Any]], None]
+"""Keeps something of a step, counted from 0, and of its answers, for whoever looks at the run."""
 
 
 class Evaluation(Protocol):
@@ -60,6 +63,8 @@ class LoopSlots(Generic[P]):
     optim_step: AdamSchedule
     checkpoint: Callable[[TrainingClient, Cursor], PendingCheckpoint]
     log: Callable[[FinishedStep], None]
+    keep: Keep | None = None
+    """Called once a step is logged; it waits for nothing."""
     look_back: Callable[[TrainingClient, Sequence[Work[P]]], Awaitable[Mapping[str, float]]] | None = None
     """Asks the weights after a step about the work of that step; the metrics are the step's."""
     publish: Callable[[TrainingClient, int], None] | None = None
@@ -77,6 +82,7 @@ class SlotNames:
     look_back: str = "look_back"
     checkpoint: str = "checkpoint"
     log: str = "log_step_metrics"
+    keep: str = "keep_examples"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,6 +127,7 @@ class BatchSource(Generic[T, P]):
             data_D=made.data_D,
             payload=made.payload,
             metrics=made.metrics,
+            labels=made.labels,
             ready_seconds=time.perf_counter(),
         )
 

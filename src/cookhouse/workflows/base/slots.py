@@ -1,6 +1,6 @@
 """What fills the slots of the training loop in more than one workflow."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from cookhouse.training import (
     BatchSource,
     BestWeights,
     CheckpointKind,
+    Keep,
     PendingCheckpoint,
     ScheduledEvaluation,
     TrainingClient,
@@ -20,6 +21,8 @@ from cookhouse.training import (
 )
 from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.base.counts import CountingLog
+from cookhouse.workflows.base.example_log import ExampleLog
+from cookhouse.workflows.base.keeper import Keeper
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.stages.stage import SlotStage
 
@@ -74,6 +77,23 @@ def log_slot(name: str, *, event: str | None = None) -> SlotStage[T]:
         return CountingLog(state.telemetry, state.total_steps, state.steps_per_epoch, state.folder.metrics, event=event)
 
     return SlotStage(name=name, make=make, reads=("folder", "total_steps", "steps_per_epoch"))
+
+
+def keep_slot(*others: Callable[[T], Keep]) -> SlotStage[T]:
+    """Keeps some examples of each step, and what `others` keep of it; they are called in another thread."""
+
+    def make(state: T) -> Keeper:
+        examples = ExampleLog(
+            state.folder.examples,
+            num_shown=state.config.num_shown_examples,
+            first_step=state.cursor.step,
+            logprobs=state.objective.logprobs,
+        )
+        keeper = Keeper([examples, *(other(state) for other in others)])
+        state.closing.push_async_callback(keeper.aclose)
+        return keeper
+
+    return SlotStage(name="keep_examples", make=make, reads=("config", "folder", "cursor", "objective"))
 
 
 def checkpoint_slot() -> SlotStage[T]:

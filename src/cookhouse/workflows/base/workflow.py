@@ -7,7 +7,14 @@ from cookhouse.data import DataSource
 from cookhouse.registry import Descent
 from cookhouse.runs import Preview, RunResult
 from cookhouse.workflows.base.run import TrainingState, cleanup, evaluate, register_model, save_final
-from cookhouse.workflows.base.slots import best_weights, checkpoint_slot, evaluate_slot, optim_step_slot, save_every
+from cookhouse.workflows.base.slots import (
+    best_weights,
+    checkpoint_slot,
+    evaluate_slot,
+    keep_slot,
+    optim_step_slot,
+    save_every,
+)
 from cookhouse.workflows.base.spending import expected_facts
 from cookhouse.workflows.stages.body import Loop
 from cookhouse.workflows.stages.stage import SlotStage, Stage
@@ -31,6 +38,7 @@ def training_workflow(
     get_work: SlotStage[T],
     forward_backward: SlotStage[T],
     log: SlotStage[T],
+    keep: SlotStage[T] | None = None,
     look_back: SlotStage[T] | None = None,
     publish: SlotStage[T] | None = None,
     final: tuple[Stage[T], ...] = (),
@@ -42,7 +50,8 @@ def training_workflow(
 ) -> Workflow[T]:
     """The stages of `setup`, the training loop, and what ends every run: the trained weights are saved, measured and
     registered. `setup` finds what can be wrong with the caller's input before it opens the folder and the session;
-    stages of `final` run after the weights are registered; the rest as in `Workflow` and `Loop`.
+    `keep` is `keep_slot()` by default; stages of `final` run after the weights are registered; the rest as in
+    `Workflow` and `Loop`.
     """
     return Workflow(
         name=name,
@@ -54,6 +63,7 @@ def training_workflow(
             forward_backward=forward_backward,
             optim_step=optim_step_slot(),
             log=log,
+            keep=keep or keep_slot(),
             checkpoint=checkpoint_slot(),
             evaluate=evaluate_slot(),
             look_back=look_back,

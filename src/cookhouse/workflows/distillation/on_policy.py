@@ -17,7 +17,7 @@ from cookhouse.telemetry import events
 from cookhouse.training import FinishedStep
 from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.evaluation import init_evaluators
-from cookhouse.workflows.base.slots import objective_slot
+from cookhouse.workflows.base.slots import keep_slot, objective_slot
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
@@ -36,6 +36,7 @@ from cookhouse.workflows.reinforcement.policy import PolicySampler
 from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
 from cookhouse.workflows.reinforcement.source import RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments
+from cookhouse.workflows.reinforcement.trained_logprobs import TrainedLogprobs
 from cookhouse.workflows.reinforcement.workflow import (
     build_env_group,
     init_session,
@@ -191,6 +192,7 @@ def on_policy_workflow(
         ),
         forward_backward=objective_slot("distillation_forward_backward"),
         log=SlotStage(name="log_distillation_metrics", make=_log, reads=("config", "total_steps", "steps_per_epoch")),
+        keep=keep_slot(TrainedLogprobs),
         look_back=post_kl_slot(),
         publish=publish_slot(),
         final=(cleanup_teacher,),

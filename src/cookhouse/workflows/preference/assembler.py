@@ -38,4 +38,4 @@ class PairAssembler:
         """
         with self._telemetry.span("compute_reference_logprobs"):
             payload = PairPayload(reference_P2=await self._reference.logprobs(pairs))
-        return Assembled(data_D=interleaved(pairs), payload=payload)
+        return Assembled(data_D=interleaved(pairs), payload=payload, labels=("chosen", "rejected"))

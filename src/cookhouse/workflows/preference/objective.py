@@ -29,6 +29,8 @@ def pair_objective(settings: PairLossSettings, offer: PairLossOffer | None = Non
     def metrics(parts: Answered[PairPayload]) -> Mapping[str, float]:
         return {**loss.metrics(parts), **_counts(parts)}
 
+    if isinstance(loss, FusedPairLoss):
+        return Objective(loss=loss, metrics=metrics, logprobs=lambda _: None)
     return Objective(loss=loss, metrics=metrics)
 
 

@@ -26,6 +26,7 @@ from cookhouse.settings.rollouts import OverlongSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.training.clients.logprobs import ComputeLogprobs, target_logprobs
 from cookhouse.training.work import Assembled
+from cookhouse.workflows.reinforcement.pool import FinishedGroup
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class RolloutPayload:
     """Of each group that it was made of, in whose order the datums are."""
     advantages_P: Sequence[GroupAdvantages | None] = ()
     """Of each of these groups, as the datums have them; None for one that was left out. Empty: there are none."""
+    groups_P: Sequence[FinishedGroup] = ()
+    """These groups, once they are part of a step."""
 
 
 class RolloutAssembler:

@@ -4,17 +4,23 @@ rollouts/000012.jsonl             groups planned for step 12, one line each, wri
 rollouts/steps.jsonl              for each step: the groups it was trained on, and those planned but left for later
 rollouts/advantages-000012.jsonl  what step 12 trained its groups with: of each trajectory, of each turn, the advantage
                                   of each sampled token, or one number where they are all equal
+rollouts/trained-000012.jsonl     the logprobs that these tokens had in the weights that trained on them, laid out the
+                                  same way; null for a turn that was not trained on
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from cookhouse.errors import InputError
 from cookhouse.files import append_line, file_errors, whole_lines, write_whole
 from cookhouse.rl import GroupAdvantages, TrajectoryGroup, group_from_json, group_to_json
+from cookhouse.workflows.base.json_lines import json_lines
+
+GroupLogprobs: TypeAlias = Sequence[Sequence[Sequence[float] | None]]
+"""Of each trajectory, of each turn, of each sampled token; None for a turn that was not trained on."""
 
 
 class GroupId(NamedTuple):
@@ -69,6 +75,14 @@ class RolloutLog:
         path = self._folder / f"advantages-{step:06d}.jsonl"
         write_whole(path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
 
+    def keep_logprobs(self, step: int, logprobs: Mapping[GroupId, GroupLogprobs]) -> None:
+        """Record how likely the trainer found what a step trains on. Raises `InputError` where that cannot be."""
+        rows = [
+            {"step": group_id.step, "number": group_id.number, "logprobs": group}
+            for group_id, group in logprobs.items()
+        ]
+        write_whole(self._folder / f"trained-{step:06d}.jsonl", json_lines(rows), is_synced=False)
+
     def close_step(self, step: int, used: Sequence[GroupId], left: Sequence[GroupId], next_step: int) -> None:
         """Record what a step is trained on, and what is left for later ones."""
         row = {"step": step, "used": used, "left": left, "next_step": next_step}
@@ -82,6 +96,7 @@ class RolloutLog:
         """
         rows = [row for row in self._rows(self._steps_path) if row["step"] < step]
         write_whole(self._steps_path, "".join(json.dumps(row) + "\n" for row in rows))
+        self._remove_trained(step)
         last: Any = next((row for row in reversed(rows) if row["step"] == step - 1), None)
         left = [] if last is None else [GroupId(*pair) for pair in last["left"]]
         next_step = step if last is None else int(last["next_step"])
@@ -95,6 +110,13 @@ class RolloutLog:
                 if group_id in left or planned_for >= next_step:
                     finished[group_id] = group
         return RestoredRollouts(left=left, next_step=next_step, finished=finished)
+
+    def _remove_trained(self, first_step: int) -> None:
+        """Remove what was written of training on a step and those after it."""
+        for path in self._folder.glob("*-[0-9]*.jsonl"):
+            name, _, step = path.stem.partition("-")
+            if name in ("advantages", "trained") and step.isdecimal() and int(step) >= first_step:
+                path.unlink()
 
     def _cut(self, path: Path, planned_for: int, step: int) -> dict[GroupId, TrajectoryGroup]:
         """The groups of a file that weights of at most `step` steps sampled; the rest is removed, torn or whole."""

@@ -154,6 +154,7 @@ class RolloutSource:
                 payload=RolloutPayload(
                     advantages_P=[each.group.advantages for each in piece],
                     num_datums_P=[len(each.data_D) for each in piece],
+                    groups_P=[each.group for each in piece],
                 ),
                 closes_update=ends_update,
                 closes_step=is_last and self.settings.ppo_epochs == 1,

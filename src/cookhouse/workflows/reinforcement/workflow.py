@@ -19,7 +19,7 @@ from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators
 from cookhouse.workflows.base.run import open_run
 from cookhouse.workflows.base.second_model import open_sampler
-from cookhouse.workflows.base.slots import objective_slot
+from cookhouse.workflows.base.slots import keep_slot, objective_slot
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.reinforcement import rollouts
@@ -33,6 +33,7 @@ from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
 from cookhouse.workflows.reinforcement.source import Measure, RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
 from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
+from cookhouse.workflows.reinforcement.trained_logprobs import TrainedLogprobs
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -189,6 +190,7 @@ def reinforcement_workflow(
         ),
         forward_backward=objective_slot("ppo_update"),
         log=SlotStage(name="log_rl_metrics", make=_log, reads=("config", "total_steps", "steps_per_epoch")),
+        keep=keep_slot(TrainedLogprobs),
         look_back=post_kl_slot(),
         publish=publish_slot(),
         descent=Descent.RL_TRAINED_FROM,

@@ -86,6 +86,7 @@ class Loop(Generic[L]):
     forward_backward: SlotStage[L]
     optim_step: SlotStage[L]
     log: SlotStage[L]
+    keep: SlotStage[L] | None = None
     checkpoint: SlotStage[L]
     evaluate: SlotStage[L]
     look_back: SlotStage[L] | None = None
