@@ -1,11 +1,12 @@
 """Writing files so that a crash leaves old or new content, never half of it."""
 
 import errno
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from cookhouse.errors import InputError
 
@@ -75,6 +76,40 @@ def append_line(path: Path, line: str) -> None:
         except OSError:
             os.truncate(path, whole)
             raise
+
+
+def append_row(path: Path, row: Mapping[str, Any], *, is_private: bool = False) -> int:
+    """Add a row to a JSONL file of a user's own, whose last line may lack its end; the number of its line, from 1.
+
+    `is_private`: where there is no such file yet, one is made that nobody else may read.
+
+    Raises:
+        InputError: the file holds something else, and is left alone.
+        OSError: it cannot be written.
+    """
+
+    def made(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600 if is_private else 0o666)
+
+    with open(path, "a+b", opener=made) as file:
+        file.seek(0)
+        number, last = 0, b""
+        for number, last in enumerate(file, start=1):  # noqa: B007
+            pass
+        if last and not _is_row(last):
+            raise InputError(f"{path} holds something that is no JSONL, and is left alone; name another file")
+        end = b"\n" if last and not last.endswith(b"\n") else b""
+        file.write(end + json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return number + 1
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:  # bytes that are no text, or text that is no JSON
+        return False
 
 
 def _whole_size(file: BinaryIO) -> int:

@@ -15,6 +15,7 @@ from tests.waiting import wait_until
 from cookhouse.view.access import Access
 from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
+from cookhouse.view.playground.playground import Playground
 from cookhouse.view.serving import bind, make_server
 
 TOKEN = "the-token"
@@ -37,10 +38,10 @@ def client(runs: Path) -> Iterator[TestClient]:
 
 
 @contextmanager
-def served(place: Place) -> Iterator[str]:
+def served(place: Place, playground: Playground | None = None) -> Iterator[str]:
     """The address of a real server of a place, which ends with the block."""
     with bind(0) as listener:
-        server = make_server(place, Access(TOKEN))
+        server = make_server(place, Access(TOKEN), playground)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

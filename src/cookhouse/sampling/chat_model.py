@@ -98,8 +98,6 @@ class ChatModel:
         Raises:
             InputError: the conversation leaves no room for an answer.
         """
-        from cookhouse.chat import Termination, text_of
-
         prompt = self.renderer.build_generation_prompt(messages)
         seed = secrets.randbits(31) if self.draw.seed is None else self.draw.seed + attempt
         stream = self.renderer.stream_response(prompt)
@@ -113,6 +111,12 @@ class ChatModel:
         if show is not None:
             for delta in stream.finish():
                 show(delta)
+        return self.read(prompt, tokens)
+
+    def read(self, prompt: "ModelInput", tokens: "Sequence[int]") -> Answer:
+        """What tokens sampled after a prompt say, in the chat format."""
+        from cookhouse.chat import Termination, text_of
+
         message, termination = self.renderer.parse_response(tokens)
         is_cut = termination is Termination.MALFORMED
         return Answer(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from cookhouse.adapters import ServiceAddress
 from cookhouse.assets import TINY_MODEL, adapter_folders
-from cookhouse.errors import InputError
 from cookhouse.naming import listed
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.sampling.chat_model import ChatModel, Draw
@@ -106,12 +105,7 @@ class Engine:
 
     async def _start(self, targets: Sequence[Target]) -> _Running:
         for target in targets:
-            is_kept_here = target.state_dir is not None and target.state_dir.is_dir()
-            if target.sampler_path is not None and target.adapter is None and not is_kept_here:
-                raise InputError(
-                    f"{target.sampler_path} is not on this machine's embedded service; "
-                    "name the run that saved it, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
-                )
+            target.check_kept_here()
         models = list(dict.fromkeys(target.model_name or TINY_MODEL for target in targets))
         others = await asyncio.to_thread(lambda: list(_state_dirs(targets, self._place)))
         adapters = [target.adapter for target in targets if target.adapter is not None]

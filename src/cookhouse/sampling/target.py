@@ -35,6 +35,16 @@ class Target:
         """What to call it."""
         return self.named or self.sampler_path or self.model_name or TINY_MODEL
 
+    def check_kept_here(self) -> None:
+        """Raises `InputError` where no service of this machine has the weights."""
+        if self.sampler_path is None or self.adapter is not None:
+            return
+        if self.state_dir is None or not self.state_dir.is_dir():
+            raise InputError(
+                f"{self.sampler_path} is not on this machine's embedded service; "
+                "name the run that saved it, or set TINKER_BASE_URL and TINKER_API_KEY to the service that has it"
+            )
+
 
 def find_target(
     weights: str | None,

@@ -106,7 +106,8 @@ def _is_of_own_page(request: Request) -> bool:
     """Whether a request that may change something comes from a page of ours or from a program: pages at other ports of
     this machine are of the same site, and the browser sends our cookie with what they ask.
     """
-    origin = request.headers.get("origin")
-    if request.method in _SAFE_METHODS or origin is None:
+    if request.method in _SAFE_METHODS:
         return True
-    return urlsplit(origin).netloc == request.headers["host"]
+    origin = request.headers.get("origin")
+    is_sent_by_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    return is_sent_by_own and (origin is None or urlsplit(origin).netloc == request.headers["host"])

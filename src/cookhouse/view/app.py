@@ -20,6 +20,7 @@ from cookhouse.view.access import Access, Guard
 from cookhouse.view.listing import Listing
 from cookhouse.view.pages import page
 from cookhouse.view.place import Place
+from cookhouse.view.playground.playground import Playground
 from cookhouse.view.routes import ROUTES
 from cookhouse.view.watching import Watcher
 
@@ -36,7 +37,7 @@ _TITLES: Final = {
 }
 
 
-def create_app(place: Place, access: Access) -> Starlette:
+def create_app(place: Place, access: Access, playground: Playground | None = None) -> Starlette:
     """The pages of a place, for whoever has access."""
     app = Starlette(
         routes=[*ROUTES, Route("/static/style.css", _style), Mount("/static", StaticFiles(directory=_STATIC))],
@@ -47,14 +48,16 @@ def create_app(place: Place, access: Access) -> Starlette:
     app.state.place = place
     app.state.listing = Listing(place)
     app.state.watcher = Watcher()
+    app.state.playground = playground or Playground(place)
     return app
 
 
 @asynccontextmanager
-async def _lifespan(_app: Starlette) -> AsyncIterator[None]:
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     # Endpoints that are plain functions run in threads of this limiter.
     anyio.to_thread.current_default_thread_limiter().total_tokens = _MAX_READERS
     yield
+    await app.state.playground.close()
 
 
 def _style(_request: Request) -> Response:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from cookhouse.report.page import escaping_environment
 from cookhouse.runs.history.facts import duration
 
-NAVIGATION: Final = (("Runs", "/"), ("Experiments", "/experiments/"))
+NAVIGATION: Final = (("Runs", "/"), ("Experiments", "/experiments/"), ("Playground", "/playground"))
 """Of every page: what a link says, and where it leads."""
 
 

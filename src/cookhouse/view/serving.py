@@ -3,6 +3,7 @@
 import errno
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -11,21 +12,30 @@ from cookhouse.errors import InputError
 from cookhouse.view.access import Access
 from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
+from cookhouse.view.playground.playground import Playground
 
 HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8600
 
 
-def serve(place: Place, access: Access, port: int | None, on_ready: Callable[[str], None]) -> None:
+def serve(
+    place: Place,
+    access: Access,
+    port: int | None,
+    on_ready: Callable[[str], None],
+    *,
+    labels: Path | None = None,
+) -> None:
     """Serve the pages of a place until SIGINT or SIGTERM. `on_ready` is given the address, token included, by path.
 
-    `port` 0 takes a free one; None takes the usual one, or a free one if that is in use.
+    `port` 0 takes a free one; None takes the usual one, or a free one if that is in use. `labels` is the file that
+    labels of the playground go to; default: one in the place.
 
     Raises:
         InputError: the port cannot be used.
     """
     with bind(port) as listener:
-        server = make_server(place, access)
+        server = make_server(place, access, Playground(place, labels=labels))
         on_ready(f"http://{HOST}:{listener.getsockname()[1]}")
         server.run(sockets=[listener])
 
@@ -38,10 +48,10 @@ class Server(uvicorn.Server):  # type: ignore[misc]  # uvicorn has no types
         await super().shutdown(sockets)
 
 
-def make_server(place: Place, access: Access) -> Server:
+def make_server(place: Place, access: Access, playground: Playground | None = None) -> Server:
     """A server that has no socket yet."""
     config = uvicorn.Config(
-        create_app(place, access),
+        create_app(place, access, playground),
         log_config=None,
         access_log=False,
         proxy_headers=False,

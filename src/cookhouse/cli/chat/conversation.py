@@ -1,12 +1,12 @@
 """A conversation as it stands, and what is kept of it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cookhouse.errors import InputError
+from cookhouse.files import append_row
 
 if TYPE_CHECKING:
     from cookhouse.chat import Message
@@ -64,16 +64,5 @@ class Conversation:
         if not self.turns or self.turns[-1]["role"] == "user":
             raise InputError("the last question has no answer yet: nothing is there to train on")
         path = Path(file_name).expanduser()
-        text, lines = "", list[str]()
-        try:
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-            lines = text.removesuffix("\n").split("\n") if text else []
-            are_rows = all(isinstance(json.loads(line), dict) for line in lines[-1:])
-        except ValueError:  # bytes that are no text, or text that is no JSON
-            are_rows = False
-        if not are_rows:
-            raise InputError(f"{path} holds something that is no JSONL, and is left alone; name another file")
-        with path.open("a", encoding="utf-8") as file:
-            file.write("\n" if lines and not text.endswith("\n") else "")
-            file.write(json.dumps({"messages": list(self.messages)}, ensure_ascii=False) + "\n")
-        return f"saved as line {len(lines) + 1:,} of {path}: cookhouse run supervised dataset_path={path}"
+        number = append_row(path, {"messages": list(self.messages)})
+        return f"saved as line {number:,} of {path}: cookhouse run supervised dataset_path={path}"
