@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-NEVER_CLOSED = {"meta", "line", "polyline", "input"}
+NEVER_CLOSED = {"meta", "link", "line", "polyline", "input"}
 
 
 class Page(HTMLParser):

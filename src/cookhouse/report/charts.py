@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cookhouse.report.curves import Curve
+from cookhouse.report.drawing import Drawing
 from cookhouse.telemetry import COMPANIONS, Metric
 
 _GROUPS = ("train", "env", "test", "optim", "rollouts", "time")
@@ -19,6 +20,8 @@ class Chart:
     svg: str
     """Markup; empty if there is nothing to draw."""
     caption: str
+    drawing: Drawing | None = None
+    """What the markup is made of, where that is a chart over steps."""
     change: str = ""
     """Of a curve of so few points that numbers tell more than a line: before and after."""
     difference: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cookhouse.report.curves import Curve, curve_of
-from cookhouse.telemetry import Metric, find_metric
+from cookhouse.telemetry import Metric, find_metric, step_number
 
 
 class MetricColumns:
@@ -47,9 +47,20 @@ class MetricColumns:
         by_step = dict(zip(steps, values, strict=True))
         return curve_of(find_metric(name, own), [(index[step], step, by_step[step]) for step in sorted(by_step)])
 
-    def last(self, name: str) -> float:
-        """The value of the last row that has a metric."""
-        return self._columns[name][1][-1]
+    def rows(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """Rows of a few metrics, one for each step that has any of them, in order of steps."""
+        by_step: dict[int, dict[str, Any]] = {}
+        for name in names:
+            for step, value in zip(*self._columns[name], strict=True):
+                by_step.setdefault(step, {"step": step})[name] = value
+        return [by_step[step] for step in sorted(by_step)]
+
+    def step_range(self) -> tuple[int, int]:
+        """The first and the last step of all metrics, as people count them."""
+        ends = [
+            step_number(end, name) for name, (steps, _) in self._columns.items() for end in (min(steps), max(steps))
+        ] or [0]
+        return min(ends), max(ends)
 
 
 def curves_of(rows: Iterable[Mapping[str, Any]], own: Mapping[str, Metric]) -> list[Curve]:

@@ -7,7 +7,7 @@ from typing import Any
 from cookhouse.report.columns import curves_of
 from cookhouse.report.curves import Curve, Point
 from cookhouse.report.standing import stderr_at
-from cookhouse.telemetry import Metric, after_step, keys, ranked
+from cookhouse.telemetry import Metric, after_step, is_held_out, keys, ranked
 from cookhouse.weights.checkpoints import Checkpoint
 
 _FEWEST_EVALUATIONS = 3
@@ -42,10 +42,15 @@ def overfitting_remark(
     return None
 
 
+def is_read(name: str) -> bool:
+    """Whether `overfitting_remark` reads a metric."""
+    return is_held_out(name) or name in _TRAINED
+
+
 def _held_out(curves: Mapping[str, Curve], own: Mapping[str, Metric]) -> Iterator[Curve]:
     """Of the metrics that tell of a run those that are held out, the loss before its shares: it tells first."""
     names = dict.fromkeys((keys.TEST_NLL, *ranked(curves, own)))
-    found = (curves[name] for name in names if name in curves and name.startswith("test/"))
+    found = (curves[name] for name in names if name in curves and is_held_out(name))
     return (curve for curve in found if len(curve.points) >= _FEWEST_EVALUATIONS and curve.metric.headline is not None)
 
 

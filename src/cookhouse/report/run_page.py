@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import quote
 
-from cookhouse.report.charts import Chart, grouped, in_numbers, is_charted, is_drawn
+from cookhouse.report.charts import grouped
 from cookhouse.report.columns import curves_of
-from cookhouse.report.curves import Curve, Point, step_range
-from cookhouse.report.drawing import curve_svg
+from cookhouse.report.curves import step_range
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.page import render
 from cookhouse.report.record import Question, RecordedAnswer, RunPart, RunRecord, checkpoint_text
-from cookhouse.telemetry import after_step, is_held_out, step_number
+from cookhouse.report.run_charts import has_chart, run_chart
+from cookhouse.telemetry import after_step, step_number
 
 _MAX_ANSWERS = 40
 _MAX_CHARACTERS = 2000
@@ -61,7 +61,7 @@ def run_page(record: RunRecord) -> str:
         gaps=record.gaps,
         held_out=held_out_table(curves),
         overoptimization=overoptimization_chart(record.metrics, steps),
-        chart_groups=list(grouped([_chart(curve, steps) for curve in curves if _has_chart(curve)])),
+        chart_groups=list(grouped([run_chart(curve, steps) for curve in curves if has_chart(curve)])),
         evaluations=[
             *(_evaluation(after_step(step), answers) for step, answers in answered.items()),
             *([_evaluation("the teacher", record.teacher)] if record.teacher else []),
@@ -118,29 +118,6 @@ def _part(part: RunPart) -> tuple[str, str | None, str, str, str]:
     """Name, address of its page, recipe, state, and what came of it."""
     address = None if part.page is None else quote(os.fsencode(part.page))
     return part.name, address, part.recipe, part.state, "-" if part.headline is None else part.headline.text
-
-
-def _at(curve: Curve, point: Point) -> str:
-    return f"{curve.metric.text(point.value)} (step {point.step})"
-
-
-def _has_chart(curve: Curve) -> bool:
-    """Whether it is among the charts: what the table of held-out metrics says whole only if it tells most."""
-    is_told = is_held_out(curve.name) and curve.metric.chart is None and curve.points and not is_drawn(curve)
-    return is_charted(curve.metric) and not is_told
-
-
-def _chart(curve: Curve, steps: tuple[int, int]) -> Chart:
-    gaps = f"{curve.num_not_finite:,} not finite" if curve.num_not_finite else ""
-    if not curve.points:
-        return Chart(name=curve.name, place=curve.metric.chart, svg="", caption=gaps)
-    if not is_drawn(curve):
-        steps_text = " and ".join(str(point.step) for point in curve.points)
-        where = f"step{'s' * (len(curve.points) > 1)} {steps_text}"
-        return in_numbers(curve, " · ".join([where, *filter(None, [gaps])]))
-    ends = {"last": curve.points[-1], "min": curve.lowest, "max": curve.highest}
-    facts = [*(f"{name} {_at(curve, point)}" for name, point in ends.items()), *filter(None, [gaps])]
-    return Chart(name=curve.name, place=curve.metric.chart, svg=curve_svg(curve, *steps), caption=" · ".join(facts))
 
 
 def _evaluation(when: str, answers: Sequence[RecordedAnswer]) -> str:

@@ -59,7 +59,7 @@ def read_record(folder: Path) -> RunRecord:
     no_data: dict[str, Any] = {}
     no_rows: list[dict[str, Any]] = []
     no_checkpoints: list[Checkpoint] = []
-    parts = _parts(folder)
+    parts = run_parts(folder)
     is_whole = not parts  # the figures of one that consists of others are in theirs
     metrics = read(folder / METRICS_FILE, read_metrics, no_rows, "no step has finished" if is_whole else None)
     is_trained = is_whole and not (folder / ATTEMPT_ANSWERS_FILE).exists()
@@ -72,7 +72,7 @@ def read_record(folder: Path) -> RunRecord:
     declared: Mapping[str, Metric] = {}
     history = read(folder / RUN_FILE, lambda file: read_history(file.parent), None, "when it ran is unknown")
     if history is not None:
-        facts, place, resume = facts_of(history), place_of(history), _resume(folder, history)
+        facts, place, resume = facts_of(history), place_of(history), resume_command(folder, history)
         warnings, notes, declared = history.warnings, history.notes, history.declared
     samples = list(evaluated_steps(folder).items())
     return RunRecord(
@@ -109,7 +109,7 @@ def _headline(metrics: Sequence[Mapping[str, Any]], own: Mapping[str, Metric]) -
     return choose_headline((*first, *(metrics[-1] if metrics else ())), first, lambda name: last.get(name, {}), own)
 
 
-def _resume(folder: Path, history: History) -> str | None:
+def resume_command(folder: Path, history: History) -> str | None:
     """The command that goes on with a run that came to no end: with the one that it is a part of, if it is."""
     if history.status not in (RunStatus.INTERRUPTED, RunStatus.FAILED):
         return None
@@ -117,7 +117,7 @@ def _resume(folder: Path, history: History) -> str | None:
     return f"cookhouse runs resume {shlex.quote(str(whole.parent if is_run(whole.parent) else whole))}"
 
 
-def _parts(folder: Path) -> list[RunPart]:
+def run_parts(folder: Path) -> list[RunPart]:
     """The runs that a run consists of, in the order in which they began."""
     found = find_runs(folder)
     overviews = {overview.name: overview for overview in overviews_of(found)}

@@ -28,7 +28,7 @@ def page_and_json(path: str, read: Callable[[Request], Mapping[str, Any]], templ
         return page(template, **read(request))
 
     def answer(request: Request) -> Response:
-        return Response(json_text(read(request)), media_type="application/json")
+        return json_answer(read(request))
 
     return [Route(path, show), Route(f"/api{path}", answer)]
 
@@ -37,6 +37,11 @@ def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLRespons
     """A whole document."""
     text = _ENVIRONMENT.get_template(template).render(values)
     return HTMLResponse(text, status_code=status_code)
+
+
+def json_answer(value: Any) -> Response:
+    """Plain values, as an address under /api answers."""
+    return Response(json_text(value), media_type="application/json")
 
 
 def json_text(value: Any) -> str:

@@ -15,6 +15,7 @@ from cookhouse.runs.listing.find import FoundRun, find_runs, is_run, read_run
 from cookhouse.runs.listing.overview import RunOverview, overview_of, overviews_of
 from cookhouse.runs.lock import is_held
 from cookhouse.runs.names import CONFIG_FILE, METRICS_FILE, RESULT_FILE, RUN_FILE
+from cookhouse.view.growing import MetricsOfRuns
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 _FILES: Final = (CONFIG_FILE, RUN_FILE, METRICS_FILE, RESULT_FILE, CHECKPOINTS_FILE)
@@ -38,6 +39,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.metrics = MetricsOfRuns()
         self._kept: dict[Path, _Kept] = {}
         self._found: dict[str, FoundRun] = {}
         self._lock = threading.Lock()

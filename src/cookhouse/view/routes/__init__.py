@@ -1,12 +1,13 @@
 """The addresses: a module for each kind of page, which exports `ROUTES`."""
 
-from cookhouse.view.routes import events, experiments, playground, runs
+from cookhouse.view.routes import events, experiments, playground, run, runs
 
 ROUTES = [
     *events.ROUTES,
     *experiments.ROUTES,
-    *runs.ROUTES,
     *playground.ROUTES,
+    *runs.ROUTES,
+    *run.ROUTES,
 ]
 
 __all__ = ["ROUTES"]
