@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from cookhouse.engine import memory
+from cookhouse.engine import host_memory
 from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.engine.memory import cache_bytes, check_free, free_bytes
 from cookhouse.errors import InputError
 
 
 def test_the_machine_or_the_container_whichever_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_machine_bytes", lambda _: 900)
+    monkeypatch.setattr(host_memory, "_machine_bytes", lambda _: 900)
     for limit, expected in ((None, 900), (1000, 900), (350, 350), (0, 0)):
         monkeypatch.setattr(ControlGroups, "free_bytes", lambda _, limit=limit: limit)
         assert free_bytes(torch.device("cpu")) == expected
@@ -27,9 +27,9 @@ def test_memory_is_found_without_proc(tells_free: bool, tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "sysconf", found.__getitem__)
     (tmp_path / "old").write_text("MemTotal: 9 kB\n")
     expected = (300 if tells_free else 500) * 4096
-    assert [memory._machine_bytes(tmp_path / name) for name in ("none", "old")] == [expected] * 2
+    assert [host_memory._machine_bytes(tmp_path / name) for name in ("none", "old")] == [expected] * 2
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   5 kB\n")
-    assert memory._machine_bytes(tmp_path / "meminfo") == 5 * 1024
+    assert host_memory._machine_bytes(tmp_path / "meminfo") == 5 * 1024
 
 
 def test_what_does_not_fit_is_refused_with_both_figures() -> None:

@@ -1,15 +1,12 @@
 """How much memory the machine can spare, and what is let go of."""
 
-import contextlib
 import functools
 import gc
-import os
 import traceback
-from pathlib import Path
 
 import torch
 
-from cookhouse.engine.control_groups import ControlGroups
+from cookhouse.engine.host_memory import available_bytes
 from cookhouse.errors import InputError
 
 _CACHE_SHARES = {"cpu": 0.5, "cuda": 0.4}
@@ -50,7 +47,7 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
-    return _available_bytes()
+    return available_bytes()
 
 
 @functools.cache
@@ -68,21 +65,3 @@ def held_bytes(device: torch.device) -> int:
 def show_bytes(num_bytes: int) -> str:
     """An amount of memory, for people."""
     return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"
-
-
-def _available_bytes() -> int:
-    """What the machine has left, or the container that this process runs in."""
-    left, limit = _machine_bytes(Path("/proc/meminfo")), ControlGroups().free_bytes()
-    return left if limit is None else min(left, limit)
-
-
-def _machine_bytes(meminfo: Path) -> int:
-    """What the system says is available; else pages that are free, or half of all where it does not tell."""
-    with contextlib.suppress(OSError):
-        for line in meminfo.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    page_bytes = os.sysconf("SC_PAGE_SIZE")
-    if "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * page_bytes
-    return os.sysconf("SC_PHYS_PAGES") * page_bytes // 2

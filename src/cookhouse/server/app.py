@@ -1,7 +1,7 @@
 """The HTTP application around a service."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
@@ -13,12 +13,15 @@ from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.framing import OneLength
+from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
 from cookhouse.server.draining import Gate
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.routes import HOT_ROUTES, ROUTERS, usage
 from cookhouse.server.routes.exchange import forget
 from cookhouse.server.routes.openai import create_endpoint
+from cookhouse.server.routes.openai.routes import router as openai_router
 from cookhouse.server.service import Service
+from cookhouse.server.status import Status
 
 _log = logging.getLogger(__name__)
 _MAX_NAMED_PROBLEMS = 3
@@ -35,8 +38,11 @@ def create_app(service: Service) -> FastAPI:
 
     app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
     app.state.service = service
+    latencies = Latencies()
+    app.state.status = Status(service, latencies)
     app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)
+    app.add_middleware(Timed, latencies=latencies, routes=_endpoint_names())
     for route in HOT_ROUTES:
         app.add_route(_PREFIX + route.path, route.endpoint, methods=["POST"])
     for router in ROUTERS:
@@ -51,6 +57,13 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _refuse_unknown_route)
     app.add_exception_handler(Exception, _admit_fault)
     return app
+
+
+def _endpoint_names() -> dict[Hashable, str]:
+    names = endpoint_names(_PREFIX, HOT_ROUTES) | endpoint_names("/v1", openai_router.routes)
+    for router in ROUTERS:
+        names |= endpoint_names(_PREFIX, router.routes)
+    return names | endpoint_names("", usage.plain.routes)
 
 
 async def _refuse(_request: Request, error: Exception) -> JSONResponse:

@@ -46,6 +46,11 @@ class Draining:
         self._over = asyncio.Event()
         self.is_begun = False
 
+    @property
+    def num_entered(self) -> int:
+        """Requests that change state, and are being answered."""
+        return self._num_entered
+
     def begin(self) -> None:
         self.is_begun = True
 

@@ -85,6 +85,8 @@ class Service:
             InputError: no usable key, or one of the folders cannot be used.
         """
         self.settings = settings
+        self.state_dir = state_dir
+        self.started_at = time.time()
         self._ends_left_sessions = ends_left_sessions
         self._say = say
         self.keys = KeyRing(api_keys)
@@ -106,25 +108,25 @@ class Service:
             on_drop=self._forget_answer,
         )
         self.draining = Draining(self.futures, hold_seconds=settings.long_poll_seconds)
-        meter = Meter()
+        self.meter = Meter()
         self._sources = sources
-        self.calls = Calls(make_worker, meter, max_losses=settings.max_request_losses, on_lost=self._note_loss)
+        self.calls = Calls(make_worker, self.meter, max_losses=settings.max_request_losses, on_lost=self._note_loss)
         journal = None
         if settings.journal != OFF:
             journal = Journaling(state_dir, self.store, settings, self.calls, self.futures)
         self._journal = journal
-        self._commit = None if journal is None else journal.commit
+        self.commit = None if journal is None else journal.commit
         self.sequencer = Sequencer(
             self.futures,
             settings,
             self.calls,
             self.held,
-            commit=self._commit,
+            commit=self.commit,
             states=None if journal is None else journal.states,
         )
         self.samples = Samples(self.futures, settings, self.calls, self.held)
-        self.metering = Metering(meter, self.store)
-        self.intake = Intake(self.futures, self.sequencer, self._commit)
+        self.metering = Metering(self.meter, self.store)
+        self.intake = Intake(self.futures, self.sequencer, self.commit)
         self._writer = _writer("checkpoints")
         self.training = TrainingRequests(
             base_models=self.base_models,
@@ -147,7 +149,7 @@ class Service:
             base_models=self.base_models,
             calls=self.calls,
             checkpoints=self.checkpoints,
-            commit=self._commit,
+            commit=self.commit,
             futures=self.futures,
             samples=self.samples,
             sessions=self.sessions,
@@ -208,12 +210,16 @@ class Service:
         self._say(await restored.done())
 
     def problem(self) -> str | None:
-        """Why requests are not taken, None if they are. Blocking: reads the database."""
+        """Why requests are not taken, None if they are. Blocking: reads the whole database."""
+        return self.pause() or self.store.damage()
+
+    def pause(self) -> str | None:
+        """Why requests are not taken for now, None if they are, should the database be sound."""
         if not self.calls.is_up:
             return "the engine is being started"
         if self._replay is not None and not self._replay.done():
             return "what was accepted before the restart runs again"
-        return "the server is stopping" if self.draining.is_begun else self.store.damage()
+        return "the server is stopping" if self.draining.is_begun else None
 
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more, and wait for what was accepted: see `Draining.done`."""
@@ -238,8 +244,8 @@ class Service:
             await asyncio.wait(tasks)
         self.sequencer.close()
         await self.calls.close(seconds=1.0)
-        if self._commit is not None:
-            await self._commit.close()
+        if self.commit is not None:
+            await self.commit.close()
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
@@ -290,11 +296,11 @@ class Service:
         return session
 
     async def _write_session(self, session: Session, row: SessionRow) -> None:
-        if self._commit is None:
+        if self.commit is None:
             self.store.add_session(row)
             return
         try:
-            await self._commit.commit(AddSession(row))
+            await self.commit.commit(AddSession(row))
         except BaseException:
             self.sessions.end(session)
             raise

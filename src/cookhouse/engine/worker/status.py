@@ -16,7 +16,7 @@ from cookhouse.engine.contract import (
     TurnKind,
     WorkerStatus,
 )
-from cookhouse.engine.resident import resident_bytes
+from cookhouse.engine.host_memory import resident_bytes
 from cookhouse.engine.worker.turns import Turn
 
 _MAX_NAMED = 16

@@ -30,6 +30,11 @@ class KeyRing:
         """The tenants of its keys."""
         return [digest[:_OWNER_CHARACTERS] for digest in self._digests]
 
+    @property
+    def operator(self) -> str:
+        """The tenant of the first key, who sees how the server does for all of them."""
+        return self.owners[0]
+
     def owner_of(self, key: str | None) -> str:
         """The tenant of a key.
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -53,6 +54,21 @@ class _Commit:
         return _Commit(drops, None, 0.0) if drops and self.is_unknown else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitState:
+    """How writing goes. Times in seconds since the epoch."""
+
+    last_at: float | None
+    """When something was written last; None: nothing has been yet."""
+    failing_since: float | None
+    failure: str | None
+    """Why nothing can be written now."""
+    num_waiting: int
+    """Commits that are not on the disk."""
+    waiting_bytes: int
+    """Of their bodies."""
+
+
 class GroupCommit:
     """One group is written at a time, in order. Its blocking work is done by the `executor`, or the loop's own."""
 
@@ -76,8 +92,20 @@ class GroupCommit:
         self._turn = asyncio.Lock()
         self._written: set[str] = set()
         """Segments that are known to be there."""
-        self._is_failing = False
+        self._last_at: float | None = None
+        self._failing_since: float | None = None
+        self._failure: str | None = None
         self._is_closed = False
+
+    @property
+    def state(self) -> CommitState:
+        return CommitState(
+            last_at=self._last_at,
+            failing_since=self._failing_since,
+            failure=self._failure,
+            num_waiting=len(self._queue),
+            waiting_bytes=sum(commit.num_bytes for commit in self._queue),
+        )
 
     async def commit(self, *changes: Change) -> None:
         """Return when all of the changes are on the disk. Canceled, they are written all the same.
@@ -218,11 +246,16 @@ class GroupCommit:
 
     def _report(self, error: StorageError | None) -> None:
         """Say it once."""
-        if error is not None and not self._is_failing:
+        if error is None:
+            self._last_at = time.time()
+            if self._failing_since is not None:
+                _log.warning("the journal can be written again")
+            self._failing_since = self._failure = None
+            return
+        self._failure = str(error)
+        if self._failing_since is None:
             _log.warning("the journal cannot be written, and is tried again: %s", error)
-        if error is None and self._is_failing:
-            _log.warning("the journal can be written again")
-        self._is_failing = error is not None
+            self._failing_since = time.time()
 
     async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)

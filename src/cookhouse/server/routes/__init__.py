@@ -9,6 +9,7 @@ from cookhouse.server.routes import (
     session_archive,
     sessions,
     sharing,
+    status,
     training,
     usage,
 )
@@ -22,6 +23,7 @@ ROUTERS = (
     session_archive.router,
     sessions.router,
     sharing.router,
+    status.router,
     training.router,
     usage.router,
 )

@@ -37,6 +37,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
+from cookhouse.server.sequencer.life import WorkerLife
 from cookhouse.server.sequencer.meter import Meter
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Calls:
         self._max_losses = max_losses
         self._on_lost = on_lost
         self._worker: Worker | None = None
+        self.life = WorkerLife()
         self._calls: dict[str, _Call] = {}
         self._outgoing: list[Command] = []
         self._is_up = False
@@ -220,6 +222,7 @@ class Calls:
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
                     self._is_up, self._up_at = True, time.monotonic()
+                    self.life.begin(event.description)
                     self._flush()
                     return event, events[index + 1 :]
 
@@ -277,6 +280,7 @@ class Calls:
         if self._is_closing:
             return
         _log.error("the engine was lost: %s; another is being started", reason)
+        self.life.lose(reason)
         self._held = set()
         self._coming = {}
         self._on_lost(reason)
@@ -305,6 +309,7 @@ class Calls:
                 _, events = await self._start()
             except CookhouseError as error:
                 _log.error("the engine could not be started again: %s; trying in %g s", error, self._pause_seconds)
+                self.life.fail(str(error))
                 continue
             _log.warning("a new engine is up after %.1f s", time.monotonic() - began_at)
             for event in events:

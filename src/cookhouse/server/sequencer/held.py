@@ -1,7 +1,7 @@
 """What tenants have the server hold: bodies while they are read, and requests, as arrays, until they are answered."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from cookhouse.server.refusals import BusyError
@@ -18,9 +18,13 @@ class HeldBytes:
     """
 
     def __init__(self, *, max_bytes: int, max_owner_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._max_owner_bytes = max_owner_bytes
         self._by_owner: Counter[str] = Counter()
+
+    @property
+    def by_owner(self) -> Mapping[str, int]:
+        return dict(self._by_owner)
 
     def take(self, owner: str, num_bytes: int) -> None:
         """Hold more.
@@ -34,7 +38,7 @@ class HeldBytes:
                 f"{mine} bytes of your requests wait, of at most {self._max_owner_bytes}; send more when some are done"
             )
         is_own = not mine or mine + num_bytes <= self._max_owner_bytes // _OWN_PART
-        if not is_own and all_bytes + num_bytes > self._max_bytes:
+        if not is_own and all_bytes + num_bytes > self.max_bytes:
             raise BusyError(f"{all_bytes} bytes of all tenants' requests wait; send more when some are done")
         self._by_owner[owner] += num_bytes
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from cookhouse.engine.contract import Account, Amount
+from cookhouse.server.sequencer.recent import RecentUse
 from cookhouse.server.store.usage import Usage
 
 
@@ -13,9 +14,11 @@ class Meter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counted: dict[Account, Usage] = {}
+        self.recent = RecentUse()
 
     def count(self, amounts: Sequence[Amount]) -> None:
-        """Add what a worker says was used."""
+        """Add what a worker says was used. From one thread."""
+        self.recent.count(amounts)
         with self._lock:
             for account, kind, amount in amounts:
                 used = Usage(**{kind: amount if kind == "engine_seconds" else int(amount)})  # type: ignore[arg-type]

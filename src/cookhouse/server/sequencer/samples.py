@@ -4,8 +4,9 @@ submit, stream ──► weights ready? ──► Calls ──► worker ──�
 """
 
 import asyncio
+import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +30,7 @@ OnOutput = Callable[[SampleOutput | Exception], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sampling:
     owner: str
+    base_model: str
     num_bytes: int
     on_output: OnOutput
 
@@ -42,11 +44,19 @@ class Samples:
         self._samples: dict[str, _Sampling] = {}
         self._numbers: Counter[str] = Counter()
         """Of samples, by owner."""
+        self._begun_at: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        """By owner and base model, as they came."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         """Those that wait or run."""
         return len(self._samples)
+
+    def lengths(self) -> Mapping[tuple[str, str], tuple[int, float]]:
+        """By owner and base model, as the engine calls it: how many wait or run, and since when the first of them
+        does, on the clock of `time.monotonic`.
+        """
+        return {key: (len(begun), next(iter(begun.values()))) for key, begun in self._begun_at.items()}
 
     def submit(self, request: SampleRequest, shape: SampleShape, future: Future, snapshot: Snapshot | None) -> None:
         """Hand a sampling request to the engine, and its result to a future. Raises as `stream`."""
@@ -79,7 +89,10 @@ class Samples:
             raise BusyError(f"{self._numbers[owner]} sampling requests are waiting; send more when some are done")
         self._held.take(owner, request.num_bytes)
         self._numbers[owner] += 1
-        self._samples[request.request_id] = _Sampling(owner=owner, num_bytes=request.num_bytes, on_output=on_output)
+        self._begun_at[owner, request.base_model][request.request_id] = time.monotonic()
+        self._samples[request.request_id] = _Sampling(
+            owner=owner, base_model=request.base_model, num_bytes=request.num_bytes, on_output=on_output
+        )
         account = Account(owner, session_id or f"endpoint-{owner}")
         command = Sample(command_id=request.request_id, account=account, request=request)
         if snapshot is None or snapshot.ready.done():
@@ -124,6 +137,10 @@ class Samples:
         sampling = self._samples.pop(request_id, None)
         if sampling is not None:
             self._numbers[sampling.owner] -= 1
+            key = sampling.owner, sampling.base_model
+            del self._begun_at[key][request_id]
+            if not self._begun_at[key]:
+                del self._begun_at[key]
             self._held.give_back(sampling.owner, sampling.num_bytes)
             sampling.on_output(output)
 

@@ -60,13 +60,29 @@ class _Queue:
     model: Model
     order: ModelOrder[Job]
     history: History = field(default_factory=History)
-    unfinished: set[Job] = field(default_factory=set)
-    """Those that wait, and those that have had their turn."""
+    unfinished: dict[Job, None] = field(default_factory=dict)
+    """Those that wait, and those that have had their turn; as they came."""
     num_admitted: int = 0
     """Those that are being written to the journal."""
     is_taken: bool = False
     """Whether a request has its turn now."""
     timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLength:
+    """How many requests a model has that have no result."""
+
+    num_accepting: int = 0
+    """Those that are being written to the journal."""
+    num_waiting: int = 0
+    num_running: int = 0
+    """Those that have had their turn, and are with the engine."""
+    oldest_at: float | None = None
+    """When the first of them was accepted, in seconds since the epoch; None where nobody waits for it."""
+    num_kept: int = 0
+    """Requests that no state covers yet, so that the journal keeps them."""
+    kept_bytes: int = 0
 
 
 MakeJobs = Callable[[History], Iterable[Job]]
@@ -131,7 +147,7 @@ class Sequencer:
         """Queue a request that was admitted; its future gets the result."""
         queue = self._queue(model)
         queue.num_admitted -= 1
-        queue.unfinished.add(job)
+        queue.unfinished[job] = None
         queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
 
@@ -154,7 +170,7 @@ class Sequencer:
             if job.entry is None or job.is_creation or job.entry.run_index is not None:
                 self._put_again(queue, job)
                 continue
-            queue.unfinished.add(job)
+            queue.unfinished[job] = None
             self._held.take_anyway(model.owner, job.num_bytes)
             seq_id = job.entry.seq_id
             if seq_id is None or seq_id < taken_to:  # had it run, its `run_index` would say where
@@ -184,8 +200,23 @@ class Sequencer:
         """What has run on a model since its last state."""
         return self._queue(model).history
 
+    def length(self, model: Model) -> QueueLength:
+        """What a model has waiting and running."""
+        queue = self._queues.get(model.model_id)
+        if queue is None:
+            return QueueLength()
+        oldest = next(iter(queue.unfinished), None)
+        return QueueLength(
+            num_accepting=queue.num_admitted,
+            num_waiting=len(queue.order),
+            num_running=len(queue.unfinished) - len(queue.order),
+            oldest_at=None if oldest is None or oldest.future is None else oldest.future.begun_at,
+            num_kept=len(queue.history.ran),
+            kept_bytes=queue.history.num_bytes,
+        )
+
     def _put_again(self, queue: _Queue, job: Job) -> None:
-        queue.unfinished.add(job)
+        queue.unfinished[job] = None
         self._held.take_anyway(queue.model.owner, job.num_bytes)
         queue.order.put_again(job, None if job.entry is None else job.entry.seq_id)
 
@@ -360,7 +391,7 @@ class Sequencer:
     def _finish_job(self, queue: _Queue, job: Job) -> None:
         """Give back what a request held."""
         owner = queue.model.owner
-        queue.unfinished.discard(job)
+        queue.unfinished.pop(job, None)
         self._held.give_back(owner, job.num_bytes)
         waiting = self._held_back.pop(owner, deque())
         for held_back in waiting:

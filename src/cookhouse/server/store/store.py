@@ -97,6 +97,13 @@ class Store:
         query = rows_of(SessionRow).where(SessionRecord.session_id == session_id, SessionRecord.owner == owner)
         return self._first(SessionRow, query)
 
+    def session_names(self, session_ids: Sequence[str]) -> Mapping[str, str | None]:
+        """What clients call these sessions, whosever they are."""
+        query = sa.select(SessionRecord.session_id, SessionRecord.display_name)
+        with self.database.reading() as session:
+            rows = session.execute(query.where(SessionRecord.session_id.in_(session_ids)))
+            return {row.session_id: row.display_name for row in rows}
+
     def add_run(self, row: RunRow) -> None:
         self._record(row)
 
@@ -207,6 +214,19 @@ class Store:
         """Those of every tenant, oldest first: for whoever owns the database, never for a client."""
         query = rows_of(CheckpointRow).where(self._is_kept()).order_by(CheckpointRecord.created_at)
         return self._select(CheckpointRow, query)
+
+    def newest_checkpoints(self, owner: str | None, *, limit: int) -> Sequence[CheckpointRow]:
+        """Newest first; `owner` None: of every tenant, for whoever runs the server."""
+        wanted = self._is_kept() if owner is None else (CheckpointRecord.owner == owner) & self._is_kept()
+        query = rows_of(CheckpointRow).where(wanted).order_by(CheckpointRecord.created_at.desc())
+        return self._select(CheckpointRow, query.limit(limit))
+
+    def checkpoint_totals(self) -> Mapping[str, tuple[int, int]]:
+        """Number and bytes, by owner: of every tenant, for whoever runs the server."""
+        query = sa.select(CheckpointRecord.owner, sa.func.count(), _total(CheckpointRecord.size_bytes))
+        with self.database.reading() as session:
+            rows = session.execute(query.where(self._is_kept()).group_by(CheckpointRecord.owner))
+            return {owner: (count, num_bytes) for owner, count, num_bytes in rows}
 
     def set_checkpoint_expiry(self, checkpoint_id: str, expires_at: float | None) -> None:
         self._change_checkpoint(checkpoint_id, expires_at=expires_at)

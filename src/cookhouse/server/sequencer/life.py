@@ -1,0 +1,37 @@
+"""The lives of a server's workers, for whoever operates it."""
+
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A worker that ended."""
+
+    at: float
+    """Seconds since the epoch."""
+    reason: str
+
+
+@dataclass(slots=True)
+class WorkerLife:
+    """Of the present worker, and what became of those before it."""
+
+    description: str | None = None
+    """What it computes on; None: none has been up yet."""
+    up_since: float | None = None
+    """Seconds since the epoch; None: none is up."""
+    num_losses: int = 0
+    last_loss: Loss | None = None
+
+    def begin(self, description: str) -> None:
+        self.description, self.up_since = description, time.time()
+
+    def lose(self, reason: str) -> None:
+        self.up_since = None
+        self.num_losses += 1
+        self.last_loss = Loss(time.time(), reason)
+
+    def fail(self, reason: str) -> None:
+        """Another could not be started."""
+        self.last_loss = Loss(time.time(), f"another could not be started: {reason}")

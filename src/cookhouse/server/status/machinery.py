@@ -1,0 +1,183 @@
+"""Figures of the server's own parts, as JSON: engine, journal, disk, requests, settings."""
+
+import os
+import platform
+import time
+from dataclasses import asdict
+
+from cookhouse.engine.contract import CacheUse, WorkerStatus
+from cookhouse.server.access.latencies import WINDOW_SECONDS, RouteTimes
+from cookhouse.server.journaling import FILES, OFF
+from cookhouse.server.service import Service
+from cookhouse.server.settings import Settings
+from cookhouse.server.status.cached import Reading
+from cookhouse.server.status.engine_watch import EngineWatch
+from cookhouse.server.status.figures import Json, Live
+from cookhouse.server.status.stored import Listed, Machine
+from cookhouse.server.status.viewer import Viewer
+from cookhouse.version import __version__
+
+_SETTINGS = (
+    "deterministic",
+    "drain_seconds",
+    "session_seconds",
+    "silent_seconds",
+    "result_seconds",
+    "max_queued_requests",
+    "max_queued_samples",
+    "max_queued_bytes",
+    "max_held_bytes",
+    "max_snapshot_bytes",
+    "max_snapshot_file_bytes",
+    "max_pass_tokens",
+)
+
+
+def server(service: Service, viewer: Viewer, machine: Machine | None) -> Json:
+    """What runs, since when, and whether it takes requests."""
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "process_id": os.getpid() if viewer.is_operator else None,
+        "up_seconds": time.time() - service.started_at,
+        "pause": service.pause(),
+        "draining": {
+            "is_begun": service.draining.is_begun,
+            "num_entered": service.draining.num_entered,
+            "num_results_kept": len(service.futures),
+        },
+        "memory_bytes": None if machine is None else machine.resident_bytes,
+        "machine_memory_available_bytes": None if machine is None else machine.available_bytes,
+        "held_bytes": sum(service.held.by_owner.values()),
+        "max_held_bytes": service.held.max_bytes,
+        "settings": settings(service.settings),
+    }
+
+
+def settings(used: Settings) -> Json:
+    """Those that matter to who asks why something waits. Of a URL only the scheme: it may hold more."""
+    journal = used.journal if used.journal in (OFF, FILES, "rows") else used.journal.partition("://")[0] + "://"
+    return {"journal": journal, **{name: getattr(used, name) for name in _SETTINGS}}
+
+
+def engine(service: Service, viewer: Viewer, watch: EngineWatch, status: WorkerStatus | None) -> Json:
+    life = service.calls.life
+    now = time.time()
+    loss = None
+    if life.last_loss is not None:
+        reason = life.last_loss.reason if viewer.is_operator else None
+        loss = {"seconds_ago": now - life.last_loss.at, "reason": reason}
+    told: Json = {"turn": None, "turns": None, "memory_bytes": None, "device_memory": None, "caches": None}
+    if status is not None:
+        told = {
+            "turn": _turn(status, viewer),
+            "turns": [turn._asdict() for turn in status.turns],
+            "memory_bytes": status.resident_bytes,
+            "device_memory": _device(status),
+            "caches": [_cache(service, cache) for cache in status.memory.caches],
+        }
+    return {
+        "is_up": service.calls.is_up,
+        "up_seconds": None if life.up_since is None else now - life.up_since,
+        "computes_on": life.description,
+        "num_losses": life.num_losses,
+        "last_loss": loss,
+        "told_seconds_ago": watch.age_seconds,
+        "silent_seconds": watch.silent_seconds,
+        **told,
+    }
+
+
+def _turn(status: WorkerStatus, viewer: Viewer) -> Json | None:
+    if status.turn is None:
+        return None
+    at_work = [
+        {
+            "command": one.kind,
+            "tenant": viewer.label(one.account.owner),
+            "model_id": one.model_id if one.model_id and viewer.sees(one.account.owner) else None,
+        }
+        for one in status.at_work
+    ]
+    return {
+        "kind": status.turn,
+        "seconds": status.turn_seconds,
+        "at_work": at_work,
+        "num_at_work": status.num_at_work,
+    }
+
+
+def _device(status: WorkerStatus) -> Json | None:
+    memory = status.memory
+    if memory.device_bytes is None:
+        return None
+    return {"used_bytes": memory.device_bytes, "total_bytes": memory.device_total_bytes}
+
+
+def _cache(service: Service, cache: CacheUse) -> Json:
+    names = {service.base_models.named(name).name: name for name in service.base_models.names}
+    return {
+        "base_model": names.get(cache.base_model, cache.base_model),
+        "used_bytes": cache.num_used_blocks * cache.block_bytes,
+        "bytes": cache.num_blocks * cache.block_bytes,
+        "max_bytes": cache.max_blocks * cache.block_bytes,
+        "num_running_sequences": sum(cache.running.values()),
+        "num_waiting_sequences": sum(cache.waiting.values()),
+    }
+
+
+def journal(service: Service, live: Live, machine: Machine | None) -> Json | None:
+    """None: there is no journal."""
+    if service.commit is None:
+        return None
+    state = service.commit.state
+    now = time.time()
+    return {
+        "last_commit_seconds_ago": None if state.last_at is None else now - state.last_at,
+        "failing_seconds": None if state.failing_since is None else now - state.failing_since,
+        "failure": state.failure,
+        "num_waiting": state.num_waiting,
+        "waiting_bytes": state.waiting_bytes,
+        "num_kept_requests": sum(held.length.num_kept for held in live.models),
+        "kept_bytes": sum(held.length.kept_bytes for held in live.models),
+        "folder_bytes": None if machine is None else dict(machine.journal_bytes),
+    }
+
+
+def disk(service: Service, viewer: Viewer, machine: Reading[Machine]) -> Json:
+    value = machine.value
+    return {
+        "folder": str(service.state_dir.absolute()) if viewer.is_operator else None,
+        "bytes": None if value is None else value.disk_bytes,
+        "free_bytes": None if value is None else value.disk_free_bytes,
+        "database_bytes": None if value is None else value.database_bytes,
+        "age_seconds": machine.age_seconds,
+        "problem": machine.problem if viewer.is_operator else None,
+    }
+
+
+def requests(times: Reading[list[RouteTimes]]) -> Json:
+    """By route, of all tenants."""
+    return {
+        "window_seconds": WINDOW_SECONDS,
+        "routes": None if times.value is None else [asdict(one) for one in times.value],
+    }
+
+
+def checkpoints(listed: Reading[Listed], viewer: Viewer) -> Json:
+    """The newest; how many there are stands with the tenants."""
+    rows = None
+    if listed.value is not None:
+        rows = [
+            {
+                "path": row.path,
+                "tenant": viewer.label(row.owner),
+                "base_model": row.base_model,
+                "kind": row.kind,
+                "bytes": row.size_bytes,
+                "seconds_ago": time.time() - row.created_at,
+                "is_public": row.is_public,
+            }
+            for row in listed.value.checkpoints
+        ]
+    return {"listed": rows, "age_seconds": listed.age_seconds, "problem": listed.problem}

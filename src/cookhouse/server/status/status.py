@@ -1,0 +1,74 @@
+"""The status of a server, as JSON, for one who asks."""
+
+import asyncio
+import json
+import time
+from functools import partial
+
+from cookhouse.server.access.latencies import Latencies
+from cookhouse.server.service import Service
+from cookhouse.server.status import figures, machinery
+from cookhouse.server.status.cached import Cached
+from cookhouse.server.status.engine_watch import EngineWatch
+from cookhouse.server.status.figures import Json
+from cookhouse.server.status.stored import Listed, read_listed, read_machine, read_totals
+from cookhouse.server.status.troubles import troubles
+from cookhouse.server.status.viewer import Viewer, label_of
+
+_DISK_SECONDS, _STORE_SECONDS, _ROUTES_SECONDS = 5.0, 10.0, 0.9
+"""How old figures may be."""
+_AGAIN_SECONDS = 0.5
+"""How long an answer is given again to the same tenant: what many pages ask costs as much as one does."""
+
+
+class Status:
+    """Lives on the event loop."""
+
+    def __init__(self, service: Service, latencies: Latencies) -> None:
+        self._service = service
+        self._watch = EngineWatch(service.calls)
+        self._machine = Cached(partial(read_machine, service.state_dir), seconds=_DISK_SECONDS)
+        self._totals = Cached(partial(read_totals, service), seconds=_STORE_SECONDS)
+        self._times = Cached(latencies.times, seconds=_ROUTES_SECONDS)
+        self._listed: dict[str, Cached[Listed]] = {}
+        self._answers: dict[str, tuple[float, bytes]] = {}
+
+    async def of(self, owner: str) -> bytes:
+        """What a tenant may see. `owner` is one of the server's own, so that what is kept is bounded."""
+        made_at, answer = self._answers.get(owner, (float("-inf"), b""))
+        if time.monotonic() - made_at >= _AGAIN_SECONDS:
+            content = await self._make(Viewer.of(owner, self._service.keys))
+            answer = json.dumps(content, allow_nan=False).encode()
+            self._answers[owner] = time.monotonic(), answer
+        return answer
+
+    async def _make(self, viewer: Viewer) -> Json:
+        service = self._service
+        if viewer.owner not in self._listed:
+            self._listed[viewer.owner] = Cached(partial(read_listed, service, viewer), seconds=_STORE_SECONDS)
+        listed, machine, totals, times, told = await asyncio.gather(
+            self._listed[viewer.owner].get(),
+            self._machine.get(),
+            self._totals.get(),
+            self._times.get(),
+            self._watch.status(),
+        )
+        live = figures.Live.of(service)
+        tenants, everyone = figures.tenants(service, live, viewer, totals.value)
+        names = {} if listed.value is None else listed.value.session_names
+        status = {
+            "viewer": {"tenant": label_of(viewer.owner), "is_operator": viewer.is_operator},
+            "server": machinery.server(service, viewer, machine.value),
+            "engine": machinery.engine(service, viewer, self._watch, told),
+            "base_models": figures.base_models(service, live),
+            "totals": everyone,
+            "tenants": tenants,
+            "sessions": figures.sessions(live, viewer, names),
+            "models": figures.models(live, viewer),
+            "samples": figures.samples(service, viewer, told),
+            "requests": machinery.requests(times),
+            "journal": machinery.journal(service, live, machine.value),
+            "disk": machinery.disk(service, viewer, machine),
+            "checkpoints": machinery.checkpoints(listed, viewer),
+        }
+        return {"troubles": troubles(status), **status}
