@@ -15,6 +15,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.access.framing import OneLength
 from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
 from cookhouse.server.draining import Gate
+from cookhouse.server.page import page_routes
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.routes import HOT_ROUTES, ROUTERS, usage
 from cookhouse.server.routes.exchange import forget
@@ -26,10 +27,15 @@ from cookhouse.server.status import Status
 _log = logging.getLogger(__name__)
 _MAX_NAMED_PROBLEMS = 3
 _PREFIX = "/api/v1"
+PAGE = "/page"
+"""Where the page is."""
 
 
-def create_app(service: Service) -> FastAPI:
-    """An application of a service that is open, which it closes when it ends."""
+def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
+    """An application of a service that is open, which it closes when it ends.
+
+    `is_loopback`: only programs of this machine can reach it, so that its page is asked for by this machine's names.
+    """
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -40,15 +46,18 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     latencies = Latencies()
     app.state.status = Status(service, latencies)
+    app.state.is_loopback = is_loopback
     app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)
-    app.add_middleware(Timed, latencies=latencies, routes=_endpoint_names())
+    page = page_routes(PAGE, is_loopback=is_loopback)
+    app.add_middleware(Timed, latencies=latencies, routes=_endpoint_names() | endpoint_names("", page))
     for route in HOT_ROUTES:
         app.add_route(_PREFIX + route.path, route.endpoint, methods=["POST"])
     for router in ROUTERS:
         app.include_router(router, prefix=_PREFIX)
     app.mount("/v1", create_endpoint(service))
     app.include_router(usage.plain)
+    app.router.routes.extend(page)
     app.add_exception_handler(ClientDisconnect, forget)
     app.add_exception_handler(InputError, _refuse)
     app.add_exception_handler(StorageError, _refuse)

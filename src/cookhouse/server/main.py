@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import os
 import resource
 import signal
@@ -174,7 +175,7 @@ async def _answer(
     from cookhouse.server.ending import Ending
 
     config = uvicorn.Config(
-        create_app(service),
+        create_app(service, is_loopback=ipaddress.ip_address(listener.getsockname()[0]).is_loopback),
         log_config=None,
         access_log=False,
         proxy_headers=False,

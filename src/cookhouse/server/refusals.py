@@ -8,6 +8,7 @@ An accepted request that fails is not an HTTP error: its future carries a messag
     NotFoundError                           404       raises at once
     GoneError                               410       raises; a sample is submitted again, a heartbeat stops
     TooLargeError                           413       raises at once
+    WrongHostError                          421       (a page of a browser's: tells why)
     BusyError                               429       waits and sends again
     any other InputError                    400       raises at once
     StorageBusyError                        503       retries for minutes
@@ -41,6 +42,10 @@ class TooLargeError(InputError):
     """The body is over the size limit."""
 
 
+class WrongHostError(InputError):
+    """The request is for a host that this server is not."""
+
+
 class BusyError(InputError):
     """A queue is full; the same request will be accepted later."""
 
@@ -72,6 +77,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (NotFoundError, 404),
     (GoneError, 410),
     (TooLargeError, 413),
+    (WrongHostError, 421),
     (BusyError, 429),
     (InputError, 400),
     (StorageBusyError, 503),

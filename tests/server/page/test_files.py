@@ -1,0 +1,88 @@
+"""The page's files: who gets them, and what a browser may do with them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.requests import Request
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import KEY, Host, hosted
+
+from cookhouse.server.access.hosts import check_host
+from cookhouse.server.page import page_routes
+from cookhouse.server.refusals import WrongHostError
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), FakeEngine) as host:
+        yield host
+
+
+def get(host: Host, path: str, **headers: str) -> httpx.Response:
+    return httpx.get(host.url + path, headers=headers, trust_env=False)
+
+
+def test_the_shell_holds_nothing_and_runs_only_our_files(host: Host) -> None:
+    """Would catch data in what needs no key, and script or style that stands in the page itself."""
+    shell = get(host, "/page/")
+    policy = shell.headers["content-security-policy"].split("; ")
+    assert shell.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in policy
+    assert {"script-src 'self'", "style-src 'self'", "connect-src 'self'"} <= set(policy)
+    assert {"frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} <= set(policy)
+    assert "unsafe" not in shell.headers["content-security-policy"]
+    assert shell.headers["x-content-type-options"] == "nosniff"
+    assert shell.headers["referrer-policy"] == "no-referrer"
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", shell.text)
+    for name in re.findall(r'(?:href|src)="([\w.]+)"', shell.text):
+        assert get(host, f"/page/{name}").status_code == 200, name
+    assert "cookhouse/tiny" not in shell.text
+
+
+def test_no_script_makes_markup_of_texts() -> None:
+    """Would catch an answer or a name that becomes an element of the page."""
+    for file in (Path(page_routes.__code__.co_filename).parent / "static").glob("*.js"):
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|localStorage", file.read_text()
+        )
+
+
+def test_only_its_files_are_there(host: Host) -> None:
+    """Would catch a name that is looked up in a folder."""
+    assert get(host, "/page").headers["location"] == "page/"
+    for path in (
+        "/page/../main.py",
+        "/page/%2e%2e/page.py",
+        "/page/page.py",
+        "/page/static/",
+        "/page/..%2fpage.js",
+    ):
+        assert get(host, path).status_code == 404, path
+    assert get(host, "/page/page.js").headers["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize(
+    "name", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "", "[::2]:1"]
+)
+def test_a_page_of_another_name_gets_nothing(host: Host, name: str) -> None:
+    """Would catch a stranger's page whose name was made to lead to this machine."""
+    for path in ("/page/", "/page/page.js", "/api/v1/status"):
+        answer = get(host, path, Host=name, **{"X-API-Key": KEY})
+        assert answer.status_code == 421, (path, answer.text)
+        assert "a proxy before it" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.1:8000", "localhost:9", "LOCALHOST", "[::1]:8000", "[::1]"])
+def test_this_machines_own_names_are_let_in(host: Host, name: str) -> None:
+    assert get(host, "/page/", Host=name).status_code == 200
+    assert get(host, "/api/v1/status", Host=name, **{"X-API-Key": KEY}).status_code == 200
+
+
+def test_a_server_for_other_machines_has_any_name() -> None:
+    request = Request({"type": "http", "headers": [(b"host", b"gpu-machine:8000")]})
+    check_host(request, is_loopback=False)
+    with pytest.raises(WrongHostError, match="gpu-machine:8000"):
+        check_host(request, is_loopback=True)
