@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from tests.waiting import PATIENCE_SECONDS
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _REQUIRED = "COOKHOUSE_REQUIRE_BROWSER"
+_PATIENCE_MS = 1000 * PATIENCE_SECONDS
+expect.set_options(timeout=_PATIENCE_MS)
 
 
 @contextmanager
@@ -44,6 +48,7 @@ def window(
             errors.append(f"{message.text} ({message.location.get('url')})")
 
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(_PATIENCE_MS)
     try:
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -51,7 +51,7 @@ def test_one_engine_serves_all_and_ends_when_nobody_asks() -> None:
             assert (fake.num_started, fake.num_running) == (2, 1)
         await shared.close()
         assert fake.num_running == 0
-        assert told.texts == ["starting the fake engine"] * 2
+        assert told.texts == ["starting what answers, which takes some seconds", "starting the fake engine"] * 2
 
     asyncio.run(check())
 

@@ -108,6 +108,7 @@ class SharedEngine:
         self._say = say
         try:
             if self._opener is None:
+                say("starting what answers, which takes some seconds")
                 self._opener = await self._stack.enter_async_context(self._open_engine(self._tell))
             new = [target for target in dict.fromkeys(targets) if target not in self._models]
             if new:

@@ -1,5 +1,6 @@
 // Asks two weights and shows what they say as it comes: lines of JSON, one for each event.
 
+import "/static/copy.js";
 import { fill, make, printable } from "/static/dom.js";
 
 const form = document.getElementById("ask");
@@ -210,7 +211,9 @@ function keepInAddress(asked) {
 
 function tell(event) {
   const text = event.target.dataset?.facts;
-  if (text) facts.textContent = text;
+  if (!text) return;
+  facts.textContent = text;
+  facts.classList.add("told");
 }
 
 // Tokens of a text are one stop of the Tab key; arrow keys walk among them.
