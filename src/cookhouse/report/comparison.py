@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
-from cookhouse.report.columns import curves_of
+from cookhouse.report.columns import MetricColumns
 from cookhouse.report.curves import Curve
 from cookhouse.report.record import RunRecord
-from cookhouse.report.standing import doubt, other_data, stderr_at
+from cookhouse.report.standing import doubt, other_data
 from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out
 
 OF_THE_FOLDER = {"log_path", "behavior_if_log_dir_exists"}
@@ -78,20 +79,32 @@ class Comparison:
     """Settings that only some of the runs have, since the recipes of the others have them not."""
     metrics: Sequence[ComparedMetric]
     """The most telling ones first."""
-    curves: Mapping[str, Sequence[Curve | None]]
-    """Of each run, by metric."""
+    columns: Sequence[MetricColumns]
+    """The metrics of each run."""
+
+    @cached_property
+    def curves(self) -> Mapping[str, Sequence[Curve | None]]:
+        """Of each run, by metric."""
+        own = declared_by(self.records)
+        names = dict.fromkeys(name for columns in self.columns for name in columns.names)
+        return {
+            name: [columns.curve(name, own) if columns.num_values(name) else None for columns in self.columns]
+            for name in names
+        }
 
 
 def compare(records: Mapping[str, RunRecord]) -> Comparison:
     """What differs among runs, by the names that they go by."""
+    return compare_columns(records, {name: MetricColumns(record.metrics) for name, record in records.items()})
+
+
+def compare_columns(records: Mapping[str, RunRecord], columns: Mapping[str, MetricColumns]) -> Comparison:
+    """As `compare`, of runs whose metrics are there as columns; those of the records are not read."""
     whole = list(records.values())
     settings = {name: [_setting(record, name) for record in whole] for name in _setting_names(whole)}
     own = declared_by(whole)
-    curves: dict[str, list[Curve | None]] = {}
-    for index, record in enumerate(whole):
-        for curve in curves_of(record.metrics, own):
-            curves.setdefault(curve.name, [None] * len(whole))[index] = curve
-    metrics = [_metric(find_metric(name, own), some, records, curves) for name, some in curves.items()]
+    names = dict.fromkeys(name for theirs in columns.values() for name in theirs.names)
+    metrics = [_metric(find_metric(name, own), records, columns) for name in names]
     return Comparison(
         names=list(records),
         records=whole,
@@ -100,7 +113,7 @@ def compare(records: Mapping[str, RunRecord]) -> Comparison:
         ],
         num_unshared=sum(ABSENT in values and not _differs(values, whole) for values in settings.values()),
         metrics=sorted((metric for metric in metrics if any(_is_there(metric))), key=_rank),
-        curves=curves,
+        columns=list(columns.values()),
     )
 
 
@@ -133,20 +146,12 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _metric(
-    metric: Metric,
-    some: Sequence[Curve | None],
-    records: Mapping[str, RunRecord],
-    curves: Mapping[str, Sequence[Curve | None]],
-) -> ComparedMetric:
-    values = [curve.points[-1].value if curve is not None and curve.points else None for curve in some]
-    found = {name: value for name, value in zip(records, values, strict=True) if value is not None}
-    has_errors = f"{metric.name}_stderr" in curves
+def _metric(metric: Metric, records: Mapping[str, RunRecord], columns: Mapping[str, MetricColumns]) -> ComparedMetric:
+    last = {name: columns[name].last(metric.name) for name in records}
+    found = {name: point[1] for name, point in last.items() if point is not None}
     errors = {
-        name: stderr_at(record.metrics, metric.name, curve.points[-1].step)
-        if has_errors and curve and curve.points
-        else None
-        for (name, record), curve in zip(records.items(), some, strict=True)
+        name: None if point is None else columns[name].value_at(f"{metric.name}_stderr", point[0])
+        for name, point in last.items()
     }
     top, note = metric.best(found.values()), ""
     best = next((name for name, value in found.items() if value == top), None) if len(found) > 1 else None
@@ -155,7 +160,7 @@ def _metric(
         note = other_data(metric.name, measured) or doubt(metric, best, found, errors)
     return ComparedMetric(
         metric=metric,
-        values=values,
+        values=[found.get(name) for name in records],
         best=[name == best and not note for name in records],
         stderrs=list(errors.values()),
         note=note,

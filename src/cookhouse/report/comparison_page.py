@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from cookhouse.report.charts import Chart, grouped, is_charted, is_drawn
+from cookhouse.report.charts import Chart, grouped, is_charted
 from cookhouse.report.comparison import ComparedMetric, Comparison, setting_text, telling
+from cookhouse.report.comparison_charts import is_told, overlaid_chart
 from cookhouse.report.curves import Curve, step_range
-from cookhouse.report.drawing import Series, overlaid_svg, series_style
+from cookhouse.report.drawing import series_style
 from cookhouse.report.page import render
 from cookhouse.report.setting_chart import setting_charts
 from cookhouse.report.sweep import SweepTable
@@ -21,6 +23,8 @@ class _Entry:
 
     name: str
     style: str
+    address: str | None = None
+    """Of its page, if it has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,30 +53,46 @@ def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> 
     """One self-contained page of runs side by side; of those of a sweep, with what came of each setting above."""
     steps = step_range(curve for curves in comparison.curves.values() for curve in curves if curve is not None)
     charts = [
-        _chart(metric, comparison.names, curves, steps)
+        overlaid_chart(metric, comparison.names, curves, steps)
         for _, curves in sorted(comparison.curves.items())
-        if is_charted(metric := _metric_of(curves)) and not _is_told(curves)
+        if is_charted(metric := _metric_of(curves)) and not is_told(curves)
     ]
-    shown = telling(comparison.metrics)
     return render(
         "comparison.html",
         title=f"{len(comparison.names)} runs compared" if sweep is None else f"a sweep of {len(sweep.rows)} runs",
         sweep=None if sweep is None else _sweep(sweep),
-        runs=[_Entry(name=name, style=series_style(index)) for index, name in enumerate(comparison.names)],
-        facts=list(_facts(comparison)),
-        settings=[(setting.name, [setting_text(value) for value in setting.values]) for setting in comparison.settings],
-        num_unshared=comparison.num_unshared,
-        metrics=[_metric(metric) for metric in shown],
-        other_metrics=[
+        chart_groups=list(grouped(charts)),
+        **comparison_values(comparison),
+    )
+
+
+def comparison_values(comparison: Comparison, addresses: Sequence[str | None] | None = None) -> dict[str, Any]:
+    """What a page of runs side by side says besides their curves, as `comparison_body.html` names it; `addresses` are
+    those of the pages of the runs.
+    """
+    shown = telling(comparison.metrics)
+    return {
+        "runs": [
+            _Entry(name=name, style=series_style(index), address=address)
+            for index, (name, address) in enumerate(
+                zip(comparison.names, addresses or [None] * len(comparison.names), strict=True)
+            )
+        ],
+        "facts": list(_facts(comparison)),
+        "settings": [
+            (setting.name, [setting_text(value) for value in setting.values]) for setting in comparison.settings
+        ],
+        "num_unshared": comparison.num_unshared,
+        "metrics": [_metric(metric) for metric in shown],
+        "other_metrics": [
             _metric(metric) for metric in comparison.metrics if is_charted(metric.metric) and metric not in shown
         ],
-        chart_groups=list(grouped(charts)),
-        gaps=[
+        "gaps": [
             f"{name}: {gap}"
             for name, record in zip(comparison.names, comparison.records, strict=True)
             for gap in record.gaps
         ],
-    )
+    }
 
 
 def _sweep(table: SweepTable) -> _Sweep:
@@ -109,21 +129,3 @@ def _metric(compared: ComparedMetric) -> _Row:
 
 def _metric_of(curves: Sequence[Curve | None]) -> Metric:
     return next(curve.metric for curve in curves if curve is not None)
-
-
-def _is_told(curves: Sequence[Curve | None]) -> bool:
-    """Whether the table of last values says enough of a metric: none of its curves is more than two points."""
-    some = [curve for curve in curves if curve is not None and curve.points]
-    return bool(some) and not any(map(is_drawn, some))
-
-
-def _chart(metric: Metric, names: Sequence[str], curves: Sequence[Curve | None], steps: tuple[int, int]) -> Chart:
-    several = [
-        Series(curve=curve, label=label, style=series_style(index))
-        for index, (label, curve) in enumerate(zip(names, curves, strict=True))
-        if curve is not None and curve.points
-    ]
-    lacking = sum(curve.num_not_finite for curve in curves if curve is not None)
-    caption = f"{lacking:,} not finite" if lacking else ""
-    svg = overlaid_svg(several, *steps) if several else ""
-    return Chart(name=metric.name, place=metric.chart, svg=svg, caption=caption)

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -50,11 +51,11 @@ class Curve:
         best = self.metric.best(point.value for point in self.points)
         return next((point for point in self.points if point.value == best), None)
 
-    @property
+    @cached_property
     def lowest(self) -> Point:
         return min(self.points, key=lambda point: point.value)
 
-    @property
+    @cached_property
     def highest(self) -> Point:
         return max(self.points, key=lambda point: point.value)
 
@@ -70,6 +71,11 @@ def step_range(curves: Iterable[Curve]) -> tuple[int, int]:
     return min(steps), max(steps)
 
 
+def is_drawable(value: float) -> bool:
+    """Whether it is finite, and not too large for an axis."""
+    return -_LARGEST < value < _LARGEST  # False of NaN
+
+
 def curve_of(metric: Metric, values: Sequence[tuple[int, int, float]]) -> Curve:
     """From (index among the run's steps, step, value), in order of steps; there is one at least."""
     num_steps = values[-1][0] - values[0][0] + 1
@@ -77,12 +83,13 @@ def curve_of(metric: Metric, values: Sequence[tuple[int, int, float]]) -> Curve:
     is_dense = len(values) == num_steps or (len(values) > _FEW and 2 * len(values) > num_steps)
     points: list[Point] = []
     stretch, expected = 0, values[0][0]
+    first = step_number(0, metric.name)
     for index, step, value in values:
-        is_drawable = -_LARGEST < value < _LARGEST  # False of NaN
-        if not is_drawable or (is_dense and index != expected):
+        can_draw = is_drawable(value)
+        if not can_draw or (is_dense and index != expected):
             stretch += 1
-        if is_drawable:
-            points.append(Point(step_number(step, metric.name), float(value), stretch))
+        if can_draw:
+            points.append(Point(first + step, float(value), stretch))
         expected = index + 1
     return Curve(metric=metric, points=points, num_not_finite=len(values) - len(points), is_dense=is_dense)
 

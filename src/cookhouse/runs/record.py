@@ -31,8 +31,9 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
-def read_record(folder: Path) -> RunRecord:
-    """What a run has left in its folder so far: of its evaluations, the first and the last.
+def read_record(folder: Path, *, reads_metrics: bool = True) -> RunRecord:
+    """What a run has left in its folder so far: of its evaluations, the first and the last. Without `reads_metrics` it
+    has no rows of metrics, which somebody else has read.
 
     Raises:
         InputError: the folder holds no run.
@@ -61,7 +62,8 @@ def read_record(folder: Path) -> RunRecord:
     no_checkpoints: list[Checkpoint] = []
     parts = run_parts(folder)
     is_whole = not parts  # the figures of one that consists of others are in theirs
-    metrics = read(folder / METRICS_FILE, read_metrics, no_rows, "no step has finished" if is_whole else None)
+    unmade = "no step has finished" if is_whole else None
+    metrics = read(folder / METRICS_FILE, read_metrics, no_rows, unmade) if reads_metrics else no_rows
     is_trained = is_whole and not (folder / ATTEMPT_ANSWERS_FILE).exists()
     unsaved = "nothing has been saved" if is_trained else None
     checkpoints = read(folder / CHECKPOINTS_FILE, _read_checkpoints, no_checkpoints, unsaved)

@@ -1,6 +1,6 @@
 """The curves of a run: as markup for the first paint, and as plain data that `chart.js` draws while they grow."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ MAX_CHARTS: Final = 60
 """Drawn at once; a page asks for those that are seen."""
 _FIRST_POINTS: Final = 120
 """Of a curve in the first paint, which the script draws anew with all that fit."""
+_PAINTED_VALUES: Final = 40_000
+"""Of all curves in the first paint together."""
 
 
 def point_address(run: str, metric: str) -> Address:
@@ -25,27 +27,45 @@ def point_address(run: str, metric: str) -> Address:
     return lambda _, step: run_address(run, f"steps/{step}")
 
 
-def painted_groups(run: str, columns: MetricColumns, own: Mapping[str, Metric]) -> list[ChartGroup]:
-    """All charts as markup, but for those behind the first ones, which the script draws when they are seen."""
+def painted(
+    outline: Sequence[ChartGroup], num_values: Callable[[str], int], paint: Callable[[str, int], Chart], *, every: bool
+) -> tuple[list[ChartGroup], int]:
+    """The charts as markup, and how many of them are empty: those behind the first ones where there are very many
+    values, which the script draws when they are seen; with `every` none but those behind the first `MAX_CHARTS`.
+
+    `paint` makes the chart of a metric, of so many points at most.
+    """
+    left, num_left = MAX_CHARTS, _PAINTED_VALUES
+    groups, num_empty = [], 0
+    for group in outline:
+        charts = []
+        for chart in group.charts:
+            is_painted = left > 0 and (every or num_left > 0)
+            left, num_left = left - 1, num_left - num_values(chart.name)
+            num_empty += not is_painted
+            charts.append(paint(chart.name, _FIRST_POINTS) if is_painted else chart)
+        groups.append(replace(group, charts=charts))
+    return groups, num_empty
+
+
+def painted_run(
+    run: str, columns: MetricColumns, own: Mapping[str, Metric], *, every: bool
+) -> tuple[list[ChartGroup], int]:
+    """Those of a run, as `painted`."""
     steps = columns.step_range()
-    left = MAX_CHARTS
-    groups = []
-    for group in chart_outline(columns, own):
-        painted = [_painted(run, chart, columns, own, steps) for chart in group.charts[:left]]
-        groups.append(replace(group, charts=[*painted, *group.charts[left:]]))
-        left = max(0, left - len(group.charts))
-    return groups
+
+    def paint(name: str, max_points: int) -> Chart:
+        curve = columns.curve(name, own)
+        return run_chart(curve, steps, max_points=max_points, address=point_address(run, name))
+
+    return painted(chart_outline(columns, own), columns.num_values, paint, every=every)
 
 
-def outline_json(columns: MetricColumns, own: Mapping[str, Metric]) -> list[dict[str, Any]]:
+def outline_names(groups: Sequence[ChartGroup]) -> list[dict[str, Any]]:
     """The groups, each with the names of its charts."""
     return [
-        {
-            "title": group.title,
-            "is_open": group.is_open,
-            "names": [printable(chart.name) for chart in group.charts],
-        }
-        for group in chart_outline(columns, own)
+        {"title": group.title, "is_open": group.is_open, "names": [printable(chart.name) for chart in group.charts]}
+        for group in groups
     ]
 
 
@@ -73,13 +93,6 @@ def chart_json(chart: Chart) -> dict[str, Any]:
         "difference": chart.difference,
         "drawing": None if chart.drawing is None else chart.drawing.as_json(),
     }
-
-
-def _painted(
-    run: str, chart: Chart, columns: MetricColumns, own: Mapping[str, Metric], steps: tuple[int, int]
-) -> Chart:
-    curve = columns.curve(chart.name, own)
-    return run_chart(curve, steps, max_points=_FIRST_POINTS, address=point_address(run, chart.name))
 
 
 def group_keys(groups: Sequence[ChartGroup]) -> list[str]:

@@ -1,6 +1,6 @@
 """The addresses: a module for each kind of page, which exports `ROUTES`."""
 
-from cookhouse.view.routes import events, experiments, playground, run, runs
+from cookhouse.view.routes import compare, events, experiments, playground, run, runs
 
 ROUTES = [
     *events.ROUTES,
@@ -8,6 +8,7 @@ ROUTES = [
     *playground.ROUTES,
     *runs.ROUTES,
     *run.ROUTES,
+    *compare.ROUTES,
 ]
 
 __all__ = ["ROUTES"]

@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from cookhouse.errors import InputError
+from cookhouse.report.run_charts import chart_outline
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import LOG_FILE, METRICS_FILE
 from cookhouse.runs.reading.log import LogPart, log_before, log_from
@@ -15,7 +16,7 @@ from cookhouse.runs.reading.metrics import read_rows
 from cookhouse.view.pages import json_answer, page, page_and_json, run_address
 from cookhouse.view.place import Place
 from cookhouse.view.position import Position
-from cookhouse.view.run_charts import charts_json, group_keys, outline_json, painted_groups
+from cookhouse.view.run_charts import charts_json, group_keys, outline_names, painted_run
 from cookhouse.view.run_summary import checkpoints_of, settings_of, summary_of
 
 _MAX_CHARACTERS: Final = 1000
@@ -27,7 +28,8 @@ def _show(request: Request) -> Response:
     with place.metrics.of(run.path) as growing:
         columns = growing.look()
         summary = summary_of(run, columns)
-        groups = painted_groups(run.name, columns, run.history.declared)
+        every = request.query_params.get("charts") == "all"
+        groups, num_empty = painted_run(run.name, columns, run.history.declared, every=every)
         read: dict[str, Any] = {
             "position": str(Position.of(run.path, growing.end)),
             "num_broken_rows": growing.num_broken,
@@ -38,6 +40,7 @@ def _show(request: Request) -> Response:
         **read,
         **checkpoints_of(run, place.runs()),
         **settings_of(run),
+        num_empty=num_empty,
         chart_groups=list(zip(group_keys(groups), groups, strict=True)),
         log=_log_json(log_before(run.path / LOG_FILE)),
     )
@@ -70,7 +73,7 @@ def _charts(request: Request) -> Response:
         columns, own = growing.look(), run.history.declared
         return json_answer(
             {
-                "groups": outline_json(columns, own),
+                "groups": outline_names(chart_outline(columns, own)),
                 "charts": charts_json(run.name, columns, own, request.query_params.getlist("name")),
                 "end": growing.end,
             }

@@ -1,0 +1,19 @@
+// Several runs over each other: their curves are drawn when they are seen, and again when one of the runs goes on.
+
+import { keep } from "/static/charts.js";
+import { listen } from "/static/live.js";
+
+const page = document.getElementById("compared");
+if (page !== null) {
+  const runs = new URLSearchParams(page.dataset.query).getAll("run");
+  const charts = document.getElementById("charts");
+  if (charts !== null) {
+    const redraw = keep(
+      charts,
+      `/api/compare/charts?${page.dataset.query}`,
+      (chart, line, step) => (chart.addresses[line.label] ?? null) && chart.addresses[line.label] + step,
+    );
+    // One stream for all: a browser allows six connections to a server.
+    listen("/events/runs", { run: (line) => runs.includes(line.name) && redraw() });
+  }
+}
