@@ -29,6 +29,15 @@ def test_llama_reads_the_repository_that_is_not_gated() -> None:
     assert hub.find("meta-llama/Llama-3.1-8B", HubPart.TOKENIZER) is None
 
 
+def test_without_a_download_only_this_machine_is_asked() -> None:
+    # Catches a page that downloads what it shows.
+    hub = NoopHub()
+    with hub_in_use(hub), pytest.raises(InputError, match=r"tokenizer of nobody/model is not on this machine"):
+        get_tokenizer("nobody/model", download=False)
+    assert hub.find("nobody/model", HubPart.TOKENIZER) is None
+    assert get_tokenizer("cookhouse/tiny", download=False) is get_tokenizer("cookhouse/tiny")
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -19,25 +19,31 @@ _loading = threading.Lock()
 """Two threads that import transformers at a time may see half of it."""
 
 
-def get_tokenizer(name: str) -> "PreTrainedTokenizerBase":
+def get_tokenizer(name: str, *, download: bool = True) -> "PreTrainedTokenizerBase":
     """The tokenizer of an embedded model, a local folder or a hub id; loaded once in a process.
 
-    A hub id is looked up in `cookhouse.models.hub.current_hub()`.
+    A hub id is looked up in `cookhouse.models.hub.current_hub()`; without `download` no network is asked for it.
 
     Raises:
-        InputError: there is no such model, the hub cannot be reached, or what is there is no tokenizer.
+        InputError: there is no such model, the hub cannot be reached, or what is there is no tokenizer; without
+            `download`, it is not on this machine.
     """
-    folder = _folder(_LLAMA3_TOKENIZER if name.startswith(_LLAMA3) else resolve_model(name))
+    folder = _folder(_LLAMA3_TOKENIZER if name.startswith(_LLAMA3) else resolve_model(name), download=download)
     with _loading:
         return _load(folder, name)
 
 
-def _folder(source: str) -> Path:
+def _folder(source: str, *, download: bool) -> Path:
     if Path(source).is_dir():
         return Path(source)
     if Path(source).is_absolute() or source.startswith((".", "~")):
         raise InputError(f"there is no folder {source}; name a folder that holds a tokenizer, or a hub id")
-    return current_hub().download(source, HubPart.TOKENIZER)
+    if download:
+        return current_hub().download(source, HubPart.TOKENIZER)
+    found = current_hub().find(source, HubPart.TOKENIZER)
+    if found is None:
+        raise InputError(f"the tokenizer of {source} is not on this machine; a run with that model downloads it")
+    return found
 
 
 @cache

@@ -44,7 +44,9 @@ class TokenSpan:
     def classes(self, scales: Mapping[Quantity, Scale]) -> str:
         """For the page. Several tokens have the color of the one furthest from 0."""
         shades = [scale.css_class(_strongest(self.values.get(name, ()))) for name, scale in scales.items()]
-        kinds = ["special"] * self.is_special + ["break"] * self.text.endswith("\n")
+        weights = self.values.get(Quantity.WEIGHT)
+        is_untrained = weights is not None and not any(weights)
+        kinds = ["special"] * self.is_special + ["untrained"] * is_untrained
         return " ".join(filter(None, ["token", *kinds, *shades]))
 
     @property

@@ -22,6 +22,8 @@ from cookhouse.view.pages import page
 from cookhouse.view.place import Place
 from cookhouse.view.playground.playground import Playground
 from cookhouse.view.routes import ROUTES
+from cookhouse.view.tokens.cache import RolloutCache
+from cookhouse.view.tokens.words import Wordings
 from cookhouse.view.watching import Watcher
 
 _MAX_READERS: Final = 8
@@ -49,6 +51,8 @@ def create_app(place: Place, access: Access, playground: Playground | None = Non
     app.state.listing = Listing(place)
     app.state.watcher = Watcher()
     app.state.playground = playground or Playground(place)
+    app.state.rollouts = RolloutCache()
+    app.state.wordings = Wordings()
     return app
 
 

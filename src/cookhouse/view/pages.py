@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from cookhouse.report.page import escaping_environment
 from cookhouse.runs.history.facts import duration
+from cookhouse.telemetry import entries_from_json
 
 NAVIGATION: Final = (("Runs", "/"), ("Experiments", "/experiments/"), ("Playground", "/playground"))
 """Of every page: what a link says, and where it leads."""
@@ -70,3 +71,4 @@ _ENVIRONMENT.globals["navigation"] = NAVIGATION
 _ENVIRONMENT.filters["run_address"] = run_address
 _ENVIRONMENT.filters["duration"] = duration
 _ENVIRONMENT.filters["zip"] = zip
+_ENVIRONMENT.filters["entries"] = entries_from_json

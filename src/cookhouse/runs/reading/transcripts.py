@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cookhouse.errors import InputError
 from cookhouse.runs.reading.rollouts import Rollout, Segment
 from cookhouse.runs.reading.skeleton import read_numbers
 from cookhouse.runs.reading.token_values import OfTurn, values_of
@@ -65,20 +66,22 @@ def shared_prefix(rollouts: Sequence[Rollout]) -> int:
 
 
 def read_tokens(rollout: Rollout, start: int, count: int) -> list[int]:
-    """A range of the tokens of a rollout."""
+    """A range of the tokens of a rollout.
+
+    Raises:
+        InputError: some are no tokens.
+    """
     end = start + count
     return [
-        int(token)
+        token
         for place in _places(rollout)
         if place.start < end and place.end > start
-        for token in read_numbers(
-            place.segment.tokens, max(0, start - place.start), min(end, place.end) - max(start, place.start)
-        )
+        for token in _ids(place, max(start, place.start), min(end, place.end))
     ]
 
 
 def read_pieces(rollout: Rollout, start: int, count: int, values: TokenValues | None = None) -> list[Piece]:
-    """A range of a rollout, a piece for each turn's observation and answer that it touches."""
+    """A range of a rollout, a piece for each turn's observation and answer that it touches. Raises as `read_tokens`."""
     end = start + count
     pieces: list[Piece] = []
     before: Sequence[int] = read_tokens(rollout, start - 1, 1) if start else []
@@ -116,12 +119,19 @@ def _piece(place: _Place, start: int, end: int, before: Sequence[int], values: T
         is_sampled=segment.is_sampled,
         start=start,
         begins_turn=place.begins_turn and first == 0,
-        tokens=list(map(int, read_numbers(segment.tokens, first, count))),
+        tokens=_ids(place, start, end),
         before=before,
         logprobs=None if segment.logprobs is None else values_of(segment.logprobs, first, count),
         advantages=_of_turn(values.advantages, segment, first, count) if values else None,
         trained=_of_turn(values.trained, segment, first, count) if values else None,
     )
+
+
+def _ids(place: _Place, start: int, end: int) -> list[int]:
+    found = read_numbers(place.segment.tokens, start - place.start, end - start)
+    if not all(isinstance(token, int) for token in found):
+        raise InputError("the tokens of a rollout are not all whole numbers; its file was not written by a run")
+    return found
 
 
 def _of_turn(turns: Sequence[OfTurn], segment: Segment, first: int, count: int) -> list[float | None] | None:

@@ -1,0 +1,61 @@
+"""Runs of tokens as plain values for a page and its JSON: spans with their classes, and the scales of the page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cookhouse.report.token_colors import Quantity, Scale
+from cookhouse.report.token_spans import TokenRun, token_spans
+from cookhouse.view.tokens.words import Words
+
+_TITLES: Mapping[Quantity, str] = {
+    Quantity.ADVANTAGE: "advantage that the token was trained with",
+    Quantity.WEIGHT: "loss weight",
+    Quantity.GAP: "gap: logprob of the sampler less that of the trainer, in nats",
+}
+
+
+def shown_spans(run: TokenRun, words: Words, scales: Mapping[Quantity, Scale]) -> list[dict[str, Any]]:
+    """The spans of a run, each with its text, ids, values, classes, and all of that in words."""
+    return [
+        {
+            "text": span.text,
+            "position": span.position,
+            "ids": list(span.ids),
+            "values": {name.value: list(each) for name, each in span.values.items()},
+            "classes": span.classes(scales),
+            "told": span.told,
+        }
+        for span in token_spans(run, words.wording)
+    ]
+
+
+def shown_scales(
+    scales: Mapping[Quantity, Scale], missing: Mapping[Quantity, str], *, logprob: str
+) -> list[dict[str, Any]]:
+    """What tokens can be colored by, in the order of the keys 1 to 4: each with its shades, or why it is not there.
+    `logprob` says whose those are.
+    """
+    titles = {**_TITLES, Quantity.LOGPROB: f"logprob in nats: {logprob}"}
+    return [
+        {
+            "quantity": quantity.value,
+            "key": key,
+            "title": titles[quantity],
+            "shades": [{"classes": name, "label": label} for name, label in scales[quantity].steps]
+            if quantity in scales
+            else [],
+            "missing": "" if quantity in scales else missing.get(quantity, "no token here has one"),
+        }
+        for key, quantity in enumerate(Quantity, start=1)
+    ]
+
+
+def first_shown(scales: Mapping[Quantity, Scale], asked: str) -> str:
+    """What tokens are colored by at first: what is asked for, if there is that."""
+    names = [quantity.value for quantity in Quantity if quantity in scales]
+    return asked if asked in names or not names else names[0]
+
+
+def quantity_names() -> Sequence[str]:
+    """The values of `by` in an address."""
+    return [quantity.value for quantity in Quantity]

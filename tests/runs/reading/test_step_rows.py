@@ -1,0 +1,46 @@
+"""Rows of metrics around a step."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cookhouse.errors import InputError
+from cookhouse.runs.reading import step_rows
+from cookhouse.runs.reading.lines import find_lines
+from cookhouse.runs.reading.step_rows import has_step, read_step_rows
+
+
+def test_the_rows_up_to_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a page of one step that reads the metrics of a hundred thousand.
+    path = tmp_path / "metrics.jsonl"
+    rows = [{"step": step, "loss": 1.0} for step in range(1000)] + [{"step": 1000, "test/nll": 2.0}]
+    rows.insert(500, {"step": 500, "test/nll": 1.0})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = find_lines(path)
+    num_read = 0
+    row_of = step_rows._row
+
+    def counting(*args: object) -> dict[str, object]:
+        nonlocal num_read
+        num_read += 1
+        return row_of(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(step_rows, "_row", counting)
+    found = read_step_rows(path, lines, 500)
+    assert [row["step"] for row in found.rows[-3:]] == [499, 500, 500]
+    assert found.last_step == 999, "what is held out is no step"
+    assert num_read < 200
+    assert has_step(path, lines, 999)
+    assert not has_step(path, lines, 1000)
+    assert read_step_rows(path, lines, 5000).rows[-1] == {"step": 1000, "test/nll": 2.0}
+
+
+def test_a_line_that_is_no_row_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    for line in ("nothing", "[1]", '{"loss":1}'):
+        path.write_text(line + "\n")
+        with pytest.raises(InputError, match="line 1 of"):
+            read_step_rows(path, find_lines(path), 0)
+    path.unlink()
+    assert read_step_rows(path, find_lines(path), 0).rows == []
