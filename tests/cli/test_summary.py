@@ -57,6 +57,7 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "after     4 ✓" in lines
     assert "run folder   runs/x" in lines
     assert "report       runs/x/report.html" in lines
+    assert "page         .venv/bin/cookhouse view runs/x" in lines
     assert "next         .venv/bin/cookhouse sample runs/x 'hi'" in lines
 
 

@@ -48,6 +48,12 @@ def test_step_shows_loss_pace_and_time_left() -> None:
     assert "step 10/10  loss 1.2500  200 tokens/s  0:00 left" in out
 
 
+def test_the_command_for_the_page_is_said_once() -> None:
+    # Catches a line that a shell reads otherwise, and one for each run of those that a run consists of.
+    out = printed([START, step(1, seconds=1.0), START], is_terminal=False)
+    assert [line for line in out.splitlines() if line.startswith("page")] == ["page: cookhouse view 'runs/[x]'"]
+
+
 def test_a_resumed_run_says_where_it_goes_on() -> None:
     resumed = Event(name="run.start", step=21, metrics={"total_steps": 60.0}, text=START.text)
     assert "supervised of m in runs/[x], going on after step 21 of 60\n" in printed([resumed], is_terminal=False)

@@ -15,7 +15,7 @@ _LAST = ("Run", OTHER_NAMES, COMMAND)
 _WHOLE = 1000
 """Letters of a first sentence: all of it."""
 COMMANDS = (
-    *("run", "recipes", "describe", "chat", "sample", "eval", "runs", "report", "checkpoints", "sweep"),
+    *("run", "recipes", "describe", "chat", "sample", "eval", "runs", "view", "report", "checkpoints", "sweep"),
     *("models", "serve", "render", "new", "doctor"),
 )
 

@@ -29,6 +29,7 @@ from cookhouse.cli.serve import serve
 from cookhouse.cli.sweep import sweep
 from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
+from cookhouse.cli.view import view
 from cookhouse.errors import BadRowsError, CookhouseError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.printable import printable
@@ -68,6 +69,7 @@ app.command()(serve)
 app.command()(recipes)
 app.command()(describe)
 app.command()(report)
+app.command()(view)
 app.command()(new)
 app.command()(doctor)
 

@@ -98,7 +98,7 @@ def ports_of(given: Adapters | None) -> Adapters:
     from cookhouse.telemetry import Sink, TerminalSink, make_console
 
     console = make_console()
-    sinks: list[Sink] = [TerminalSink(console), summary.PreviewSink(console)]
+    sinks: list[Sink] = [TerminalSink(console, program()), summary.PreviewSink(console)]
     ports = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
     return ports if given is None else ports.overridden_by(given)
 

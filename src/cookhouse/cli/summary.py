@@ -1,6 +1,7 @@
 """What a run says to a person: the plan before it, the summary after it."""
 
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -116,6 +117,7 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     told = {
         "run folder": summary.folder,
         "report": summary.report,
+        "page": f"{program} view {shlex.quote(str(summary.folder))}",
         "best": summary.best,
         "weights": summary.sampler_path,
         "usage": None if summary.usage is None else usage_text(summary.usage),

@@ -23,6 +23,7 @@ from cookhouse.service.local import default_state_dir, service_folder, stored_fi
 from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
 from cookhouse.settings.defaults import has_default
 from cookhouse.settings.facts import named_weights
+from cookhouse.view.beside import PageBeside
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
 
@@ -124,8 +125,10 @@ async def _run(
         telemetry.event(events.RUN_DEFAULTS, text=taken)
     for note in unread_defaults(found.config):
         telemetry.event(events.DATA_NOTE, text=note)
+    is_shown = found.config.view and not is_part
+    page = PageBeside(context.folder.path, partial(_tell_page, telemetry)) if is_shown else nullcontext()
     try:
-        with stopping.on_signals(), stopping.after(None if is_part else found.config.max_minutes):
+        with page, stopping.on_signals(), stopping.after(None if is_part else found.config.max_minutes):
             if not found.is_connecting:
                 if process is not None:
                     await process.stop()
@@ -150,6 +153,15 @@ def _tell_request(telemetry: "Telemetry", reason: str | None) -> None:
         telemetry.event(events.RUN_INTERRUPT)
     else:
         telemetry.event(events.RUN_ENDS, text=reason)
+
+
+def _tell_page(telemetry: "Telemetry", address: str, problem: str) -> None:
+    """To the person at the terminal alone: the address has a token."""
+    from cookhouse.telemetry import tell
+
+    text = f"page, as long as the run goes: {address}" if address else f"the page of the run is not served: {problem}"
+    if not telemetry.tell(text):
+        tell(text)
 
 
 def dry_run(

@@ -31,6 +31,12 @@ class FolderSettings:
         doc="What to do when the run folder exists: ask, delete, raise or resume.",
         metadata=facts(free_on_resume=True),
     )
+    view: bool = chz.field(
+        default=False,
+        doc="Serve the page of the run on this machine while it goes, and print its address; cookhouse view does at "
+        "any time.",
+        metadata=facts(free_on_resume=True),
+    )
     sinks: str = chz.field(
         default="",
         doc="Further sinks of telemetry, by name (wandb, trackio, mlflow, tensorboard, opentelemetry, jsonl), "

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 Values: TypeAlias = Mapping[str, float | str]
 """Figures by name; and text, where a step or an evaluator of the user's own gave some."""
@@ -58,3 +58,11 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Flush and release; called once, also after a failure."""
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A sink with a person before it."""
+
+    def tell(self, text: str) -> None:
+        """Say what no record has; from any thread."""

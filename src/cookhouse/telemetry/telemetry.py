@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from cookhouse.telemetry import events
-from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values
+from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Telling, Values
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,15 @@ class Telemetry:
     def has(self, kind: type[Sink]) -> bool:
         """Whether a sink of a class is among those sent to."""
         return any(isinstance(sink, kind) for sink in self._sinks)
+
+    def tell(self, text: str) -> bool:
+        """Say something to the person at the terminal that no file and no tool should keep; whether there is one. From
+        any thread.
+        """
+        telling = [sink for sink in self._sinks if isinstance(sink, Telling)]
+        for sink in telling:
+            sink.tell(text)
+        return bool(telling)
 
     def event(
         self, name: str, *, step: int | None = None, metrics: Mapping[str, float] | None = None, **text: str

@@ -1,5 +1,6 @@
 """The terminal: a live progress line where there is one to redraw, plain lines where output is piped."""
 
+import shlex
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -36,8 +37,11 @@ class TerminalSink:
     then told once it has taken a second, and steps at most every two seconds, the first and the last always.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, program: str = "cookhouse") -> None:
+        """`program` is how the user calls cookhouse."""
         self._console = console
+        self._program = program
+        self._has_page = False
         self._pace = _Pace()
         self._stage = ""
         self._unsaid: Timer | None = None
@@ -100,6 +104,10 @@ class TerminalSink:
             case events.TELEMETRY_FAILED:
                 self._say(f"{record.text['sink']} {record.text['what']}: {record.text['error']}")
 
+    def tell(self, text: str) -> None:
+        """Say what no record has; from any thread."""
+        self._say(text)
+
     def close(self) -> None:
         self._drop_unsaid()
         if self._progress is not None:
@@ -109,6 +117,9 @@ class TerminalSink:
         self._trains = record.metrics.get("total_steps", 0) > 0
         gone_on = f", going on {after_step(record.step)} of {record.metrics['total_steps']:,.0f}" if record.step else ""
         self._say(f"{record.text['recipe']} of {record.text['model']} in {record.text['folder']}{gone_on}")
+        if not self._has_page:  # a run that consists of others has theirs among its own
+            self._say(f"page: {self._program} view {shlex.quote(record.text['folder'])}")
+        self._has_page = True
 
     def _begin(self, doing: str) -> None:
         if self._progress is not None:

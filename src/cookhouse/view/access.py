@@ -36,6 +36,10 @@ class Access:
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
+    def with_token(self, path: str) -> str:
+        """The path of an address to click."""
+        return f"{path}{'&' if '?' in path else '?'}token={self.token}"
+
     def fits(self, given: str | None) -> bool:
         """Whether this is the token; how long that takes to find out tells nothing of it."""
         return given is not None and secrets.compare_digest(given.encode(), self.token.encode())

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cookhouse.errors import UnknownNameError
-from cookhouse.runs.listing.find import FoundRun, find_runs, is_run, read_run
+from cookhouse.runs.listing.find import MAX_DEPTH, FoundRun, find_runs, is_run, read_run
 from cookhouse.runs.listing.overview import RunOverview, overview_of, overviews_of
 from cookhouse.runs.lock import is_held
-from cookhouse.runs.names import CONFIG_FILE, METRICS_FILE, RESULT_FILE, RUN_FILE
+from cookhouse.runs.names import CONFIG_FILE, METRICS_FILE, RESULT_FILE, RUN_FILE, RUNS_FOLDER
 from cookhouse.view.growing import MetricsOfRuns
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
@@ -37,8 +37,10 @@ class _Kept:
 class Place:
     """A folder of runs. Its methods read files: call them where blocking is allowed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, only: str | None = None) -> None:
+        """`only`: the name of the one run in the folder that it is about, with those that this consists of."""
         self.folder = folder
+        self.only = only
         self.metrics = MetricsOfRuns()
         self._kept: dict[Path, _Kept] = {}
         self._found: dict[str, FoundRun] = {}
@@ -47,7 +49,7 @@ class Place:
     def runs(self) -> Sequence[FoundRun]:
         """The oldest first, each before its children."""
         with self._lock:
-            runs = find_runs(self.folder, self._read)
+            runs = find_runs(self.folder, self._read, self.only)
             self._found = {run.name: run for run in runs}
             paths = {run.path for run in runs}
             self._kept = {path: kept for path, kept in self._kept.items() if path in paths}
@@ -94,6 +96,16 @@ class Place:
         if run is not None:
             self._kept[path] = _Kept(signatures=signatures, was_held=_is_held(run), run=run)
         return run
+
+
+def place_of(run: Path, under: Path = RUNS_FOLDER) -> tuple[Place, str]:
+    """The place to show a run in, and its name there: a folder that it lies in, or else it alone. It need not be there
+    yet.
+    """
+    folder, whole = under.resolve(), run.resolve()
+    if whole.is_relative_to(folder) and len(whole.relative_to(folder).parts) in range(1, MAX_DEPTH + 1):
+        return Place(under), str(whole.relative_to(folder))
+    return Place(whole.parent, only=whole.name), whole.name
 
 
 def signature_of(path: Path) -> Signature | None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from cookhouse.runs.names import (
     SAMPLES_FOLDER,
 )
 
-_MAX_DEPTH = 4
+MAX_DEPTH = 4
 """Of folders within folders, down from the place: a pipeline in a group of runs has its children there."""
 _NO_RUNS = {"service", SAMPLES_FOLDER, ROLLOUTS_FOLDER, EXAMPLES_FOLDER, EVALUATIONS_FOLDER}
 _MAX_SHOWN = 6
@@ -65,15 +65,17 @@ def read_run(path: Path, name: str, parent: str | None) -> FoundRun | None:
     return FoundRun(number="", name=name, path=path, parent=parent, record=record, history=history, problem=problem)
 
 
-def find_runs(place: Path = RUNS_FOLDER, read: ReadRun = read_run) -> list[FoundRun]:
+def find_runs(place: Path = RUNS_FOLDER, read: ReadRun = read_run, only: str | None = None) -> list[FoundRun]:
     """The runs in a folder and in the folders within it, the oldest first, each before its children.
 
     Links are not followed. None where there is no such folder. `read` may remember what it has read.
+    `only`: the name of the one folder in the place to look at.
     """
     if not place.is_dir():
         return []
     by_parent: dict[str | None, list[FoundRun]] = {}
-    for run in sorted(_walk(place, read, "", None, 1), key=lambda run: (run.history.started_at, run.name)):
+    folders = _folders(place) if only is None else [place / only]
+    for run in sorted(_walk(folders, read, "", None, 1), key=lambda run: (run.history.started_at, run.name)):
         by_parent.setdefault(run.parent, []).append(run)
     return list(_numbered(by_parent, None, ""))
 
@@ -147,15 +149,15 @@ def is_folder(name: str) -> bool:
         return False
 
 
-def _walk(folder: Path, read: ReadRun, prefix: str, parent: str | None, depth: int) -> Iterator[FoundRun]:
-    """The runs below a folder, without their numbers."""
-    for path in _folders(folder):
+def _walk(folders: Iterable[Path], read: ReadRun, prefix: str, parent: str | None, depth: int) -> Iterator[FoundRun]:
+    """The runs in folders and below, without their numbers."""
+    for path in folders:
         name = f"{prefix}{path.name}"
         run = read(path, name, parent)
         if run is not None:
             yield run
-        if depth < _MAX_DEPTH:
-            yield from _walk(path, read, f"{name}/", parent if run is None else name, depth + 1)
+        if depth < MAX_DEPTH:
+            yield from _walk(_folders(path), read, f"{name}/", parent if run is None else name, depth + 1)
 
 
 def _folders(folder: Path) -> list[Path]:
