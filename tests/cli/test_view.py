@@ -25,8 +25,8 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         make_run(tmp_path / "runs" / name, number=number)
     seen: list[Any] = []
 
-    def serve(place: Place, _access: Access, port: int | None, tell: Any) -> None:
-        seen.append((str(place.folder), place.only, port))
+    def serve(place: Place, _access: Access, port: int | None, tell: Any, labels: Path | None) -> None:
+        seen.append((str(place.folder), place.only, labels or port))
         tell("http://127.0.0.1:1234")
 
     monkeypatch.setattr("cookhouse.view.serving.serve", serve)
@@ -51,7 +51,13 @@ def test_all_runs(served: list[Any], capsys: pytest.CaptureFixture[str]) -> None
     assert view(capsys) == "/?"
     assert view(capsys, "--port", "0", "--under", "runs/group") == "/?"
     assert view(capsys, "runs") == "/?"
-    assert served == [("runs", None, None), ("runs/group", None, 0), ("runs", None, None)]
+    assert view(capsys, "--labels", "mine.jsonl") == "/?"
+    assert served == [
+        ("runs", None, None),
+        ("runs/group", None, 0),
+        ("runs", None, None),
+        ("runs", None, Path("mine.jsonl")),
+    ]
 
 
 @pytest.mark.parametrize("name", ["two", "#2", "tw", "runs/two"])

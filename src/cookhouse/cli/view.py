@@ -36,6 +36,14 @@ def view(
     open_: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser of this machine as well.")
     ] = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File of preferences given in the playground; a recipe over pairs takes it.",
+            show_default="labels.jsonl in the folder of runs",
+        ),
+    ] = None,
     under: Under = RUNS_FOLDER,
 ) -> None:
     r"""Show runs in a browser while they learn: curves that grow, rollouts, tokens, what the model says now.
@@ -68,7 +76,7 @@ def view(
         if open_ and not webbrowser.open(address):
             typer.echo("no browser could be opened here; click the address, or copy it", err=True)
 
-    serve(place, access, port, tell)
+    serve(place, access, port, tell, labels=labels)
 
 
 def _shown(names: Sequence[str], under: Path) -> "tuple[Place, str]":
