@@ -1,5 +1,6 @@
 """The application: the routes of all pages, and what an error looks like."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -60,7 +61,10 @@ def create_app(place: Place, access: Access, playground: Playground | None = Non
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     # Endpoints that are plain functions run in threads of this limiter.
     anyio.to_thread.current_default_thread_limiter().total_tokens = _MAX_READERS
+    # The first look at hundreds of runs takes longest: take it before anybody asks.
+    first_look = asyncio.get_running_loop().run_in_executor(None, app.state.listing.look)
     yield
+    await asyncio.wait([first_look])
     await app.state.playground.close()
 
 

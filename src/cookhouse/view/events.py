@@ -1,6 +1,6 @@
 """What changes while somebody looks, as server-sent events."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -104,9 +104,12 @@ def _signs(place: Place, name: str) -> _Signs:
     return _Signs(state=state, files={each: signature for each, signature in found.items() if signature is not None})
 
 
-async def list_events(watcher: Watcher, listing: Listing, wanted: Wanted, position: str) -> AsyncIterator[bytes]:
+async def list_events(
+    watcher: Watcher, listing: Listing, wanted: Wanted, cut: Callable[[list[Line]], list[Line]], position: str
+) -> AsyncIterator[bytes]:
     """At the start and at each change: `run`, each line of a page that is not as it was at a position; `gone`, the name
-    of each run that was deleted since; and then `runs`, the names of the page in their order.
+    of each run that was deleted since; and then `runs`, the names of the page in their order. `cut` is the part of the
+    wanted lines that the page shows.
     """
     version = _version(listing, position)
     names: list[str] | None = None
@@ -116,7 +119,7 @@ async def list_events(watcher: Watcher, listing: Listing, wanted: Wanted, positi
                 yield BEAT
                 continue
             selected = wanted.select(listed.lines)
-            page = wanted.page(selected)
+            page = cut(selected)
             before = set() if names is None else set(names)
             for line in page:
                 name = line["name"]

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from cookhouse.errors import InputError
+from cookhouse.runs.history.facts import duration
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.overview import RunOverview
-from cookhouse.runs.reading.progress import progress_of
+from cookhouse.runs.reading.progress import Progress, progress_of
 from cookhouse.view.place import Place
 
-MAX_LINES: Final = 200
-"""Of one page."""
 _MAX_GONE: Final = 1000
 Line: TypeAlias = Mapping[str, Any]
 
@@ -66,31 +65,19 @@ class Wanted:
     state: str = ""
     text: str = ""
     """Words, each of which a line has somewhere."""
-    offset: int = 0
-    limit: int = MAX_LINES
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Wanted":
-        """As an address says it. Raises `InputError` for a state or a number that is none."""
+        """As an address says it. Raises `InputError` for a state that is none."""
         state = query.get("state", "")
         if state and state not in [*RunStatus]:
             raise InputError(f"no run is in the state {state!r}; states are {', '.join(RunStatus)}")
-        return cls(
-            recipe=query.get("recipe", ""),
-            state=state,
-            text=query.get("text", "").strip(),
-            offset=_number(query, "offset", 0, None),
-            limit=_number(query, "limit", MAX_LINES, MAX_LINES),
-        )
+        return cls(recipe=query.get("recipe", ""), state=state, text=query.get("text", "").strip())
 
     def select(self, lines: Sequence[Line]) -> list[Line]:
         """All that fit, on whichever page."""
         words = self.text.casefold().split()
         return [line for line in lines if self._fits(line) and all(word in _text(line) for word in words)]
-
-    def page(self, selected: Sequence[Line]) -> Sequence[Line]:
-        """Those of this page."""
-        return selected[self.offset : self.offset + self.limit]
 
     def _fits(self, line: Line) -> bool:
         return self.recipe in ("", line["recipe"]) and self.state in ("", line["status"])
@@ -120,18 +107,43 @@ def line_of(overview: RunOverview) -> Line:
         "doing": None if progress is None else progress.doing,
         "waiting_for": None if progress is None else progress.waiting_for,
         "seconds_left": None if progress is None else progress.seconds_left,
+        "shown": {
+            "number": overview.number,
+            "state": _state_text(overview),
+            "now": _now_text(overview, progress),
+            "came_to": _outcome_text(overview, stderr),
+            "steps": _steps_text(overview),
+        },
     }
+
+
+def _state_text(overview: RunOverview) -> str:
+    resumed = f", launch {overview.num_launches}" if overview.num_launches > 1 else ""
+    return f"{overview.status}{resumed}{' (synthetic)' if overview.is_synthetic else ''}"
+
+
+def _now_text(overview: RunOverview, progress: Progress | None) -> str:
+    """What a run does, or what ended it."""
+    if progress is None:
+        return overview.error or ""
+    doing = f"waits for {progress.waiting_for}" if progress.waiting_for is not None else progress.doing
+    left = "" if progress.seconds_left is None else f", {duration(progress.seconds_left)} left"
+    return f"{doing}{left}"
+
+
+def _outcome_text(overview: RunOverview, stderr: str | None) -> str:
+    if overview.headline is None:
+        return ""
+    last = overview.headline.text if stderr is None else f"{overview.headline.text} ± {stderr}"
+    return last if overview.best_text is None else f"{last}, best {overview.best_text}"
+
+
+def _steps_text(overview: RunOverview) -> str:
+    if overview.steps is None:
+        return ""
+    return f"{overview.steps:,}" if overview.total_steps is None else f"{overview.steps:,}/{overview.total_steps:,}"
 
 
 def _text(line: Line) -> str:
     told = ("name", "recipe", "model", "status", "headline", "best", "error", "doing", "waiting_for")
     return "\n".join(str(line[name]) for name in told if line[name] is not None).casefold()
-
-
-def _number(query: Mapping[str, str], name: str, default: int, most: int | None) -> int:
-    text = query.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-        raise InputError(f"{name}={text!r} is not a whole number from 0 on")
-    return int(text) if most is None else min(int(text), most)

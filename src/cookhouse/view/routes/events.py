@@ -11,7 +11,8 @@ from starlette.routing import Route
 from cookhouse.errors import InputError
 from cookhouse.runs.names import METRICS_FILE
 from cookhouse.view.events import list_events, run_events
-from cookhouse.view.listing import Wanted
+from cookhouse.view.listing import Line, Wanted
+from cookhouse.view.paging import Paging
 from cookhouse.view.place import signature_of
 from cookhouse.view.position import Position
 
@@ -19,7 +20,12 @@ from cookhouse.view.position import Position
 async def _of_list(request: Request) -> StreamingResponse:
     state = request.app.state
     wanted = Wanted.of(request.query_params)
-    return _stream(list_events(state.watcher, state.listing, wanted, _last_id(request)))
+    Paging.of(request, 0)  # refuses what is no number before the stream begins
+
+    def cut(lines: list[Line]) -> list[Line]:
+        return Paging.of(request, len(lines)).cut(lines)
+
+    return _stream(list_events(state.watcher, state.listing, wanted, cut, _last_id(request)))
 
 
 async def _of_run(request: Request) -> StreamingResponse:

@@ -1,33 +1,31 @@
-"""All runs of the place."""
+"""All runs of the place: a line for each, filtered as the address says."""
 
 from typing import Any
 
 from starlette.requests import Request
 
-from cookhouse.runs.listing.overview import RunOverview
+from cookhouse.runs.history.launches import RunStatus
+from cookhouse.view.events import position_of
+from cookhouse.view.listing import Wanted
 from cookhouse.view.pages import page_and_json
+from cookhouse.view.paging import Paging
 
 
 def _read(request: Request) -> dict[str, Any]:
-    place = request.app.state.place
-    return {"folder": str(place.folder), "runs": [_line(overview) for overview in place.overviews()]}
-
-
-def _line(overview: RunOverview) -> dict[str, Any]:
-    """What the list shows of a run."""
-    headline = overview.headline
+    state = request.app.state
+    wanted = Wanted.of(request.query_params)
+    listed = state.listing.look()
+    selected = wanted.select(listed.lines)
+    paging = Paging.of(request, len(selected))
     return {
-        "name": overview.name,
-        "number": overview.number,
-        "depth": overview.number.count("."),
-        "recipe": overview.recipe,
-        "model": overview.model,
-        "status": overview.status,
-        "steps": overview.steps,
-        "total_steps": overview.total_steps,
-        "headline": None if headline is None else headline.text,
-        "error": overview.error,
-        "is_synthetic": overview.is_synthetic,
+        "folder": str(state.place.folder),
+        "runs": paging.cut(selected),
+        "num_runs": len(listed.lines),
+        "paging": paging.as_json(),
+        "wanted": {"recipe": wanted.recipe, "state": wanted.state, "text": wanted.text},
+        "recipes": sorted({line["recipe"] for line in listed.lines if line["recipe"] is not None}),
+        "states": [*RunStatus],
+        "position": position_of(state.listing, listed),
     }
 
 
