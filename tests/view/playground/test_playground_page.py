@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from tests.browser import wider_than_window
 from tests.view.conftest import served
 from tests.view.playground.conftest import FakeEngine
+from tests.waiting import wait_until
 
 from cookhouse.view.place import Place
 from cookhouse.view.playground.playground import Playground
@@ -90,8 +91,7 @@ def test_an_answer_is_stopped_and_the_next_one_asked(show: Callable[..., Page], 
     expect(page.locator("#note")).to_have_text("answering")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#note")).to_have_text("stopped")
-    page.wait_for_timeout(200)
-    assert engine.num_cancelled == 2
+    wait_until(lambda: engine.num_cancelled == 2)
     engine.waits = None
     page.get_by_role("button", name="Ask with the next seed").click()
     expect(page.get_by_label("seed")).to_have_value("1")
