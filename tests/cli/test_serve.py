@@ -15,7 +15,7 @@ import typer
 
 from cookhouse.cli import main
 from cookhouse.cli.main import app
-from cookhouse.cli.serve import _run_beside, serve
+from cookhouse.cli.serve import _announce, _run_beside, serve
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, open_registry
@@ -82,6 +82,31 @@ def test_every_model_named_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ["serve", "--port", "0", "--state-dir", str(tmp_path), "-m", "a", "-m", "b=./c"], standalone_mode=False
     )
     assert served == [["a", "b=./c"], "a, b"]
+
+
+@pytest.mark.parametrize(("has_own_keys", "fragment"), [(False, "#key=tml-made"), (True, "")])
+def test_the_page_is_told_with_the_key_of_the_folder(
+    has_own_keys: bool, fragment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch a page that nobody finds, and a key of the user's that is printed."""
+    told = SimpleNamespace(url="http://127.0.0.1:8000", api_key="tml-made")
+
+    async def start() -> SimpleNamespace:
+        return told
+
+    async def drain() -> None:
+        return None
+
+    async def announce() -> None:
+        stopping = asyncio.Event()
+        stopping.set()
+        service: Any = SimpleNamespace(start=start, drain=drain)
+        await _announce(service, "cookhouse/tiny", has_own_keys, stopping)
+
+    asyncio.run(announce())
+    out = capsys.readouterr().out
+    assert f"Its page, for a browser: http://127.0.0.1:8000/page/{fragment}\n" in out
+    assert has_own_keys != ("tml-made" in out)
 
 
 def test_the_database_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,20 @@ def test_bodies_that_are_no_objects(http: httpx.Client, session_id: str, body: b
         assert answer.json()["detail"]
 
 
+@pytest.mark.parametrize("junk", ["", "?x=1", "?" + "a" * 5000, "/", "/../usage", "/%00", "?owner=x&owner=y", "#/"])
+def test_status_and_page_take_nothing_of_a_request(host: Host, http: httpx.Client, junk: str) -> None:
+    """Would catch a parameter, a body or a header of a stranger's that changes what is told."""
+    for method, body in (("GET", None), ("GET", b"\xff" * 5000), ("POST", b"{}"), ("HEAD", None), ("PUT", b"[")):
+        answer = http.request(method, f"/status{junk}", content=body)
+        assert answer.status_code < 500, (method, junk, answer.text)
+        page = http.request(method, f"{host.url}/page/{junk}", content=body)
+        assert page.status_code < 500, (method, junk, page.text)
+        assert KEY not in page.text
+    for header in ("tml-" + "x" * 5000, "é".encode(), b"\xff", f"{KEY}, {KEY}"):
+        answer = http.get("/status", headers={"X-API-Key": header})
+        assert (answer.status_code, list(answer.json())) == (401, ["detail"]), header
+
+
 @pytest.mark.parametrize("name", ["..", "%2e%2e%2f%2e%2e", "%00", "x" * 3000, "a%2fb", "%ff", "é", ";drop", "'"])
 def test_names_in_paths_are_only_looked_up(http: httpx.Client, name: str) -> None:
     """Would catch a name that reaches the file system or the database as more than a value."""

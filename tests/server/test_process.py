@@ -1,5 +1,6 @@
 """The server as a process: how it starts, and that it always ends."""
 
+import json
 import logging
 import os
 import signal
@@ -249,6 +250,25 @@ def test_what_the_builder_of_kernels_says_reaches_the_client(
     assert main(["--state-dir", str(tmp_path), *more]) == 0
     assert capsys.readouterr().out == said
     assert builder.name == build.__module__  # where it speaks
+
+
+def test_the_page_is_told_and_is_no_line_of_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch a line that a program which starts a server takes for an answer."""
+
+    def serve(**options: Any) -> None:
+        options["on_ready"]("http://127.0.0.1:9", "cpu")
+
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", serve)
+    monkeypatch.setenv("COOKHOUSE_API_KEYS", KEY)
+    assert main(["--state-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith("\nits page: http://127.0.0.1:9/page/\n")
+    assert main(["--state-dir", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"url": "http://127.0.0.1:9", "engine": "cpu"}
+    monkeypatch.delenv("COOKHOUSE_API_KEYS")
+    assert main(["--state-dir", str(tmp_path)]) == 0
+    assert "/page/#key=tml-" in capsys.readouterr().out
 
 
 def test_budgets_of_memory_and_disk_come_from_either(

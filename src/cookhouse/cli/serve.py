@@ -313,9 +313,15 @@ async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool, 
     typer.echo(f"Programs that speak OpenAI's protocol find it at {server.url}/v1:\n")
     typer.echo(f"  export OPENAI_BASE_URL={server.url}/v1")
     typer.echo(f"  export OPENAI_API_KEY={key}\n")
+    typer.echo(f"Its page, for a browser: {_page(server.url, None if has_own_keys else server.api_key)}\n")
     await stopping.wait()
     await service.drain()
     return _EXIT_INTERRUPTED
+
+
+def _page(url: str, key: str | None) -> str:
+    """The address of the server's page. What stands behind the # no browser sends, and the page takes it out."""
+    return f"{url}/page/" if key is None else f"{url}/page/#key={key}"
 
 
 def _parse_keys(text: str | None) -> tuple[str, ...]:

@@ -133,7 +133,9 @@ def _announce(url: str, engine: str, new_key: str | None, options: argparse.Name
     else:
         key = f"the one in {KEYS_VARIABLE}" if new_key is None else new_key
         names = {"TINKER_BASE_URL": url, "TINKER_API_KEY": key, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
-        text = "\n".join([f"serving at {url}", *(f"  {name}={value}" for name, value in names.items())])
+        page = f"{url}/page/" if new_key is None else f"{url}/page/#key={new_key}"
+        lines = [f"serving at {url}", *(f"  {name}={value}" for name, value in names.items()), f"its page: {page}"]
+        text = "\n".join(lines)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

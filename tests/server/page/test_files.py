@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 from tests.server.fake_engine import FakeEngine
-from tests.server.hosting import KEY, Host, hosted
+from tests.server.hosting import KEY, hosted
 
 from cookhouse.server.access.hosts import check_host
 from cookhouse.server.page import page_routes
@@ -16,18 +16,21 @@ from cookhouse.server.refusals import WrongHostError
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    with hosted(tmp_path_factory.mktemp("state"), FakeEngine) as host:
-        yield host
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with (
+        hosted(tmp_path_factory.mktemp("state"), FakeEngine) as host,
+        httpx.Client(base_url=host.url, trust_env=False) as client,
+    ):
+        yield client
 
 
-def get(host: Host, path: str, **headers: str) -> httpx.Response:
-    return httpx.get(host.url + path, headers=headers, trust_env=False)
+def get(http: httpx.Client, path: str, **headers: str) -> httpx.Response:
+    return http.get(path, headers=headers)
 
 
-def test_the_shell_holds_nothing_and_runs_only_our_files(host: Host) -> None:
+def test_the_shell_holds_nothing_and_runs_only_our_files(http: httpx.Client) -> None:
     """Would catch data in what needs no key, and script or style that stands in the page itself."""
-    shell = get(host, "/page/")
+    shell = get(http, "/page/")
     policy = shell.headers["content-security-policy"].split("; ")
     assert shell.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in policy
@@ -38,7 +41,7 @@ def test_the_shell_holds_nothing_and_runs_only_our_files(host: Host) -> None:
     assert shell.headers["referrer-policy"] == "no-referrer"
     assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", shell.text)
     for name in re.findall(r'(?:href|src)="([\w.]+)"', shell.text):
-        assert get(host, f"/page/{name}").status_code == 200, name
+        assert get(http, f"/page/{name}").status_code == 200, name
     assert "cookhouse/tiny" not in shell.text
 
 
@@ -50,9 +53,9 @@ def test_no_script_makes_markup_of_texts() -> None:
         )
 
 
-def test_only_its_files_are_there(host: Host) -> None:
+def test_only_its_files_are_there(http: httpx.Client) -> None:
     """Would catch a name that is looked up in a folder."""
-    assert get(host, "/page").headers["location"] == "page/"
+    assert get(http, "/page").headers["location"] == "page/"
     for path in (
         "/page/../main.py",
         "/page/%2e%2e/page.py",
@@ -60,25 +63,25 @@ def test_only_its_files_are_there(host: Host) -> None:
         "/page/static/",
         "/page/..%2fpage.js",
     ):
-        assert get(host, path).status_code == 404, path
-    assert get(host, "/page/page.js").headers["content-type"].startswith("text/javascript")
+        assert get(http, path).status_code == 404, path
+    assert get(http, "/page/page.js").headers["content-type"].startswith("text/javascript")
 
 
 @pytest.mark.parametrize(
     "name", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "", "[::2]:1"]
 )
-def test_a_page_of_another_name_gets_nothing(host: Host, name: str) -> None:
+def test_a_page_of_another_name_gets_nothing(http: httpx.Client, name: str) -> None:
     """Would catch a stranger's page whose name was made to lead to this machine."""
     for path in ("/page/", "/page/page.js", "/api/v1/status"):
-        answer = get(host, path, Host=name, **{"X-API-Key": KEY})
+        answer = get(http, path, Host=name, **{"X-API-Key": KEY})
         assert answer.status_code == 421, (path, answer.text)
         assert "a proxy before it" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.1:8000", "localhost:9", "LOCALHOST", "[::1]:8000", "[::1]"])
-def test_this_machines_own_names_are_let_in(host: Host, name: str) -> None:
-    assert get(host, "/page/", Host=name).status_code == 200
-    assert get(host, "/api/v1/status", Host=name, **{"X-API-Key": KEY}).status_code == 200
+def test_this_machines_own_names_are_let_in(http: httpx.Client, name: str) -> None:
+    assert get(http, "/page/", Host=name).status_code == 200
+    assert get(http, "/api/v1/status", Host=name, **{"X-API-Key": KEY}).status_code == 200
 
 
 def test_a_server_for_other_machines_has_any_name() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tests.server.test_routes import Server
@@ -22,7 +21,7 @@ class Watched:
         self.operator, self.tenant = Server(host, engine, OPERATOR), Server(host, engine, TENANT)
 
     def status(self, key: str = OPERATOR) -> dict[str, Any]:
-        answer = httpx.get(f"{self.host.url}/api/v1/status", headers={"X-API-Key": key}, timeout=30, trust_env=False)
+        answer = (self.operator if key == OPERATOR else self.tenant).http.get("/status")
         assert answer.status_code == 200, answer.text
         content: dict[str, Any] = answer.json()
         return content

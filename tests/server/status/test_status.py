@@ -53,9 +53,10 @@ def save(server: Server, model_id: str, seq_id: int, name: str) -> None:
 
 
 def test_it_needs_a_key(watched: Watched) -> None:
-    for headers in ({}, {"X-API-Key": "tml-wrong"}, {"Authorization": f"Bearer {KEY}"}):
-        answer = httpx.get(f"{watched.host.url}/api/v1/status", headers=headers, trust_env=False)
-        assert (answer.status_code, list(answer.json())) == (401, ["detail"])
+    with httpx.Client(base_url=watched.host.url, trust_env=False) as http:
+        for headers in ({}, {"X-API-Key": "tml-wrong"}, {"Authorization": f"Bearer {KEY}"}):
+            answer = http.get("/api/v1/status", headers=headers)
+            assert (answer.status_code, list(answer.json())) == (401, ["detail"])
 
 
 def test_a_tenant_sees_its_own_and_sums_and_never_anothers(watched: Watched) -> None:
@@ -177,7 +178,7 @@ def test_paths_of_strangers_have_one_row(watched: Watched) -> None:
     """Would catch latencies that grow with what anybody asks for, and that show it."""
     for index in range(20):
         watched.operator.http.get(f"/nothing/{index}")
-        httpx.get(f"{watched.host.url}/v1/models/secret-{index}", trust_env=False)
+        watched.operator.http.get(f"{watched.host.url}/v1/models/secret-{index}")
     routes = {row["route"]: row for row in watched.status(TENANT)["requests"]["routes"]}
     assert routes["other"]["number"] == routes["other"]["num_refused"] == 20
     assert routes["GET /v1/models/{name:path}"]["num_refused"] == 20
