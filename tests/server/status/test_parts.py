@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from cookhouse.engine.contract import Account, Amount
 from cookhouse.server.access import latencies
-from cookhouse.server.access.latencies import Answered, Latencies
+from cookhouse.server.access.latencies import Answered, Latencies, Timed
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.sequencer.recent import RecentUse
 from cookhouse.server.status.cached import Cached
@@ -66,6 +67,36 @@ def test_quantiles_are_of_the_answers_of_the_window(clock: Clock) -> None:
     (found,) = times.times()
     assert (found.route, found.number, found.num_failed, found.num_refused) == ("GET /a", 100, 3, 7)
     assert (found.median_seconds, found.p95_seconds) == (50.0, 95.0)
+
+
+@pytest.mark.anyio
+async def test_a_fault_is_an_answer_too() -> None:
+    """Would catch an operator who is told that no request has failed, since those that did had no answer of ours."""
+    latencies = Latencies()
+    sent: list[Message] = []
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        scope["endpoint"] = scope["path"]
+        if scope["path"] == "/late":
+            await send({"type": "http.response.start", "status": 200})
+        if scope["path"] == "/gone":
+            await send({"type": "http.response.start", "status": 499})
+            return
+        raise RuntimeError("a bug")
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    timed = Timed(app, latencies, {"/early": "GET /early", "/late": "GET /late", "/gone": "GET /gone"})
+    for path in ("/early", "/late"):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await timed({"type": "http", "path": path}, receive, send)
+    await timed({"type": "http", "path": "/gone"}, receive, send)
+    found = {one.route: (one.number, one.num_failed) for one in latencies.times()}
+    assert found == {"GET /early": (1, 1), "GET /late": (1, 0)}
 
 
 @pytest.mark.anyio

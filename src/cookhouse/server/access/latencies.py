@@ -74,16 +74,27 @@ class Timed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began_at = time.monotonic()
+        began_at, is_begun = time.monotonic(), False
 
-        async def timed_send(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] != _GONE:
+        def note(status: int) -> None:
+            nonlocal is_begun
+            is_begun = True
+            if status != _GONE:
                 now = time.monotonic()
                 route = self._routes.get(scope.get("endpoint"), _OTHER)
-                self._latencies.add(route, Answered(now, now - began_at, message["status"]))
+                self._latencies.add(route, Answered(now, now - began_at, status))
+
+        async def timed_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                note(message["status"])
             await send(message)
 
-        await self._app(scope, receive, timed_send)
+        try:
+            await self._app(scope, receive, timed_send)
+        except Exception:
+            if not is_begun:  # whoever stands around this answers
+                note(500)
+            raise
 
 
 def endpoint_names(prefix: str, routes: Iterable[BaseRoute]) -> dict[Hashable, str]:
