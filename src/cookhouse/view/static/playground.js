@@ -2,6 +2,7 @@
 
 import "/static/copy.js";
 import { fill, make, printable } from "/static/dom.js";
+import { level, tokenSpan } from "/static/tokens.js";
 
 const form = document.getElementById("ask");
 const note = document.getElementById("note");
@@ -10,10 +11,9 @@ const difference = document.getElementById("difference");
 const judge = document.getElementById("judge");
 const labeled = document.getElementById("labeled");
 const stop = document.getElementById("stop");
-const facts = document.getElementById("token");
 const sides = ["left", "right"].map((id) => document.getElementById(id));
 
-const MOST_COLORS = 10;
+const LEAST_LOGPROB = 10; // where the scale of colors ends, below 0
 let asking = null;
 let pair = null;
 
@@ -142,33 +142,31 @@ function showPrompt(side, event) {
 
 function append(pre, tokens) {
   const before = pre.querySelectorAll(".token").length;
-  const spans = tokens.map((token, index) => {
-    const span = make("span", { class: classes(token), tabindex: before + index ? "-1" : "0" }, token.text);
-    span.dataset.facts = describe(token, before + index);
-    return span;
-  });
-  pre.append(...spans);
+  pre.append(...tokens.map((token, index) => span(token, before + index)));
 }
 
-function classes(token) {
-  const names = ["token"];
-  if (token.is_special) names.push("special");
-  if (!token.text) names.push("part");
-  if (token.logprob !== null) names.push(`logprob-${Math.min(MOST_COLORS, Math.floor(-2 * token.logprob))}`);
-  return names.join(" ");
+function span(token, position) {
+  const made = tokenSpan({
+    text: token.text,
+    told: describe(token, position),
+    special: token.is_special,
+    levels: { logprob: level(token.logprob, LEAST_LOGPROB) },
+  });
+  made.classList.toggle("part", !token.text);
+  return made;
 }
 
 function describe(token, position) {
   const share = token.logprob === null ? "" : `, logprob ${token.logprob.toFixed(3)} (p ${Math.exp(token.logprob).toFixed(3)})`;
   const part = token.text ? "" : ", a part of the character that follows";
-  return `token ${position + 1}: ${JSON.stringify(printable(token.text, ""))}, id ${token.id}${share}${part}`;
+  return printable(`token ${position + 1}: ${JSON.stringify(token.text)}, id ${token.id}${share}${part}`);
 }
 
 function mark(at) {
   const marked = sides.map((side) => side.querySelectorAll(".said .token")[at]).filter(Boolean);
   marked.forEach((span) => span.classList.add("differs"));
   const button = make("button", { type: "button" }, `token ${at + 1}`);
-  button.addEventListener("click", () => marked[0]?.focus());
+  button.addEventListener("click", () => marked[0]?.click());
   fill(difference, "They first differ at ", button);
 }
 
@@ -209,27 +207,6 @@ function keepInAddress(asked) {
   history.replaceState(null, "", address);
 }
 
-function tell(event) {
-  const text = event.target.dataset?.facts;
-  if (!text) return;
-  facts.textContent = text;
-  facts.classList.add("told");
-}
-
-// Tokens of a text are one stop of the Tab key; arrow keys walk among them.
-function walk(event) {
-  const span = event.target;
-  if (!span.dataset?.facts) return;
-  const all = [...span.parentElement.querySelectorAll(".token")];
-  const here = all.indexOf(span);
-  const next = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: all.length - 1 }[event.key];
-  if (next === undefined || !all[next]) return;
-  event.preventDefault();
-  span.tabIndex = -1;
-  all[next].tabIndex = 0;
-  all[next].focus();
-}
-
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   ask();
@@ -244,9 +221,6 @@ document.getElementById("again").addEventListener("click", () => {
 stop.addEventListener("click", () => asking?.abort());
 judge.addEventListener("click", (event) => event.target.value && label(event.target.value));
 document.getElementById("colors").addEventListener("change", (event) => {
-  document.getElementById("sides").classList.toggle("colored", event.target.checked);
+  document.getElementById("sides").dataset.by = event.target.checked ? "logprob" : "";
 });
-answers.addEventListener("mouseover", tell);
-answers.addEventListener("focusin", tell);
-answers.addEventListener("keydown", walk);
 addEventListener("pagehide", () => asking?.abort());
