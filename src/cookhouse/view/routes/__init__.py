@@ -1,8 +1,9 @@
 """The addresses: a module for each kind of page, which exports `ROUTES`."""
 
-from cookhouse.view.routes import compare, events, experiments, playground, rollouts, run, runs, steps
+from cookhouse.view.routes import answers, compare, events, experiments, playground, rollouts, run, runs, steps
 
 ROUTES = [
+    *answers.ROUTES,
     *events.ROUTES,
     *experiments.ROUTES,
     *playground.ROUTES,
