@@ -100,7 +100,7 @@ def checkpoints_of(run: FoundRun, runs: Sequence[FoundRun]) -> dict[str, Any]:
 def settings_of(run: FoundRun) -> dict[str, Any]:
     """The settings of a run, those that were set apart from the defaults, as far as that is known."""
     every = recorded_settings(run.record)
-    rows = [[each.name, each.text, each.origin or "unknown"] for each in every]
+    rows = [[each.name, each.text, *filter(None, [each.origin])] for each in every]
     num_shown = sum(each.is_set for each in every) if has_origins(every) else len(rows)
     return {"settings": rows[:num_shown], "defaults": rows[num_shown:], "has_origins": has_origins(every)}
 
