@@ -12,7 +12,7 @@ from cookhouse.report.comparison import (
     telling,
 )
 from cookhouse.report.comparison_page import comparison_page
-from cookhouse.report.item_changes import Change, ItemChanges, item_changes
+from cookhouse.report.item_changes import Change, ItemChanges, change_of, item_changes
 from cookhouse.report.noted_page import noted_page
 from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_remark
@@ -43,6 +43,7 @@ __all__ = [
     "RunRecord",
     "SweepRow",
     "SweepTable",
+    "change_of",
     "checkpoint_text",
     "compare",
     "comparison_page",

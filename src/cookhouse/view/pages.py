@@ -15,7 +15,12 @@ from cookhouse.report.page import escaping_environment
 from cookhouse.runs.history.facts import duration
 from cookhouse.telemetry import entries_from_json
 
-NAVIGATION: Final = (("Runs", "/"), ("Experiments", "/experiments/"), ("Playground", "/playground"))
+NAVIGATION: Final = (
+    ("Runs", "/"),
+    ("Experiments", "/experiments/"),
+    ("Evaluations", "/evaluations"),
+    ("Playground", "/playground"),
+)
 """Of every page: what a link says, and where it leads."""
 
 

@@ -30,8 +30,8 @@ class Paging:
         query = [(name, value) for name, value in request.query_params.multi_items() if name not in _OWN]
         return cls(
             total=total,
-            offset=min(_number(request, "offset", 0, 0), total),
-            limit=min(_number(request, "limit", limit, 1), MAX_ROWS),
+            offset=min(whole_number(request, "offset", 0, 0), total),
+            limit=min(whole_number(request, "limit", limit, 1), MAX_ROWS),
             query=query,
         )
 
@@ -58,7 +58,8 @@ class Paging:
 _OWN: Final = frozenset({"offset", "limit", "token"})
 
 
-def _number(request: Request, name: str, default: int, least: int) -> int:
+def whole_number(request: Request, name: str, default: int, least: int) -> int:
+    """A number of an address. Raises `InputError` for what is none, or less than the least."""
     text = request.query_params.get(name)
     if text is None or text == "":
         return default

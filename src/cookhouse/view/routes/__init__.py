@@ -1,9 +1,21 @@
 """The addresses: a module for each kind of page, which exports `ROUTES`."""
 
-from cookhouse.view.routes import answers, compare, events, experiments, playground, rollouts, run, runs, steps
+from cookhouse.view.routes import (
+    answers,
+    compare,
+    evaluations,
+    events,
+    experiments,
+    playground,
+    rollouts,
+    run,
+    runs,
+    steps,
+)
 
 ROUTES = [
     *answers.ROUTES,
+    *evaluations.ROUTES,
     *events.ROUTES,
     *experiments.ROUTES,
     *playground.ROUTES,

@@ -1,5 +1,5 @@
 // What stands in an element with data-again="EVENTS" is made by the server: at each event it is asked for again, and put
-// in its place. Where one has scrolled to, opened and focused stays.
+// in its place. Where one has scrolled to, and what was opened, chosen and focused, stays.
 
 import { listen, say } from "./live.js";
 
@@ -32,16 +32,19 @@ function swap(whole) {
   if (!fresh || place.innerHTML === fresh.innerHTML) return;
   const focused = keyOf(document.activeElement);
   const scrolled = [...place.querySelectorAll(".scroll")].map((part) => part.scrollLeft);
-  const open = new Set([...place.querySelectorAll("details[id][open]")].map((part) => part.id));
-  for (const part of fresh.querySelectorAll("details[id]")) if (open.has(part.id)) part.open = true;
+  for (const part of place.querySelectorAll("details[id], input[id]")) {
+    const same = fresh.querySelector("#" + CSS.escape(part.id));
+    if (same?.tagName === "DETAILS") same.open = part.open;
+    if (same?.type === "checkbox") same.checked = part.checked;
+  }
   place.dataset.position = fresh.dataset.position;
   place.replaceChildren(...fresh.childNodes);
   place.querySelectorAll(".scroll").forEach((part, index) => (part.scrollLeft = scrolled[index] ?? 0));
-  if (focused) [...place.querySelectorAll("a[href], summary")].find((node) => keyOf(node) === focused)?.focus();
+  if (focused) [...place.querySelectorAll("a[href], summary, input")].find((node) => keyOf(node) === focused)?.focus();
 }
 
 function keyOf(node) {
-  return node?.closest?.("[data-again]") ? (node.getAttribute("href") ?? node.textContent) : null;
+  return node?.closest?.("[data-again]") ? (node.getAttribute("href") ?? (node.id || node.textContent)) : null;
 }
 
 const watched = document.querySelector("[data-again]");

@@ -12,6 +12,7 @@ from cookhouse.evals import AttemptLog, BenchmarkItem, Grade, LoadedBenchmark, S
 from cookhouse.evals.benchmarks.attempts import Key
 from cookhouse.files import append_line, write_whole
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, ATTEMPT_GRADES_FILE, ATTEMPT_QUESTIONS_FILE
+from cookhouse.runs.reading.attempts import attempt_row
 
 _MAX_CHARACTERS = 20_000
 """Of each text of a question that is kept."""
@@ -77,8 +78,7 @@ def _rows(path: Path) -> Iterator[tuple[Key, Sequence[Mapping[str, Any]]]]:
     # What a crash left at the end, without a newline, is no line.
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:
-            row = json.loads(line)
-            yield (str(row["benchmark"]), int(row["item"])), [dict(value) for value in row["values"]]
+            yield attempt_row(line)
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path}:{number} is no line of an evaluation ({error!r}); remove it, and the item is asked again"
