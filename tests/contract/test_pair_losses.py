@@ -8,7 +8,7 @@ import pytest
 import tinker
 from tests.contract.calls import BASE_MODEL
 from tests.contract.conftest import PRECISIONS, make_torch_engine
-from tests.engine.numerics import WAYS_OF_SUMS
+from tests.engine.numerics import WAYS, WAYS_OF_SUMS
 from tests.server.hosting import KEY, Host, hosted
 from tests.workflows.preference.kit import pairs
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
@@ -17,6 +17,7 @@ from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.server.settings import Settings
 from cookhouse.settings import PairLossSettings
 from cookhouse.training import PairLossOffer, TinkerServiceClient, TrainingClient, Work
+from cookhouse.training.loop.objective import answered_datums
 from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.calls import whole_pairs
@@ -52,16 +53,21 @@ async def service(host: Host) -> AsyncIterator[TinkerServiceClient]:
 
 async def _trained(
     client: TrainingClient, reference: NoReference | ServiceReference, settings: PairLossSettings, offer: PairLossOffer
-) -> tuple[dict[str, Any], float]:
-    """Metrics of one step, and the norm of its gradient."""
+) -> tuple[dict[str, Any], float, list[float]]:
+    """Metrics of one step, the norm of its gradient, and the logprobs of all tokens of its answers."""
     payload = PairPayload(reference_P2=await reference.logprobs(SOME))
     work = Work(cursor=Cursor(), data_D=interleaved(SOME), payload=payload)
-    objective = pair_objective(settings, offer)
+    objective = pair_objective(settings, offer, with_logprobs=True)
     output = await objective.loss.submit(client, work)
     metrics = dict(objective.metrics([(work, output)]))
     adam = await client.optim_step(tinker.AdamParams(learning_rate=1e-3))
     assert adam.metrics is not None
-    return metrics, adam.metrics["grad_norm"]
+    logprobs: list[float] = []
+    for datum, fields in answered_datums([(work, output)]):
+        logprobs_T = objective.logprobs(datum, fields)
+        assert logprobs_T is not None
+        logprobs += logprobs_T[datum.loss_fn_inputs["weights"].to_numpy() > 0].tolist()
+    return metrics, adam.metrics["grad_norm"], logprobs
 
 
 @pytest.mark.parametrize(
@@ -93,15 +99,16 @@ async def test_the_service_computes_what_the_client_would(
         found += [[await _trained(client, reference, settings, each) for _ in range(2)]]
     assert isinstance(pair_objective(settings, offer).loss, FusedPairLoss)
     near = WAYS_OF_SUMS[engine]
-    (first, _), (first_other, _) = found[0][0], found[1][0]
+    first, first_other = found[0][0][0], found[1][0][0]
     if not isinstance(reference, NoReference):
         # At first each pair is a tie, as the service computes both sides in the same way; the client's may round apart.
         assert first["train/margin"] == pytest.approx(0.0, abs=1e-12)
         first_other["train/accuracy"] = first["train/accuracy"]
-    for (one, norm), (other, expected) in zip(*found, strict=True):
+    for (one, norm, logprobs), (other, expected, expected_logprobs) in zip(*found, strict=True):
         assert one.keys() == other.keys()
         assert list(one.values()) == pytest.approx(list(other.values()), rel=near, abs=near)
         assert norm == pytest.approx(expected, rel=near)
+        assert logprobs == pytest.approx(expected_logprobs, abs=WAYS[engine] * -min(expected_logprobs))
 
 
 async def test_a_loss_over_the_whole_batch_stays_with_the_client(service: TinkerServiceClient) -> None:

@@ -147,6 +147,26 @@ def test_requests_of_a_batch_add_up_to_its_mean_and_share_passes_with_other_mode
     assert_gradients_near(engine._model("m").gradient, gradient)
 
 
+@pytest.mark.parametrize("budget_tokens", [None, 30])
+def test_logprobs_of_answers_are_returned_where_they_are_asked_for(
+    engine: TorchEngine, add_model: AddModel, monkeypatch: pytest.MonkeyPatch, budget_tokens: int | None
+) -> None:
+    # Catches logprobs of a neighbor's tokens, or of the prompt's, which are not computed, and a sum that they change.
+    monkeypatch.setattr(engine, "_budget_tokens", budget_tokens)
+    add_model("m")
+    data_D = pairs_of_datums()
+    asked = fused("dpo", data_D, np.zeros(len(LENGTHS)), forward_only=True)
+    (sums,) = run(engine, asked)
+    config = {**asked.loss_fn_config, "token_logprobs": 1.0}
+    (output,) = run(engine, dataclasses.replace(asked, loss_fn_config=config))
+    plain = ForwardBackward(model_id="m", data_D=data_D, loss_fn="cross_entropy", forward_only=True)
+    (expected,) = run(engine, plain)
+    assert output.metrics == sums.metrics
+    for datum, found, total, all_T in zip(data_D, output.logprobs_D, sums.logprobs_D, expected.logprobs_D, strict=True):
+        assert found[:2].tolist() == total.tolist()
+        assert found[2:] == pytest.approx(all_T[datum.loss_fn_inputs["weights"] != 0], rel=1e-5, abs=1e-5)
+
+
 def test_forward_leaves_no_gradient(engine: TorchEngine, add_model: AddModel) -> None:
     add_model("m")
     run(engine, fused("dpo", pairs_of_datums(), np.zeros(len(LENGTHS)), forward_only=True))
@@ -185,6 +205,7 @@ def _with(name: str, values: list[float]) -> Any:
         (None, {"label_smoothing": 0.5}, "label_smoothing of dpo is 0.5; it must be at least 0 and below 0.5"),
         (None, {"num_pairs": 1.5}, "num_pairs of dpo is 1.5; it must be 1 or at least 2"),
         (None, {"simpo_gamma": 1.0}, "option of dpo"),
+        (None, {"token_logprobs": 2.0}, "option token_logprobs of dpo is 2; it must be 0 or 1"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_name(change: Any, config: dict[str, float], said: str) -> None:

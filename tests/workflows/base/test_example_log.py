@@ -8,12 +8,13 @@ import pytest
 from tests.workflows.base.kit import answered, datum
 
 from cookhouse.errors import InputError
+from cookhouse.training.loop.objective import answered_logprobs
 from cookhouse.workflows.base.example_log import ExampleLog
 
 
 def log_in(folder: Path, **settings: Any) -> ExampleLog:
     settings = {"num_shown": 2, "first_step": 0, **settings}
-    return ExampleLog(folder, logprobs=lambda fields: fields.get("logprobs"), **settings)
+    return ExampleLog(folder, logprobs=answered_logprobs, **settings)
 
 
 def steps_in(folder: Path) -> list[int]:

@@ -1,6 +1,5 @@
 """What is shown of a step's datums: which of them, and which part of a long one."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,16 +7,13 @@ import tinker
 from tests.workflows.base.kit import answered, datum
 from tinker.types import ImageChunk
 
+from cookhouse.training.loop.objective import answered_logprobs
 from cookhouse.workflows.base.example_rows import MAX_TARGETS, AnsweredDatum, example_row, shown_datums
-
-
-def logprobs_of(fields: Mapping[str, tinker.TensorData]) -> tinker.TensorData | None:
-    return fields.get("logprobs")
 
 
 def row_of(each: tinker.Datum, logprobs: list[float] | None = None) -> dict[str, Any]:
     part = answered([each], None if logprobs is None else [logprobs])
-    return example_row(shown_datums([part], 1)[0], logprobs_of)
+    return example_row(shown_datums([part], 1)[0], answered_logprobs)
 
 
 def numbers(found: list[AnsweredDatum]) -> list[int]:
@@ -48,7 +44,7 @@ def test_of_work_that_is_trained_on_twice_the_first_answer_is_shown() -> None:
     """Catches logprobs of weights that this very step has changed, and a datum that is shown twice."""
     data = [datum([1, 2, 3])]
     [found] = shown_datums([answered(data, [[-1, -2]]), answered(data, [[-8, -9]])], 4)
-    assert example_row(found, logprobs_of)["logprobs"] == [-1.0, -2.0]
+    assert example_row(found, answered_logprobs)["logprobs"] == [-1.0, -2.0]
 
 
 def test_values_stand_under_names_that_tell_sampler_from_trainer() -> None:

@@ -82,7 +82,8 @@ class ForwardBackward:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardBackwardOutput:
     """`logprobs_D[i]` is float32 in the shape of datum i's `target_tokens`. Of `PAIR_LOSSES` it is two values that add
-    up, in double precision, to Σ w·logprob. Metric keys are `name:reduction`.
+    up, in double precision, to Σ w·logprob, and behind them, where `token_logprobs` is 1, the logprobs of the targets
+    that have weight. Metric keys are `name:reduction`.
     """
 
     logprobs_D: Sequence[NDArray[np.float32]]

@@ -47,6 +47,7 @@ class Loss:
     sums: frozenset[str] = frozenset()
     """Names of inputs that are of a datum as a whole: float values of any number, which are added up."""
     group_datums: int = 1
-    """Datums that are computed together, neighbors of a request. Of groups, log-probabilities are returned as sums."""
+    """Datums that are computed together, neighbors of a request. Of groups, log-probabilities are returned as sums, and
+    of what has weight."""
     check: Callable[[ForwardBackward], None] = _nothing_more
     """Raises `InputError` for what is wrong with a request whose datums are right one by one."""

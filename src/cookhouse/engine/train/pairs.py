@@ -2,7 +2,8 @@
 
 An answer is the tokens with weight. `reference_logprobs` are values that add up, in double precision, to the answer's
 Σ w·logprob under a reference. The loss is the sum over the pairs of a request, divided by `num_pairs`: those of a batch
-that comes in several requests. A loss that compares a pair with the others of its batch is not among them.
+that comes in several requests. A loss that compares a pair with the others of its batch is not among them. With
+`token_logprobs` 1 the logprobs of the answer's tokens are returned behind their sum.
 
 Legend: M targets, D datums, P pairs.
 """
@@ -20,6 +21,9 @@ from cookhouse.errors import InputError
 from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
 
 _REFERENCE = "reference_logprobs"
+TOKEN_LOGPROBS = "token_logprobs"
+_OF_REQUEST = {"num_pairs": 1.0, TOKEN_LOGPROBS: 0.0}
+"""Options that no formula reads, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +37,14 @@ class _Options:
 
 def _loss(facts: PairLoss) -> Loss:
     def compute(lp_M: Tensor, inputs: LossInputs) -> Tensor:
-        options = {name: value for name, value in inputs.config.items() if name != "num_pairs"}
+        options = {name: value for name, value in inputs.config.items() if name not in _OF_REQUEST}
         return facts.function(_pairs(lp_M, inputs), _Options(**options)) / inputs.config["num_pairs"]
 
     return Loss(
         function=compute,
         inputs=frozenset({"weights"}),
         sums=frozenset({_REFERENCE} if facts.needs_reference else ()),
-        config={**facts.options, "num_pairs": 1.0},
+        config={**facts.options, **_OF_REQUEST},
         group_datums=2,
         check=_check,
     )
@@ -93,6 +97,7 @@ def _check_options(name: str, given: Mapping[str, float | str], num_pairs: int) 
     allowed = {
         "dpo_beta": (config["dpo_beta"] > 0, "above 0"),
         "num_pairs": (config["num_pairs"] == 1 or config["num_pairs"] >= num_pairs, f"1 or at least {num_pairs}"),
+        TOKEN_LOGPROBS: (config[TOKEN_LOGPROBS] in (0, 1), "0 or 1"),
         "label_smoothing": (0 <= config.get("label_smoothing", 0.0) < 0.5, "at least 0 and below 0.5"),
         "simpo_gamma": (config.get("simpo_gamma", 0.0) >= 0, "at least 0"),
     }

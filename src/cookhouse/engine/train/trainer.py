@@ -24,6 +24,7 @@ from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.head import ChunkLogits, Targets
 from cookhouse.engine.train.losses import LOSSES, loss_inputs
 from cookhouse.engine.train.packing import pack
+from cookhouse.engine.train.pairs import TOKEN_LOGPROBS
 from cookhouse.engine.train.placing import Placed, groups_of, place
 from cookhouse.errors import InputError
 
@@ -51,6 +52,7 @@ class _Job:
         )
         self.logprobs_D: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(request.data_D)
         self.loss = 0.0
+        self._wants_tokens = bool(float(request.loss_fn_config.get(TOKEN_LOGPROBS, 0.0)))
 
     def keep(
         self, members: Sequence[_Item], shapes: Sequence[tuple[int, ...]], flat: NDArray[np.float32], loss: float
@@ -62,8 +64,11 @@ class _Job:
         for item, shape in zip(members, shapes, strict=True):
             logprobs = flat[start : start + math.prod(shape)].reshape(shape)
             start += math.prod(shape)
-            weights = self.request.data_D[item.datum].loss_fn_inputs.get("weights")
-            self.logprobs_D[item.datum] = _summed(logprobs, weights) if is_summed else logprobs
+            if is_summed:
+                weights_T = self.request.data_D[item.datum].loss_fn_inputs["weights"]
+                of_tokens = logprobs[weights_T != 0] if self._wants_tokens else logprobs[:0]
+                logprobs = np.concatenate([_summed(logprobs, weights_T), of_tokens])
+            self.logprobs_D[item.datum] = logprobs
 
     def finish(self) -> ForwardBackwardOutput | InputError:
         """Add the gradient to the adapter's and return the outputs, or leave no trace of one that is not finite."""
@@ -80,9 +85,8 @@ class _Job:
         return ForwardBackwardOutput(logprobs_D=self.logprobs_D, metrics={"loss:sum": self.loss})
 
 
-def _summed(logprobs_T: NDArray[np.float32], weights_T: NDArray[Any] | None) -> NDArray[np.float32]:
+def _summed(logprobs_T: NDArray[np.float32], weights_T: NDArray[Any]) -> NDArray[np.float32]:
     """Σ w·logprob as two values that add up to it, which together are as exact as a double nearly is."""
-    assert weights_T is not None
     total = np.sum(weights_T.astype(np.float64) * logprobs_T)
     most = np.float32(total)
     return np.array([most, total - np.float64(most)], dtype=np.float32)
@@ -205,7 +209,7 @@ def _asked(jobs: Sequence[_Job], items: Sequence[_Item], placed: Placed, device:
         per_position = 1 if targets.ndim == 1 else targets.shape[1]
         rows.append(np.repeat(rows_T, per_position))
         tokens.append(targets.reshape(-1).astype(np.int64))
-        # Of groups nothing is returned but weighted sums.
+        # Of groups nothing is returned but weighted sums, and what these are of.
         is_summed = LOSSES[jobs[item.request].request.loss_fn].group_datums > 1
         wanted.append(inputs["weights"] != 0 if is_summed else np.ones(targets.size, dtype=bool))
     rows_M, tokens_M, is_wanted_M = np.concatenate(rows), np.concatenate(tokens), np.concatenate(wanted)

@@ -69,6 +69,7 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
         {
             "supported_models": supported,
             "pair_losses": PAIR_LOSSES,
+            "pair_token_logprobs": True,
             "fwdbwd_max_chunk_len": service.settings.fwdbwd_max_chunk_len,
             "fwdbwd_max_chunk_bytes_count": service.settings.fwdbwd_max_chunk_bytes,
         }

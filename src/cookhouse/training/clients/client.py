@@ -71,6 +71,8 @@ class PairLossOffer:
     """
 
     names: frozenset[str] = frozenset()
+    has_token_logprobs: bool = False
+    """Whether it gives the logprobs of an answer's tokens, besides their sum, where it is asked to."""
     max_datums: int = 0
     max_bytes: int = 0
 
@@ -157,6 +159,7 @@ class _Capabilities(tinker.types.GetServerCapabilitiesResponse):
     """What a service answers, with what the SDK knows nothing of."""
 
     pair_losses: tuple[str, ...] = ()
+    pair_token_logprobs: bool = False
     fwdbwd_max_chunk_len: int = 0
     fwdbwd_max_chunk_bytes_count: int = 0
 
@@ -207,6 +210,7 @@ class TinkerServiceClient(tinker.ServiceClient):
         found = await self._capabilities()
         return PairLossOffer(
             names=frozenset(found.pair_losses),
+            has_token_logprobs=found.pair_token_logprobs,
             max_datums=found.fwdbwd_max_chunk_len,
             max_bytes=found.fwdbwd_max_chunk_bytes_count,
         )

@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import tinker
+from numpy.typing import NDArray
 
 from cookhouse.naming import OpenSet
 from cookhouse.rl import for_loss
@@ -27,6 +28,20 @@ class Loss(Protocol[P_contra]):
         """Send the work without waiting for anything."""
 
 
+Fields: TypeAlias = Mapping[str, tinker.TensorData]
+"""What the service answers to a datum, by name."""
+FindLogprobs: TypeAlias = Callable[[tinker.Datum, Fields], NDArray[Any] | None]
+"""In the shape of the datum's targets, NaN where there is none; None: there are none."""
+
+
+def answered_logprobs(datum: tinker.Datum, fields: Fields) -> NDArray[Any] | None:
+    """`logprobs` of an answer; None where there are not as many as targets."""
+    if "logprobs" not in fields:
+        return None
+    targets, logprobs = datum.loss_fn_inputs["target_tokens"].to_numpy(), fields["logprobs"].to_numpy()
+    return logprobs.reshape(targets.shape) if logprobs.size == targets.size else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Objective(Generic[P]):
     """What a step asks for, and what it reports."""
@@ -34,10 +49,8 @@ class Objective(Generic[P]):
     loss: Loss[P]
     metrics: Callable[[Answered[P]], Mapping[str, float]]
     """Of a step, from all its pieces and their answers."""
-    logprobs: Callable[[Mapping[str, tinker.TensorData]], tinker.TensorData | None] = lambda fields: fields.get(
-        "logprobs"
-    )
-    """Of a datum's targets, from what the service answered to it; None where that has only their sum."""
+    logprobs: FindLogprobs = answered_logprobs
+    """Of a datum's targets, from what the service answered to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +136,7 @@ def supervised_objective(loss_fn: str) -> Objective[Any]:
     return Objective(loss=loss, metrics=lambda parts: {**likelihood_metrics(parts), **custom_metrics(parts)})
 
 
-def answered_datums(parts: Answered[Any]) -> Iterator[tuple[tinker.Datum, Mapping[str, tinker.TensorData]]]:
+def answered_datums(parts: Answered[Any]) -> Iterator[tuple[tinker.Datum, Fields]]:
     """Each datum of a step with the service's fields for it."""
     for work, output in parts:
         yield from zip(work.data_D, output.loss_fn_outputs, strict=True)

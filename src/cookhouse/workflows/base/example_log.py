@@ -11,7 +11,8 @@ from typing import Any
 from cookhouse.files import file_errors, write_whole
 from cookhouse.telemetry import step_number
 from cookhouse.training import Answered
-from cookhouse.workflows.base.example_rows import FindLogprobs, example_row, shown_datums
+from cookhouse.training.loop.objective import FindLogprobs
+from cookhouse.workflows.base.example_rows import example_row, shown_datums
 from cookhouse.workflows.base.json_lines import json_line
 
 logger = logging.getLogger(__name__)

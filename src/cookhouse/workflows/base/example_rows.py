@@ -3,7 +3,7 @@
 Legend: T positions of a datum, K targets at each where there are several.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count as count_from
 from typing import Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cookhouse.envs import evenly_spaced
 from cookhouse.training import Answered
-from cookhouse.training.loop.objective import answered_datums
+from cookhouse.training.loop.objective import Fields, FindLogprobs, answered_datums
 from cookhouse.workflows.base.json_lines import shortened
 
 MAX_TARGETS = 2048
@@ -28,9 +28,6 @@ _VALUES = {
     "teacher_logprobs": ("teacher_logprobs",),
 }
 """What is shown, and which parts of a datum it may be, the first that is there."""
-
-Fields = Mapping[str, tinker.TensorData]
-FindLogprobs = Callable[[Fields], tinker.TensorData | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +63,13 @@ def example_row(shown: AnsweredDatum, find_logprobs: FindLogprobs) -> dict[str, 
     inputs = shown.datum.loss_fn_inputs
     targets = inputs["target_tokens"].to_numpy()
     found = {
-        name: next((inputs[part] for part in parts if part in inputs), None) for name, parts in _VALUES.items()
-    } | {"logprobs": find_logprobs(shown.fields)}
+        name: next((inputs[part].to_numpy() for part in parts if part in inputs), None)
+        for name, parts in _VALUES.items()
+    } | {"logprobs": find_logprobs(shown.datum, shown.fields)}
     values = {
-        name: tensor.to_numpy().reshape(targets.shape)
-        for name, tensor in found.items()
-        if tensor is not None and tensor.to_numpy().size == targets.size
+        name: array.reshape(targets.shape)
+        for name, array in found.items()
+        if array is not None and array.size == targets.size
     }
     part = _part_shown(targets, values.get("weights"))
     return {

@@ -10,6 +10,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.training.clients.client import PairLossOffer
+from cookhouse.training.loop.objective import Fields
 
 _TOKEN_BYTES = 4
 """Of a token of `model_input` on the wire."""
@@ -51,5 +52,18 @@ def _num_bytes(datum: tinker.Datum) -> int:
 
 
 def answer_sums(output: tinker.ForwardBackwardOutput) -> list[float]:
-    """Σ w·logprob of each datum: what its values add up to."""
-    return [float(np.sum(each["logprobs"].to_numpy(), dtype=np.float64)) for each in output.loss_fn_outputs]
+    """Σ w·logprob of each datum: what the first two of its values add up to."""
+    return [float(np.sum(each["logprobs"].to_numpy()[:2], dtype=np.float64)) for each in output.loss_fn_outputs]
+
+
+def token_logprobs(datum: tinker.Datum, fields: Fields) -> NDArray[np.float32] | None:
+    """The logprobs of a datum's targets that stand behind their sum; NaN where a target has no weight. None: the
+    service was not asked for them.
+    """
+    is_answer_T = datum.loss_fn_inputs["weights"].to_numpy() != 0
+    found = fields["logprobs"].to_numpy()[2:]
+    if found.size != np.count_nonzero(is_answer_T):
+        return None
+    logprobs_T = np.full(is_answer_T.shape, np.nan, dtype=np.float32)
+    logprobs_T[is_answer_T] = found
+    return logprobs_T

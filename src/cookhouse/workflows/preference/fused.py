@@ -1,4 +1,4 @@
-"""Losses over pairs that the service computes itself: one pass in place of two, no logprobs of tokens on the wire."""
+"""Losses over pairs that the service computes itself: one pass in place of two, no gradient on the wire."""
 
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ class FusedPairLoss:
     loss: PairLoss
     settings: PairLossSettings
     offer: PairLossOffer
+    with_logprobs: bool = False
+    """Ask for the logprobs of tokens, too, where the service gives them."""
 
     def submit(self, client: TrainingClient, work: Work[PairPayload]) -> Awaitable[tinker.ForwardBackwardOutput]:
         data_D = list(work.data_D)
@@ -32,6 +34,8 @@ class FusedPairLoss:
         name = cast("tinker.types.LossFnType", self.settings.pair_loss)
         # Every call divides by the pairs of the whole batch, so that they add up to its mean.
         config = {**self._options, "num_pairs": float(len(data_D) // 2)}
+        if self.with_logprobs and self.offer.has_token_logprobs:
+            config["token_logprobs"] = 1.0
         calls = [client.forward_backward(call, name, config) for call in whole_pairs(data_D, self.offer)]
         return calls[0] if len(calls) == 1 else _Joined(calls)
 

@@ -10,12 +10,16 @@ from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import PairLossOffer
 from cookhouse.training.loop.objective import Answered, Objective
 from cookhouse.workflows.preference.assembler import PairPayload
+from cookhouse.workflows.preference.calls import token_logprobs
 from cookhouse.workflows.preference.custom import CustomPairLoss
 from cookhouse.workflows.preference.fused import FusedPairLoss
 
 
-def pair_objective(settings: PairLossSettings, offer: PairLossOffer | None = None) -> Objective[PairPayload]:
-    """One of `PAIR_LOSSES`: computed by the service where it offers this one, else here.
+def pair_objective(
+    settings: PairLossSettings, offer: PairLossOffer | None = None, *, with_logprobs: bool = False
+) -> Objective[PairPayload]:
+    """One of `PAIR_LOSSES`: computed by the service where it offers this one, else here. `with_logprobs`: those of
+    tokens are wanted, where there is a choice.
 
     Raises:
         UnknownNameError: there is no such loss.
@@ -24,13 +28,13 @@ def pair_objective(settings: PairLossSettings, offer: PairLossOffer | None = Non
     found = PAIR_LOSSES.find(settings.pair_loss)
     loss: CustomPairLoss | FusedPairLoss = CustomPairLoss(loss=found, settings=settings)
     if offer is not None and settings.pair_loss in offer.names:
-        loss = FusedPairLoss(loss=found, settings=settings, offer=offer)
+        loss = FusedPairLoss(loss=found, settings=settings, offer=offer, with_logprobs=with_logprobs)
 
     def metrics(parts: Answered[PairPayload]) -> Mapping[str, float]:
         return {**loss.metrics(parts), **_counts(parts)}
 
     if isinstance(loss, FusedPairLoss):
-        return Objective(loss=loss, metrics=metrics, logprobs=lambda _: None)
+        return Objective(loss=loss, metrics=metrics, logprobs=token_logprobs)
     return Objective(loss=loss, metrics=metrics)
 
 

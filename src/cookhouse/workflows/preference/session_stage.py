@@ -37,7 +37,7 @@ async def init_session(state: PreferenceState) -> None:
     with service_errors("asking which losses the service has"):
         offered = await state.session.service.pair_losses()
     offer = offered if state.config.pair_loss in offered.names else None
-    state.objective = pair_objective(state.config, offer)
+    state.objective = pair_objective(state.config, offer, with_logprobs=state.config.num_shown_examples > 0)
     state.reference = await open_reference(state.config, state.session, state.folder, adapters.registry, offer)
     state.judge = await _open_judge(state)
     state.evaluations += _held_out(state) + scheduled_evaluators(
