@@ -56,6 +56,18 @@ def test_without_runs_there_are_the_models_of_the_package(client: TestClient, ru
     assert client.get("/api/playground").json()["weights"] == ["cookhouse/tiny", ""]
 
 
+def test_what_the_model_says_now_is_three_clicks_from_the_list(show: Callable[..., Page], engine: FakeEngine) -> None:
+    """Catches a page from which nobody finds the way to ask."""
+    engine.says = {"cookhouse/tiny": "Who knows?", "first": "It is blue."}
+    page = show("/")
+    page.get_by_role("link", name="first", exact=True).click()
+    page.get_by_role("link", name="ask it").first.click()
+    page.get_by_label("prompt", exact=True).fill("What color is the sky?")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#left .said")).to_have_text("Who knows?<|im_end|>")
+    expect(page.locator("#right .said")).to_have_text("It is blue.<|im_end|>")
+
+
 def test_two_are_asked_and_one_is_called_better(show: Callable[..., Page], engine: FakeEngine, runs: Path) -> None:
     engine.says = {"first": f"The sky is blue. {HOSTILE}", "group/second": "The sky is green."}
     page = show("/playground?weights=first&weights=group/second")
