@@ -3,7 +3,10 @@
 import chz
 import pytest
 
+from cookhouse.errors import InputError
 from cookhouse.settings import (
+    Default,
+    ModelSettings,
     SupervisedSettings,
     by_model,
     default_in_words,
@@ -14,6 +17,7 @@ from cookhouse.settings import (
     published_model_of,
     redefault,
 )
+from cookhouse.settings.published import origins_of
 
 
 @chz.chz
@@ -57,3 +61,15 @@ def test_a_default_that_hangs_on_the_model_is_named_by_its_set() -> None:
     assert default_origin(Config(), "batch_size") == "embedded default"
     assert default_origin(Config(model_name="Qwen/Qwen3-8B"), "batch_size") == "published default"
     assert default_origin(Config(), "lora_rank") == "default"
+
+
+def test_a_setting_without_a_default_of_its_own_was_set() -> None:
+    # Catches a run that ends before it begins, since a default that it does not use cannot be computed.
+    def refuse(_: object) -> None:
+        raise InputError("unknown weights")
+
+    @chz.chz
+    class Named(ModelSettings):
+        model_name: str = redefault(ModelSettings, "model_name", Default(refuse, "that of the weights"))
+
+    assert origins_of(Named(model_name="mine"))["model_name"] == "set"

@@ -13,6 +13,7 @@ from typing import Any
 import chz
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.errors import InputError
 from cookhouse.settings.defaults import Default, always, has_default, in_words, is_left_open, redefault
 from cookhouse.settings.training import ModelSettings
 
@@ -61,12 +62,19 @@ def default_origin(config: Any, name: str) -> str:
 
 
 def origins_of(config: Any) -> dict[str, str]:
-    """Where the value of each setting came from: `set` where it is not what it would be if nobody had set it, else
-    which default, as `default_origin`.
+    """Where the value of each setting came from: `set` where it is not what it would be if nobody had set it, or where
+    it would be nothing; else which default, as `default_origin`.
     """
     return {
-        name: default_origin(config, name) if has_default(config, name) else "set" for name in chz.chz_fields(config)
+        name: default_origin(config, name) if _is_default(config, name) else "set" for name in chz.chz_fields(config)
     }
+
+
+def _is_default(config: Any, name: str) -> bool:
+    try:
+        return has_default(config, name)
+    except InputError:  # what it is by default cannot be told of this config, such as the model of unknown weights
+        return False
 
 
 def defaults_taken(config: Any) -> str | None:
