@@ -50,7 +50,9 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)
     page = page_routes(PAGE, is_loopback=is_loopback)
-    app.add_middleware(Timed, latencies=latencies, routes=_endpoint_names() | endpoint_names("", page))
+    app.add_middleware(
+        Timed, latencies=latencies, routes=_endpoint_names() | {file.endpoint: f"GET {PAGE}/" for file in page}
+    )
     for route in HOT_ROUTES:
         app.add_route(_PREFIX + route.path, route.endpoint, methods=["POST"])
     for router in ROUTERS:
