@@ -15,7 +15,7 @@ from cookhouse.server.status.stored import Listed, read_listed, read_machine, re
 from cookhouse.server.status.troubles import troubles
 from cookhouse.server.status.viewer import Viewer, label_of
 
-_DISK_SECONDS, _STORE_SECONDS, _ROUTES_SECONDS = 5.0, 10.0, 0.9
+_DISK_SECONDS, _STORE_SECONDS, _ROUTES_SECONDS = 5.0, 10.0, 5.0
 """How old figures may be."""
 _AGAIN_SECONDS = 0.5
 """How long an answer is given again to the same tenant: what many pages ask costs as much as one does."""
