@@ -7,7 +7,13 @@ import pytest
 from starlette.testclient import TestClient
 from tests.report.reader import Page
 from tests.runs.kit import make_run
-from tests.view.rl_run import END, group, keep_example, keep_rollouts, make_rl_run
+from tests.view.rl_run import END, group, keep_rollouts, make_rl_run
+
+from cookhouse.chat.token_texts import TokenText
+from cookhouse.report.token_spans import Wording
+from cookhouse.view.tokens.words import Words
+
+HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J\u202e"
 
 
 def test_what_moved_stands_first(runs: Path, client: TestClient) -> None:
@@ -94,11 +100,23 @@ def test_a_broken_example_is_said(runs: Path, client: TestClient) -> None:
     assert "What moved most" in page.text
 
 
-def test_hostile_examples_stay_text(runs: Path, client: TestClient) -> None:
-    run = make_rl_run(runs / "a")
-    keep_example(run, 0, "</pre><script>alert(1)</script>\x1b[2J\u202e")
+class _Hostile:
+    """Every token of every model is markup."""
+
+    def of(self, _record: object) -> Words:
+        return Words(wording=Wording(texts=lambda tokens, _: (TokenText(at, 1, HOSTILE) for at in range(len(tokens)))))
+
+
+def test_hostile_tokens_stay_text(runs: Path, client: TestClient) -> None:
+    # Catches markup that is one token, where others split it into harmless pieces.
+    make_rl_run(runs / "a")
+    num_scripts = Page(client.get("/runs/a/-/steps/1").text).tags.count("script")
+    client.app.state.wordings = _Hostile()  # type: ignore[attr-defined]
     html = client.get("/runs/a/-/steps/1").text
-    assert Page(html).tags.count("script") == Page(client.get("/runs/a/-/steps/2").text).tags.count("script")
+    page = Page(html)
+    assert page.text.count("alert(1)") > 10
+    assert page.tags.count("script") == num_scripts
+    assert "img" not in page.tags
     assert "\x1b" not in html
     assert "\u202e" not in html
 
