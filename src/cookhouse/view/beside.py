@@ -42,9 +42,10 @@ class PageBeside:
             errors="replace",
             start_new_session=True,
         )
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._drain)]
-        for reader in self._readers:
-            reader.start()
+        self._drainer = threading.Thread(target=self._drain, daemon=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._drainer.start()  # first: the reader waits for its end
+        self._reader.start()
         return self
 
     def __exit__(
@@ -58,8 +59,8 @@ class PageBeside:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for reader in self._readers:
-            reader.join()
+        self._reader.join()
+        self._drainer.join()
         for pipe in (self._process.stdout, self._process.stderr):
             assert pipe is not None
             pipe.close()
@@ -68,7 +69,7 @@ class PageBeside:
         assert self._process.stdout is not None
         address = self._process.stdout.readline().strip()
         if not address:
-            self._readers[1].join()
+            self._drainer.join()
         self._tell(address, "" if address else self._problem)
 
     def _drain(self) -> None:
