@@ -17,6 +17,7 @@ from cookhouse.settings import (
     published_model_of,
     redefault,
 )
+from cookhouse.settings.defaults import computed
 from cookhouse.settings.published import origins_of
 
 
@@ -73,3 +74,15 @@ def test_a_setting_without_a_default_of_its_own_was_set() -> None:
         model_name: str = redefault(ModelSettings, "model_name", Default(refuse, "that of the weights"))
 
     assert origins_of(Named(model_name="cookhouse/tiny"))["model_name"] == "set"
+
+
+def test_a_default_that_fails_ends_no_run_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    # Catches a bug in a user's own default that ends a run which does not use it, and one that nobody hears of.
+    @chz.chz
+    class Own(ModelSettings):
+        batch_size: int = computed(Default(lambda config: config.no_such_field, "that of the field"), int, "")
+
+    origins = origins_of(Own(batch_size=4))
+    assert (origins["batch_size"], origins["model_name"]) == ("set", "default")
+    assert "the default of batch_size cannot be computed" in caplog.text
+    assert "no_such_field" in caplog.text

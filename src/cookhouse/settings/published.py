@@ -8,6 +8,7 @@ The model decides. Where nobody names one it is the embedded model, and on the h
 published one.
 """
 
+import logging
 from typing import Any
 
 import chz
@@ -16,6 +17,8 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
 from cookhouse.settings.defaults import Default, always, has_default, in_words, is_left_open, redefault
 from cookhouse.settings.training import ModelSettings
+
+logger = logging.getLogger(__name__)
 
 
 class _Model(Default):
@@ -65,16 +68,17 @@ def origins_of(config: Any) -> dict[str, str]:
     """Where the value of each setting came from: `set` where it is not what it would be if nobody had set it, or where
     it would be nothing; else which default, as `default_origin`.
     """
-    return {
-        name: default_origin(config, name) if _is_default(config, name) else "set" for name in chz.chz_fields(config)
-    }
+    return {name: _origin(config, name) for name in chz.chz_fields(config)}
 
 
-def _is_default(config: Any, name: str) -> bool:
+def _origin(config: Any, name: str) -> str:
     try:
-        return has_default(config, name)
+        return default_origin(config, name) if has_default(config, name) else "set"
     except InputError:  # what it is by default cannot be told of this config, such as the model of unknown weights
-        return False
+        return "set"
+    except Exception:  # of the user's own code: a record of where a value came from ends no run
+        logger.warning("the default of %s cannot be computed; its value is recorded as set", name, exc_info=True)
+        return "set"
 
 
 def defaults_taken(config: Any) -> str | None:
