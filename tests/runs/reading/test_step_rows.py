@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.errors import InputError
 from cookhouse.runs.reading import step_rows
 from cookhouse.runs.reading.lines import find_lines
 from cookhouse.runs.reading.step_rows import has_step, read_step_rows
@@ -21,7 +20,7 @@ def test_the_rows_up_to_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     num_read = 0
     row_of = step_rows._row
 
-    def counting(*args: object) -> dict[str, object]:
+    def counting(*args: object) -> dict[str, object] | None:
         nonlocal num_read
         num_read += 1
         return row_of(*args)  # type: ignore[arg-type]
@@ -36,11 +35,16 @@ def test_the_rows_up_to_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert read_step_rows(path, lines, 5000).rows[-1] == {"step": 1000, "test/nll": 2.0}
 
 
-def test_a_line_that_is_no_row_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "broken", ["nothing", "[1]", '{"loss":1}', "[" * 100_000, '{"step":1,"x":"' + "y" * (1 << 21) + '"}']
+)
+def test_a_line_that_is_no_row_is_left_out_and_counted(tmp_path: Path, broken: str) -> None:
+    # Catches one line of 10 MB, or of another program, that takes the pages of all steps with it.
     path = tmp_path / "metrics.jsonl"
-    for line in ("nothing", "[1]", '{"loss":1}'):
-        path.write_text(line + "\n")
-        with pytest.raises(InputError, match="line 1 of"):
-            read_step_rows(path, find_lines(path), 0)
+    path.write_text(f'{broken}\n{{"step":0,"loss":1}}\n{broken}\n{{"step":1,"loss":2}}\n{broken}\n')
+    found = read_step_rows(path, find_lines(path), 1)
+    assert ([row["step"] for row in found.rows], found.last_step, found.num_broken) == ([0, 1], 1, 3)
+    assert has_step(path, find_lines(path), 1)
+    assert not has_step(path, find_lines(path), 2)
     path.unlink()
     assert read_step_rows(path, find_lines(path), 0).rows == []

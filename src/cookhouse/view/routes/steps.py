@@ -39,6 +39,8 @@ def _read(request: Request) -> dict[str, Any]:
     found = read_step_rows(run.path / METRICS_FILE, lines, name.step)
     following = has_step(run.path / METRICS_FILE, lines, name.step + 1)
     index = request.app.state.rollouts.index(rollouts_file(run.path, name.step, is_test=False))
+    if found.num_broken:
+        gaps.append(f"{found.num_broken:,} lines of metrics.jsonl are no metrics of a step, and are left out")
     metrics = {key: value for row in found.rows if row["step"] == name.step for key, value in row.items()}
     if not metrics and not len(index.lines) and name.step not in example_steps(run.path):
         raise _absent(run, name, found)
