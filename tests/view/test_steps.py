@@ -46,6 +46,29 @@ def test_what_was_trained_on(runs: Path, client: TestClient) -> None:
     assert "What was trained on" in client.get("/runs/a/-/steps/2").text
 
 
+def test_gaps_are_of_what_was_trained_on(runs: Path, client: TestClient) -> None:
+    # Catches a prompt that looks as if its sampler had erred by the whole of its logprob, and a teacher nobody sees.
+    make_rl_run(runs / "a")
+    kept = runs / "a" / "examples" / "000001.jsonl"
+    row = json.loads(kept.read_text())
+    num = len(row["targets"]) - 1
+    values = {
+        "weights": [0.0] * num + [1.0],
+        "logprobs": [-9.0] * num + [-0.25],
+        "sampler_logprobs": [0.0] * num + [-0.5],
+        "teacher_logprobs": [0.0] * num + [-3.25],
+    }
+    kept.write_text(json.dumps({**row, **values}) + "\n")
+    found = client.get("/api/runs/a/-/steps/2?by=teacher").json()
+    [example] = found["examples"]
+    assert {gap for span in example["spans"][:-1] for gap in span["values"]["gap"]} == {None}
+    last = example["spans"][-1]["values"]
+    assert (last["gap"], last["teacher"]) == ([-0.25], [-3.0])
+    assert (found["by"], [scale["key"] for scale in found["scales"]]) == ("teacher", [1, 2, 3, 4, 5])
+    others = client.get("/api/runs/a/-/steps/1").json()
+    assert "teacher" not in [scale["quantity"] for scale in others["scales"]]
+
+
 def test_what_was_sampled(runs: Path, client: TestClient) -> None:
     make_rl_run(runs / "a")
     found = client.get("/api/runs/a/-/steps/1").json()["sampled"]

@@ -24,6 +24,8 @@ class Quantity(StrEnum):
     """Its loss weight."""
     GAP = "gap"
     """Logprob of the sampler less that of the trainer, in nats."""
+    TEACHER = "teacher"
+    """Logprob of the teacher less that of the trainer, in nats."""
 
 
 _LEAST_END: Mapping[Quantity, float] = {
@@ -31,9 +33,10 @@ _LEAST_END: Mapping[Quantity, float] = {
     Quantity.ADVANTAGE: 0.01,
     Quantity.WEIGHT: 0.01,
     Quantity.GAP: 0.01,
+    Quantity.TEACHER: 0.01,
 }
 """A scale never ends nearer to 0: rounding errors are no colors."""
-_LARGEST_END: Mapping[Quantity, float] = {Quantity.LOGPROB: 10.0, Quantity.GAP: 1.0}
+_LARGEST_END: Mapping[Quantity, float] = {Quantity.LOGPROB: 10.0, Quantity.GAP: 1.0, Quantity.TEACHER: 5.0}
 """Nor further away, where one outlier would leave all others pale."""
 
 Values = Sequence[float | None]
@@ -99,11 +102,13 @@ def scale_of(quantity: Quantity, values: Iterable[float | None]) -> Scale | None
     )
 
 
-def gaps(sampler: Values | None, trainer: Values | None) -> Values | None:
-    """Logprob of the sampler less that of the trainer, of each token that has both; None without one of the two."""
-    if sampler is None or trainer is None:
+def gaps(other: Values | None, trainer: Values | None) -> Values | None:
+    """Logprob of the sampler or a teacher less that of the trainer, of each token that has both; None without one of
+    the two.
+    """
+    if other is None or trainer is None:
         return None
-    return [None if one is None or other is None else one - other for one, other in zip(sampler, trainer, strict=True)]
+    return [None if one is None or own is None else one - own for one, own in zip(other, trainer, strict=True)]
 
 
 def _round_up(value: float) -> float:

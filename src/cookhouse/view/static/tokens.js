@@ -1,5 +1,5 @@
-// Tokens colored by one of four numbers. Which one stands in data-by of what holds them; a token has a class for each.
-// By keyboard: 1 to 4 switch, Tab comes to a text, arrows go through its tokens, whose values are told in #told.
+// Tokens colored by one of five numbers. Which one stands in data-by of what holds them; a token has a class for each.
+// By keyboard: 1 to 5 switch, Tab comes to a text, arrows go through its tokens, whose values are told in #told.
 import { make } from "/static/dom.js";
 
 const NUM_LEVELS = 10;
@@ -80,7 +80,7 @@ function switchBy(fieldset) {
   fieldset.addEventListener("change", (event) => choose(event.target));
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input:not([type=radio]), textarea")) return;
-    const button = fieldset.querySelectorAll("input")["1234".indexOf(event.key)];
+    const button = fieldset.querySelectorAll("input")["12345".indexOf(event.key)];
     if (button && !button.disabled) choose(button);
   });
 }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cookhouse.report.token_colors import Quantity, gaps
+from cookhouse.report.token_colors import Values as TokenValues
 from cookhouse.report.token_spans import TokenRun, scales_of
 from cookhouse.runs.reading.examples import ShownExample, Values
 from cookhouse.view.tokens.shown import first_shown, shown_scales, shown_spans
@@ -41,12 +42,14 @@ def example_run(example: ShownExample) -> TokenRun:
     tokens with shares of one weight, the token that follows in the sequence stands for all.
     """
     chosen = [_chosen(example, place) for place in range(len(example.targets))]
-    trainer, sampler = _of(example.logprobs, chosen), _of(example.sampler_logprobs, chosen)
+    trainer, weights = _of(example.logprobs, chosen), _sums(example.weights)
+    sampler, teacher = (_of(each, chosen) for each in (example.sampler_logprobs, example.teacher_logprobs))
     several = {
         Quantity.LOGPROB: trainer,
         Quantity.ADVANTAGE: _of(example.advantages, chosen),
-        Quantity.WEIGHT: _sums(example.weights),
-        Quantity.GAP: gaps(sampler, trainer),
+        Quantity.WEIGHT: weights,
+        Quantity.GAP: _trained(gaps(sampler, trainer), weights),
+        Quantity.TEACHER: _trained(gaps(teacher, trainer), weights),
     }
     following = [*example.tokens[1:], *(_last_target(example) if example.tokens else [])]
     return TokenRun(
@@ -54,6 +57,13 @@ def example_run(example: ShownExample) -> TokenRun:
         values={name: [None, *values] for name, values in several.items() if values is not None},
         start=example.num_before,
     )
+
+
+def _trained(values: TokenValues | None, weights: TokenValues | None) -> TokenValues | None:
+    """Of the tokens that were trained on: others have 0 where a logprob would be."""
+    if values is None or weights is None:
+        return values
+    return [value if weight else None for value, weight in zip(values, weights, strict=True)]
 
 
 def _last_target(example: ShownExample) -> list[int]:

@@ -11,6 +11,7 @@ _TITLES: Mapping[Quantity, str] = {
     Quantity.ADVANTAGE: "advantage that the token was trained with",
     Quantity.WEIGHT: "loss weight",
     Quantity.GAP: "gap: logprob of the sampler less that of the trainer, in nats",
+    Quantity.TEACHER: "logprob of the teacher less that of the trainer, in nats",
 }
 
 
@@ -32,8 +33,8 @@ def shown_spans(run: TokenRun, words: Words, scales: Mapping[Quantity, Scale]) -
 def shown_scales(
     scales: Mapping[Quantity, Scale], missing: Mapping[Quantity, str], *, logprob: str
 ) -> list[dict[str, Any]]:
-    """What tokens can be colored by, in the order of the keys 1 to 4: each with its shades, or why it is not there.
-    `logprob` says whose those are.
+    """What tokens can be colored by, in the order of the keys 1 to 5: each with its shades, or why it is not there. A
+    teacher is told of only where there is one. `logprob` says whose those are.
     """
     titles = {**_TITLES, Quantity.LOGPROB: f"logprob in nats: {logprob}"}
     return [
@@ -47,6 +48,7 @@ def shown_scales(
             "missing": "" if quantity in scales else missing.get(quantity, "no token here has one"),
         }
         for key, quantity in enumerate(Quantity, start=1)
+        if quantity in scales or quantity is not Quantity.TEACHER
     ]
 
 
