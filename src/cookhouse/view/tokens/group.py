@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cookhouse.errors import InputError
 from cookhouse.report.token_colors import Quantity, Scale, gaps
 from cookhouse.report.token_spans import TokenRun, scales_of
 from cookhouse.runs.reading.rollouts import Rollout, RolloutGroup, Turn
-from cookhouse.runs.reading.skeleton import FarNumbers, FarText, read_numbers, read_text
-from cookhouse.runs.reading.token_values import OfTurn, advantages_file, read_values, trained_file
-from cookhouse.runs.reading.transcripts import Piece, TokenValues, read_pieces, shared_prefix, turn_starts
-from cookhouse.telemetry import after_step, entries_from_json, entries_to_json, step_number
+from cookhouse.runs.reading.transcripts import Piece, read_pieces, shared_prefix, turn_starts
+from cookhouse.telemetry import after_step, step_number
 from cookhouse.view.tokens.cache import RolloutCache
+from cookhouse.view.tokens.notes import failure_text, log_text, noted_of, numbers_of
 from cookhouse.view.tokens.shown import first_shown, shown_scales, shown_spans
 from cookhouse.view.tokens.step_name import StepName
+from cookhouse.view.tokens.trained import Trained, missing_colors, trained_on
 from cookhouse.view.tokens.words import Words
 
 MEMBERS_ON_PAGE = 32
@@ -25,7 +24,6 @@ TOKENS_OF_ONE = 2000
 """Of a rollout that stands alone."""
 _SHARED_TOKENS = 1000
 """Of the end of what all share."""
-_LOG_CHARACTERS = 4000
 _MAX_TURN_LINKS = 200
 
 
@@ -41,19 +39,6 @@ class GroupView:
     """What tokens are colored by at first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Trained:
-    """What the step noted that trained on the group."""
-
-    step: int | None
-    """0-based; None: no step did, as far as the files say."""
-    advantages: Sequence[Sequence[OfTurn]] | None = None
-    logprobs: Sequence[Sequence[OfTurn]] | None = None
-
-    def values(self, member: int) -> TokenValues:
-        return TokenValues(advantages=_at(self.advantages, member), trained=_at(self.logprobs, member))
-
-
 def group_values(
     group: RolloutGroup,
     name: StepName,
@@ -65,7 +50,7 @@ def group_values(
     max_lag: int,
 ) -> dict[str, Any]:
     """Plain values of a group. Raises `InputError` for a member that it has not."""
-    trained = _trained(group, name, folder, cache, max_lag)
+    trained = trained_on(group, name, folder, cache, max_lag)
     chosen = range(min(len(group.rollouts), MEMBERS_ON_PAGE)) if view.member is None else [view.member]
     prefix = shared_prefix(group.rollouts) if view.member is None else 0
     start = prefix if view.start is None else view.start
@@ -95,63 +80,11 @@ def group_values(
         "num_more_members": len(group.rollouts) - MEMBERS_ON_PAGE if view.member is None else 0,
         "member": view.member,
         "by": first_shown(scales, view.by),
-        "scales": shown_scales(scales, _missing(name, trained), logprob="how likely the token was when it was sampled"),
-        "failures": [_words_of(failure) for failure in group.failures[:20]],
+        "scales": shown_scales(
+            scales, missing_colors(name, trained), logprob="how likely the token was when it was sampled"
+        ),
+        "failures": [failure_text(failure) for failure in group.failures[:20]],
         "entries": noted_of(group.entries),
-    }
-
-
-def noted_of(values: Sequence[Any]) -> list[dict[str, Any]]:
-    """What a run noted, as far as a page shows it."""
-    try:
-        return entries_to_json(entries_from_json([_near(value) for value in values]))
-    except (InputError, RecursionError) as error:
-        return [{"note": f"what was noted here cannot be read: {error}"}]
-
-
-def _near(value: Any) -> Any:
-    """With what was left in the file."""
-    if isinstance(value, FarText):
-        return log_text(value)
-    if isinstance(value, FarNumbers):
-        return read_numbers(value, 0, 100)
-    if isinstance(value, dict):
-        return {name: _near(each) for name, each in value.items()}
-    return [_near(each) for each in value] if isinstance(value, list) else value
-
-
-def log_text(text: str | FarText) -> str:
-    """The beginning of a log, which says what was left out."""
-    shown, left_out = read_text(text, _LOG_CHARACTERS)
-    return f"{shown}… ({left_out:,} more bytes)" if left_out else shown
-
-
-def _trained(group: RolloutGroup, name: StepName, folder: Path, cache: RolloutCache, max_lag: int) -> _Trained:
-    if name.is_test:
-        return _Trained(step=None)
-    key = (name.step, group.number)
-    for step in range(name.step, name.step + max_lag + 1):
-        found = cache.values(advantages_file(folder, step), "advantages")
-        if (advantages := read_values(found, key)) is not None:
-            logprobs = read_values(cache.values(trained_file(folder, step), "logprobs"), key)
-            return _Trained(step=step, advantages=advantages, logprobs=logprobs)
-    return _Trained(step=None)
-
-
-def _missing(name: StepName, trained: _Trained) -> Mapping[Quantity, str]:
-    """Why something is not there to color by."""
-    weight = "weights are shown with the examples of the step that trained on it"
-    if name.is_test:
-        reason = "held-out rollouts are not trained on"
-        return {Quantity.ADVANTAGE: reason, Quantity.GAP: reason, Quantity.WEIGHT: reason}
-    if trained.step is None:
-        reason = "no step has trained on this group, or its run kept no advantages"
-        return {Quantity.ADVANTAGE: reason, Quantity.GAP: reason, Quantity.WEIGHT: reason}
-    return {
-        Quantity.WEIGHT: weight,
-        Quantity.GAP: "the run kept no logprobs of the trainer; one that is started with this version does"
-        if trained.logprobs is None
-        else "the trainer noted no logprobs of these tokens",
     }
 
 
@@ -163,7 +96,7 @@ def _member(
     words: Words,
     scales: Mapping[Quantity, Scale],
     *,
-    trained: _Trained,
+    trained: Trained,
     alike: Mapping[str, str],
 ) -> dict[str, Any]:
     end = start + sum(len(piece.tokens) for piece in pieces)
@@ -173,14 +106,14 @@ def _member(
         "member": member,
         "reward": rollout.reward,
         "group_reward": rollout.group_reward,
-        "advantage": advantage_text(_at(trained.advantages, member)),
+        "advantage": trained.advantage_text(member),
         "stop_reason": rollout.stop_reason,
         "num_turns": len(rollout.turns),
         "num_tokens": rollout.num_tokens,
         "num_sampled": rollout.num_sampled,
         "start": start,
         "end": end,
-        "metrics": _notes(rollout.group_metrics),
+        "metrics": numbers_of(rollout.group_metrics),
         "turns": [
             {
                 **_turn(rollout.turns[turn], turn, alike),
@@ -208,7 +141,7 @@ def _turn(turn: Turn, index: int, alike: Mapping[str, str]) -> dict[str, Any]:
         "tool_calls": None if calls is None else f"{calls:g} tool calls" + (f", {errors:g} failed" if errors else ""),
         "is_truncated": turn.is_truncated,
         "goes_on": turn.goes_on,
-        "metrics": _notes(turn.metrics),
+        "metrics": numbers_of(turn.metrics),
         "logs": {name: text for name, far in turn.logs.items() if (text := log_text(far)) != alike.get(name)},
         "entries": noted_of(turn.entries),
     }
@@ -226,33 +159,3 @@ def _run(piece: Piece) -> TokenRun:
     }
     known = {name: each for name, each in values.items() if each is not None}
     return TokenRun(tokens=piece.tokens, values=known, start=piece.start, before=piece.before)
-
-
-def _at(several: Sequence[Sequence[OfTurn]] | None, member: int) -> Sequence[OfTurn]:
-    return several[member] if several is not None and member < len(several) else ()
-
-
-def advantage_text(turns: Sequence[OfTurn]) -> str:
-    """Of each turn; a range where its tokens differ."""
-    return ", ".join(map(_advantage, turns[:8])) + (", …" if len(turns) > 8 else "")
-
-
-def _advantage(value: OfTurn) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, int | float):
-        return f"{value:.4g}"
-    tokens = [each for each in read_numbers(value, 0, TOKENS_OF_ONE) if isinstance(each, int | float)]
-    ends = dict.fromkeys(f"{end:.4g}" for end in (min(tokens), max(tokens))) if tokens else ["-"]
-    return " to ".join(ends)
-
-
-def _notes(values: Mapping[str, float]) -> dict[str, str]:
-    return {name: f"{value:.4g}" for name, value in values.items()}
-
-
-def _words_of(failure: Mapping[str, Any]) -> str:
-    who, attempt, origin, outcome, reason = (
-        _near(failure.get(name, "")) for name in ("member", "attempt", "origin", "outcome", "reason")
-    )
-    return f"member {who}, attempt {attempt}, {origin}, {outcome}: {reason}"
