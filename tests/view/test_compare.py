@@ -49,7 +49,7 @@ def test_curves_have_one_scale_and_lead_to_their_own_run(client: TestClient) -> 
     at = [{step: x for x, _, step, _, _ in line["stretches"][0]} for line in (first, second)]
     assert all(at[0][step] == at[1][step] for step in range(1, 6))
     assert chart["addresses"] == {"a": "/runs/a/-/steps/", "g/b": "/runs/g/b/-/steps/"}
-    assert answer["charts"]["test/nll"]["addresses"]["a"] == "/runs/a/-/answers?step="
+    assert answer["charts"]["test/nll"]["addresses"]["a"] == "/runs/a/-/after?step="
 
 
 @pytest.mark.usefixtures("pair")

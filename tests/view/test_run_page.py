@@ -40,7 +40,7 @@ def test_the_page_says_what_the_run_is_and_draws_its_curves(client: TestClient, 
     assert "75% ± 4% (step 5)" in told
     assert "step 3: 2.8" in page.text
     assert "/runs/group/a/-/steps/3" in page.values("href")
-    assert "/runs/group/a/-/answers?step=5" in page.values("href") or "steps 0 and 5" in told
+    assert "/runs/group/a/-/after?step=5" in page.values("href") or "steps 0 and 5" in told
     assert told.index("batch_size 3 set") < told.index("2 defaults") < told.index("lora_rank 8 default")
     assert "one two" in told
     assert page.values("style") == []

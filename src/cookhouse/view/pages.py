@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, PackageLoader
 from starlette.requests import Request
@@ -22,6 +22,8 @@ NAVIGATION: Final = (
     ("Playground", "/playground"),
 )
 """Of every page: what a link says, and where it leads."""
+_MAX_ASKED: Final = 4000
+"""Characters in an address."""
 
 
 def page_and_json(path: str, read: Callable[[Request], Mapping[str, Any]], template: str) -> list[Route]:
@@ -69,6 +71,18 @@ def _finite(value: Any) -> Any:
 def run_address(name: str, rest: str = "") -> str:
     """Where the page of a run is, or one of those below it."""
     return f"/runs/{quote(name)}/-/{rest}"
+
+
+def ask_address(weights: Sequence[str], asked: Sequence[tuple[str, str]]) -> str | None:
+    """Where a question can be asked again: the playground with weights and prompt filled in. `asked`: role and text of
+    what led to the answer. None: it is no single question, or too long for an address.
+    """
+    roles, texts = [role for role, _ in asked], [text for _, text in asked]
+    if roles not in (["user"], ["system", "user"]) or not texts[-1] or sum(map(len, texts)) > _MAX_ASKED:
+        return None
+    system = [("system", texts[0])] if len(texts) > 1 else []
+    query = [*(("weights", name) for name in weights), ("prompt", texts[-1]), *system]
+    return "/playground?" + urlencode(query, errors="replace")
 
 
 _ENVIRONMENT = escaping_environment(ChoiceLoader([PackageLoader("cookhouse.view"), PackageLoader("cookhouse.report")]))

@@ -7,7 +7,6 @@ from typing import Any, Final
 from cookhouse.printable import printable
 from cookhouse.report.charts import Chart, ChartGroup
 from cookhouse.report.columns import MetricColumns
-from cookhouse.report.drawing import Address
 from cookhouse.report.run_charts import chart_outline, run_chart
 from cookhouse.telemetry import Metric, is_held_out
 from cookhouse.view.pages import run_address
@@ -20,11 +19,11 @@ _PAINTED_VALUES: Final = 40_000
 """Of all curves in the first paint together."""
 
 
-def point_address(run: str, metric: str) -> Address:
-    """Where a point leads to: what was trained on at its step; of what is held out, the answers of those weights."""
-    if is_held_out(metric):
-        return lambda _, step: run_address(run, f"answers?step={step}")
-    return lambda _, step: run_address(run, f"steps/{step}")
+def points_address(run: str, metric: str) -> str:
+    """What the address of a point begins with, before its step: of what was trained on there; of what is held out, of
+    what there is of those weights.
+    """
+    return run_address(run, "after?step=" if is_held_out(metric) else "steps/")
 
 
 def painted(
@@ -56,7 +55,8 @@ def painted_run(
 
     def paint(name: str, max_points: int) -> Chart:
         curve = columns.curve(name, own)
-        return run_chart(curve, steps, max_points=max_points, address=point_address(run, name))
+        start = points_address(run, name)
+        return run_chart(curve, steps, max_points=max_points, address=lambda _, step: f"{start}{step}")
 
     return painted(chart_outline(columns, own), columns.num_values, paint, every=every)
 
@@ -79,7 +79,7 @@ def charts_json(
     return {
         name: {
             **chart_json(run_chart(columns.curve(known[name], own), steps)),
-            "address": run_address(run, "answers?step=" if is_held_out(known[name]) else "steps/"),
+            "address": points_address(run, known[name]),
         }
         for name in wanted
     }

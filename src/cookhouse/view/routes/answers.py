@@ -15,7 +15,7 @@ from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.reading.rollouts import rollouts_file
 from cookhouse.runs.samples import evaluated_steps, read_answers
 from cookhouse.telemetry import after_step
-from cookhouse.view.pages import page_and_json, run_address
+from cookhouse.view.pages import ask_address, page_and_json, run_address
 from cookhouse.view.paging import Paging
 from cookhouse.view.tokens.query import one_of, whole, words
 
@@ -126,8 +126,6 @@ def _question(
     after: int,
 ) -> dict[str, Any]:
     earlier, prompt, expected = question
-    system = next((text for role, text in earlier if role == "system"), "")
-    asked = {"weights": run.name, "prompt": prompt[:_CHARACTERS], **({"system": system} if system else {})}
     return {
         "change": change.value,
         "title": _NAMES[change],
@@ -136,7 +134,7 @@ def _question(
         "expected": expected,
         "group": answers[after][question].group,
         "answers": [_answer(step, answers[step][question]) for step in dict.fromkeys((before, after))],
-        "ask_address": f"/playground?{urlencode(asked)}" if len(prompt) <= _CHARACTERS and len(earlier) <= 1 else None,
+        "ask_address": ask_address([run.name], [*earlier, ("user", prompt)]),
     }
 
 

@@ -19,10 +19,10 @@ from cookhouse.report.comparison_charts import comparison_outline, overlaid_char
 from cookhouse.report.comparison_page import comparison_values
 from cookhouse.report.curves import MAX_POINTS
 from cookhouse.runs.record import read_record
-from cookhouse.telemetry import Metric, find_metric, is_held_out
+from cookhouse.telemetry import Metric, find_metric
 from cookhouse.view.pages import json_answer, page, run_address
 from cookhouse.view.place import Place
-from cookhouse.view.run_charts import MAX_CHARTS, chart_json, group_keys, outline_names, painted
+from cookhouse.view.run_charts import MAX_CHARTS, chart_json, group_keys, outline_names, painted, points_address
 
 MAX_RUNS: Final = 8
 """Compared at once: as many as there are colors."""
@@ -72,10 +72,7 @@ def _charts(request: Request) -> Response:
         charts = {
             name: {
                 **chart_json(_chart(known[name], columns, own)),
-                "addresses": {
-                    printable(run): run_address(run, "answers?step=" if is_held_out(known[name]) else "steps/")
-                    for run in names
-                },
+                "addresses": {printable(run): points_address(run, known[name]) for run in names},
             }
             for name in wanted
         }
@@ -94,7 +91,7 @@ def _chart(
         curves,
         steps,
         max_points=max_points,
-        address=lambda run, step: run_address(run, f"answers?step={step}" if is_held_out(metric) else f"steps/{step}"),
+        address=lambda run, step: f"{points_address(run, metric)}{step}",
     )
 
 

@@ -12,8 +12,9 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.reading.rollout_filter import Found, Wanted, find_rollouts
 from cookhouse.runs.reading.rollout_texts import END_TOKENS
-from cookhouse.runs.reading.rollouts import RolloutIndex, rollout_steps
-from cookhouse.view.pages import page_and_json, run_address
+from cookhouse.runs.reading.rollouts import Rollout, RolloutIndex, rollout_steps
+from cookhouse.runs.reading.skeleton import read_text
+from cookhouse.view.pages import ask_address, page_and_json, run_address
 from cookhouse.view.paging import Paging
 from cookhouse.view.tokens.group import TOKENS_OF_ONE, GroupView, group_values
 from cookhouse.view.tokens.query import one_of, real, whole, words
@@ -24,6 +25,7 @@ from cookhouse.view.tokens.words import Words
 
 _LINES = 50
 _MAX_PROBLEMS = 5
+_MAX_QUESTION = 5000
 
 Address: TypeAlias = Callable[..., str]
 """Of the page with the same filter, and with more in its query."""
@@ -131,7 +133,7 @@ def _group(
     numbers = list(dict.fromkeys(each.group.number for each in found))
     place = numbers.index(number) if number in numbers else None
     return {
-        "group": {**values, "address": address(group=number), "ask_address": _ask_address(run, values["alike"])},
+        "group": {**values, "address": address(group=number), "ask_address": _ask_address(run, group.rollouts)},
         "previous_group": address(group=numbers[place - 1]) if place else None,
         "next_group": address(group=numbers[place + 1]) if place is not None and place + 1 < len(numbers) else None,
     }
@@ -143,10 +145,11 @@ def _address(name: str, step: StepName, query: Mapping[str, Any], **more: Any) -
     return run_address(name, f"rollouts/{step}") + (f"?{asked}" if asked else "")
 
 
-def _ask_address(run: FoundRun, alike: Mapping[str, str]) -> str | None:
-    """Where the question of a group can be asked again."""
-    question = alike.get("question")
-    return f"/playground?{urlencode({'weights': run.name, 'prompt': question})}" if question else None
+def _ask_address(run: FoundRun, rollouts: Sequence[Rollout]) -> str | None:
+    """Where the question of a group can be asked again, if its environment logged one."""
+    asked = (turn.logs["question"] for rollout in rollouts[:1] for turn in rollout.turns if "question" in turn.logs)
+    text, left_out = read_text(next(asked, ""), _MAX_QUESTION)
+    return None if left_out else ask_address([run.name], [("user", text)])
 
 
 def _query_of(wanted: Wanted) -> dict[str, str]:

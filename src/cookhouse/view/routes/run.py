@@ -8,15 +8,18 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from cookhouse.errors import InputError
+from cookhouse.report import MetricColumns
 from cookhouse.report.run_charts import chart_outline
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import LOG_FILE, METRICS_FILE
 from cookhouse.runs.reading.log import LogPart, log_before, log_from
 from cookhouse.runs.reading.metrics import read_rows
+from cookhouse.runs.reading.step_rows import has_step
 from cookhouse.view.pages import json_answer, page, page_and_json, run_address
 from cookhouse.view.place import Place
 from cookhouse.view.position import Position
 from cookhouse.view.run_charts import charts_json, group_keys, outline_names, painted_run
+from cookhouse.view.run_links import held_out_address, links_of
 from cookhouse.view.run_summary import checkpoints_of, settings_of, summary_of
 
 _MAX_CHARACTERS: Final = 1000
@@ -27,7 +30,7 @@ def _show(request: Request) -> Response:
     place, run = _asked(request)
     with place.metrics.of(run.path) as growing:
         columns = growing.look()
-        summary = summary_of(run, columns)
+        summary = _summary(place, run, columns)
         every = request.query_params.get("charts") == "all"
         groups, num_empty = painted_run(run.name, columns, run.history.declared, every=every)
         read: dict[str, Any] = {
@@ -50,7 +53,7 @@ def _now(request: Request) -> Response:
     """The parts of the page that change, for its script to put in the place of those that are there."""
     place, run = _asked(request)
     with place.metrics.of(run.path) as growing:
-        summary = summary_of(run, growing.look())
+        summary = _summary(place, run, growing.look())
     return page("run_now.html", **summary, **checkpoints_of(run, place.runs()))
 
 
@@ -60,7 +63,7 @@ def _answer(request: Request) -> Response:
         columns = growing.look()
         return json_answer(
             {
-                **summary_of(run, columns),
+                **_summary(place, run, columns),
                 "metrics_end": growing.end,
                 "num_broken_rows": growing.num_broken,
             }
@@ -112,6 +115,19 @@ def _go(request: Request) -> Response:
     return RedirectResponse(run_address(run.name, f"steps/{_number(request, 'step') or 1}"), status_code=303)
 
 
+def _after(request: Request) -> Response:
+    """From a point of a held-out curve to what there is to read of those weights."""
+    _, run = _asked(request)
+    step = _number(request, "step") or 0
+    metrics = run.path / METRICS_FILE
+    is_there = has_step(metrics, request.app.state.rollouts.lines(metrics), step - 1)
+    return RedirectResponse(held_out_address(run, step, has_step=is_there), status_code=303)
+
+
+def _summary(place: Place, run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
+    return {**summary_of(run, columns), "links": links_of(run, place)}
+
+
 def _asked(request: Request) -> tuple[Place, FoundRun]:
     place: Place = request.app.state.place
     return place, place.run(request.path_params["name"])
@@ -150,5 +166,6 @@ ROUTES = [
     Route(f"/api{_RUN}checkpoints", _checkpoints),
     Route(f"/api{_RUN}settings", _settings),
     Route(f"{_RUN}go", _go),
+    Route(f"{_RUN}after", _after),
     *page_and_json(f"{_RUN}log", _log, "log.html"),
 ]

@@ -10,10 +10,10 @@ from cookhouse.evals import Estimate, PairedDifference
 from cookhouse.report import Change, ItemChanges, change_of
 from cookhouse.runs.reading.answer_sets import ItemText
 from cookhouse.telemetry import Metric, find_metric
-from cookhouse.view.pages import page_and_json
+from cookhouse.view.pages import ask_address, page_and_json
 from cookhouse.view.paging import Paging
 from cookhouse.view.routes.evaluations.filters import Filters
-from cookhouse.view.routes.evaluations.sides import Side, asked_alike, changes_at, facts_of, sides_of
+from cookhouse.view.routes.evaluations.sides import Side, asked_alike, changes_at, facts_of, sides_of, weights_of
 
 _ITEMS: Final = 50
 """On a page where the address does not say."""
@@ -110,9 +110,16 @@ def _asked(sides: tuple[Side, Side], item: Any) -> dict[str, Any]:
         except InputError as error:
             problem = str(error)
     if told is None:
-        return {"name": None, "asked": [], "expected": None, "problem": problem}
+        return {"name": None, "asked": [], "expected": None, "ask_address": None, "problem": problem}
+    weights = [name for side in sides for name in weights_of(side)]
     asked = [{"role": role, **_cut(text)} for role, text in told.asked]
-    return {"name": told.name, "asked": asked, "expected": _cut(told.expected), "problem": None}
+    return {
+        "name": told.name,
+        "asked": asked,
+        "expected": _cut(told.expected),
+        "ask_address": ask_address([*dict.fromkeys(weights)], told.asked),
+        "problem": None,
+    }
 
 
 def _answered(side: Side, item: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from starlette.requests import Request
 
 from cookhouse.errors import InputError
 from cookhouse.runs.reading.answer_sets import AnswerSet
-from cookhouse.view.pages import page_and_json
+from cookhouse.view.pages import ask_address, page_and_json
 from cookhouse.view.paging import whole_number
-from cookhouse.view.routes.evaluations.sides import Side, facts_of, side_of, steps_of
+from cookhouse.view.routes.evaluations.sides import Side, facts_of, side_of, steps_of, weights_of
 
 _MAX_CHARACTERS: Final = 50_000
 _MAX_SAMPLES: Final = 200
@@ -35,6 +35,7 @@ def _read(request: Request) -> dict[str, Any]:
         "score": side.answers.scores[item],
         "name": None if asked is None else asked.name,
         "asked": [] if asked is None else [{"role": role, **_start(text)} for role, text in asked.asked],
+        "ask_address": None if asked is None else ask_address(weights_of(side), asked.asked),
         "expected": None if asked is None else _start(asked.expected),
         "samples": [
             {"outcome": each.outcome, "address": _address(side, item, index)}

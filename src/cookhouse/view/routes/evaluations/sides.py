@@ -57,6 +57,12 @@ def facts_of(run: FoundRun) -> dict[str, Any]:
     }
 
 
+def weights_of(side: Side) -> list[str]:
+    """What the playground can ask instead of an evaluation, if that is known."""
+    model = facts_of(side.run)["model"] if side.step is None else side.run.name
+    return [] if model is None else [model]
+
+
 def sides_of(request: Request) -> tuple[Side, Side]:
     """As the address says: `run` once or twice, `step` up to twice. Of one run its first and its last evaluation, of
     two the last of each; a single step is that of the second, or of both runs.
