@@ -62,3 +62,10 @@ def test_files_and_folders_are_there() -> None:
     places = [ROOT, SOURCE]
     missing = [name for name in named if "NAME" not in name and not any((place / name).exists() for place in places)]
     assert missing == []
+
+
+def test_every_room_is_on_the_map() -> None:
+    # Catches a package that was added and that nobody finds.
+    text = TEXT[TEXT.index("Both halves") : TEXT.index("An algorithm is")]
+    rooms = {folder.parent.name for folder in SOURCE.glob("*/__init__.py")}
+    assert sorted(room for room in rooms if f"`{room}`" not in text) == []
