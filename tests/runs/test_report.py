@@ -76,7 +76,7 @@ def test_an_error_of_a_metric_stands_beside_it_and_has_no_row_and_no_chart(tmp_p
     rows = [{"step": step, name: step, f"{name}_stderr": 1 / (step + 1), "env/all/correct_n": 9} for step in range(3)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = report(tmp_path).text
-    assert f"{name}\n0 ± 1 (step 0)\n2 ± 0.33333 (step 2)\n2 ± 0.33333 (step 2)\n+2" in text
+    assert f"{name}\n0 ± 1 (step 0)\n2 ± 0.33 (step 2)\n2 ± 0.33 (step 2)\n+2" in text
     assert f"{name}_stderr" not in text
     assert [chart.attrib["aria-label"] for chart in charts(tmp_path)] == [f"{name} over steps"]
 

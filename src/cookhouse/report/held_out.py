@@ -52,7 +52,7 @@ def _over_steps(curve: Curve, tested: Mapping[str, Curve]) -> list[str]:
 def _at(curve: Curve, tested: Mapping[str, Curve], point: Point) -> str:
     value = curve.metric.text(point.value)
     stderr = _companion(curve.name + _STDERR, tested, point.step)
-    return value if stderr is None else f"{value} ± {curve.metric.text(stderr)}"
+    return value if stderr is None else f"{value} ± {curve.metric.error_text(stderr)}"
 
 
 def _is_told_beside(name: str, tested: Mapping[str, Curve]) -> bool:

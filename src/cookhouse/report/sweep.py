@@ -58,7 +58,7 @@ class SweepTable:
             return "-"
         if not math.isfinite(row.value):
             return str(row.value)
-        return self.metric.text(row.value) + ("" if row.stderr is None else f" ± {self.metric.text(row.stderr)}")
+        return self.metric.text(row.value) + ("" if row.stderr is None else f" ± {self.metric.error_text(row.stderr)}")
 
 
 def sweep_table(

@@ -87,7 +87,7 @@ def line_of(overview: RunOverview) -> Line:
     """What the list shows of a run."""
     headline = overview.headline
     progress = progress_of(overview) if overview.status is RunStatus.RUNNING else None
-    stderr = None if headline is None or overview.stderr is None else headline.metric.text(overview.stderr)
+    stderr = None if headline is None or overview.stderr is None else headline.metric.error_text(overview.stderr)
     return {
         "name": overview.name,
         "number": overview.number,

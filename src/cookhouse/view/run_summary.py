@@ -42,7 +42,7 @@ def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
         "headline": None if headline is None else headline.text,
         "stderr": None
         if headline is None or overview.headline is None or overview.stderr is None
-        else headline.metric.text(overview.stderr),
+        else headline.metric.error_text(overview.stderr),
         "took": place_of(run.history),
         "steps": overview.steps,
         "total_steps": overview.total_steps,

@@ -31,7 +31,9 @@ class Measured:
     @property
     def text(self) -> str:
         """The value with its standard error."""
-        return self.metric.text(self.value) + ("" if self.stderr is None else f" ± {self.metric.text(self.stderr)}")
+        return self.metric.text(self.value) + (
+            "" if self.stderr is None else f" ± {self.metric.error_text(self.stderr)}"
+        )
 
 
 def last_measured(folder: Path, own: Mapping[str, Metric]) -> list[Measured]:

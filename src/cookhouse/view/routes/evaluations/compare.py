@@ -73,7 +73,7 @@ def _benchmark(name: str, changes: ItemChanges[Any]) -> dict[str, Any]:
 
 
 def _estimate(metric: Metric, estimate: Estimate) -> dict[str, Any]:
-    error = "" if estimate.stderr is None else f" ± {metric.text(estimate.stderr)}"
+    error = "" if estimate.stderr is None else f" ± {metric.error_text(estimate.stderr)}"
     text = metric.text(estimate.mean) + error
     return {"mean": estimate.mean, "stderr": estimate.stderr, "n": estimate.n, "text": text}
 
