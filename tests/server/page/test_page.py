@@ -5,18 +5,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser import browser, wider_than_window, window
 from tests.server.endpoint.scripted import ScriptedEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tests.server.status.test_status import HOSTILE, NEW_SESSION
 from tests.server.test_routes import Server
+from tests.waiting import PATIENCE_SECONDS
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.models.tokenizers import get_tokenizer
 
 ANSWER = "<img src=x onerror=alert(1)> & <script>document.title='owned'</script> done"
-PATIENCE_MS = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def quiet(browser: Browser, address: str) -> Iterator[Page]:
     """A window in which requests may fail, which browsers write into the console. An error of a script fails."""
     errors: list[str] = []
     context = browser.new_context()
+    context.set_default_timeout(1000 * PATIENCE_SECONDS)
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(address)
@@ -59,7 +60,7 @@ def address(host: Host, key: str = KEY) -> str:
 
 def shown(page: Page) -> None:
     """Wait until the page has figures."""
-    expect(page.locator("#state")).to_contain_text("Serving", timeout=PATIENCE_MS)
+    expect(page.locator("#state")).to_contain_text("Serving")
 
 
 def test_a_key_is_asked_for_and_a_wrong_one_is_refused(started: Browser, host: Host) -> None:
@@ -70,7 +71,7 @@ def test_a_key_is_asked_for_and_a_wrong_one_is_refused(started: Browser, host: H
         for wrong, reason in (("tml-wrong", "does not accept"), ("tml-ключ", "no key")):
             page.keyboard.type(wrong)
             page.keyboard.press("Enter")
-            expect(page.locator("#refusal")).to_contain_text(reason, timeout=PATIENCE_MS)
+            expect(page.locator("#refusal")).to_contain_text(reason)
             expect(page.locator("#key")).to_be_focused()
         page.keyboard.type(KEY)
         page.keyboard.press("Enter")
@@ -94,11 +95,31 @@ def test_after_the_key_is_forgotten_nothing_is_left(started: Browser, host: Host
     """Would catch figures of one key that the next person at the screen finds in the page."""
     with window(started, address(host)) as page:
         shown(page)
-        expect(page.locator("#session-rows td").first).to_be_attached(timeout=PATIENCE_MS)
+        expect(page.locator("#session-rows td").first).to_be_attached()
         page.locator("#forget").press("Enter")
         expect(page.locator("#key")).to_be_focused()
         assert page.locator("#status td, #tiles div, #weights option").count() == 0
         assert page.evaluate("sessionStorage.length") == 0
+
+
+@pytest.mark.parametrize(("late", "left"), [("**/v1/models", "#weights option"), ("**/api/v1/status", "#status td")])
+def test_what_comes_late_for_a_key_that_was_forgotten_is_not_shown(
+    started: Browser, host: Host, late: str, left: str
+) -> None:
+    """Would catch an answer under way that fills the page for the next person, who has another key."""
+    held: list[Route] = []
+    with window(started, f"{host.url}/page/") as page:
+        page.route(late, lambda route: held.append(route))
+        page.locator("#key").fill(KEY)
+        with page.expect_request(late):
+            page.keyboard.press("Enter")
+        page.evaluate("document.getElementById('forget').click()")
+        page.locator("#key").fill(OTHER_KEY)
+        page.keyboard.press("Enter")
+        with page.expect_response(late):
+            held[0].continue_()
+        page.evaluate("fetch('page.css').then((answer) => answer.text())")  # by then the page has read it
+        assert page.locator(left).count() == 0
 
 
 def test_texts_of_others_are_text(started: Browser, host: Host) -> None:
@@ -106,7 +127,7 @@ def test_texts_of_others_are_text(started: Browser, host: Host) -> None:
     with window(started, address(host)) as page:
         shown(page)
         rows = page.locator("#session-rows tbody tr")
-        expect(rows).to_have_count(2, timeout=PATIENCE_MS)
+        expect(rows).to_have_count(2)
         for text in rows.locator("td:nth-child(2)").all_inner_texts():
             assert text.startswith(r"<script>alert(1)</script>\x1b]0;owned\x07\u{202e}</td> of ")
         assert page.locator("script").count() == 1
@@ -115,7 +136,7 @@ def test_texts_of_others_are_text(started: Browser, host: Host) -> None:
 def test_a_tenant_is_shown_its_own(started: Browser, host: Host) -> None:
     with window(started, address(host, OTHER_KEY)) as page:
         shown(page)
-        expect(page.locator("#session-rows tbody tr")).to_have_count(1, timeout=PATIENCE_MS)
+        expect(page.locator("#session-rows tbody tr")).to_have_count(1)
         expect(page.locator("#session-rows")).to_contain_text(f"of {OTHER_KEY[-4:]}")
         expect(page.locator("#tenant-rows tbody tr")).to_have_count(2)
         expect(page.locator("#tenant-rows")).to_contain_text("the server's first key")
@@ -127,11 +148,11 @@ def test_an_answer_is_text_and_comes_as_it_is_sampled(started: Browser, host: Ho
     """Would catch an answer that runs as a script."""
     with window(started, address(host)) as page:
         shown(page)
-        expect(page.locator("#weights option")).to_have_count(1, timeout=PATIENCE_MS)
+        expect(page.locator("#weights option")).to_have_count(1)
         page.locator(f"input[value={mode}]").check()
         page.locator("#prompt").fill("Say something <b>bad</b>.")
         page.locator("#prompt").press("Control+Enter")
-        expect(page.locator("#answer")).to_have_text(ANSWER, timeout=PATIENCE_MS)
+        expect(page.locator("#answer")).to_have_text(ANSWER)
         expect(page.locator("#answer-state")).to_contain_text("tokens")
         assert page.locator("#answer *").count() == 0
         assert page.title() == "cookhouse server"
@@ -142,10 +163,10 @@ def test_what_is_refused_is_said(started: Browser, host: Host) -> None:
     """Would catch a form that stays without a word, and one that cannot be used again."""
     with quiet(started, address(host)) as page:
         shown(page)
-        expect(page.locator("#weights option")).to_have_count(1, timeout=PATIENCE_MS)
+        expect(page.locator("#weights option")).to_have_count(1)
         page.locator("#prompt").fill("x " * 8000)
         page.locator("#send").click()
-        expect(page.locator("#answer-state.bad")).to_contain_text("maximum context length", timeout=PATIENCE_MS)
+        expect(page.locator("#answer-state.bad")).to_contain_text("maximum context length")
         assert page.locator("#send").is_enabled()
 
 
@@ -154,7 +175,7 @@ def test_a_server_that_is_gone_is_asked_again(started: Browser, host: Host) -> N
     with quiet(started, address(host)) as page:
         shown(page)
         page.route("**/api/v1/status", lambda route: route.abort())
-        expect(page.locator("#state.bad")).to_contain_text("Gone", timeout=PATIENCE_MS)
+        expect(page.locator("#state.bad")).to_contain_text("Gone")
         assert page.locator("#status").is_visible()
         page.unroute("**/api/v1/status")
         shown(page)
@@ -164,23 +185,25 @@ def test_it_follows_what_happens(started: Browser, host: Host) -> None:
     """Would catch a page that has to be loaded again."""
     with window(started, address(host)) as page:
         shown(page)
-        expect(page.locator("#models")).to_contain_text("No model is in training", timeout=PATIENCE_MS)
+        expect(page.locator("#models")).to_contain_text("No model is in training")
         server = Server(host, host.service)  # type: ignore[arg-type]
         model_id = server.model(server.session())
-        expect(page.locator("#models tbody td").first).to_have_text(model_id, timeout=PATIENCE_MS)
+        expect(page.locator("#models tbody td").first).to_have_text(model_id)
         page.evaluate("getSelection().selectAllChildren(document.querySelector('#models tbody td'))")
-        page.wait_for_timeout(1500)
+        for _ in range(2):
+            with page.expect_response("**/api/v1/status"):
+                pass
         assert page.evaluate("String(getSelection())") == model_id, "a look takes the selection away"
         server.post(f"/sessions/{model_id.partition(':')[0]}/finish", reason={"type": "success"})
         server.close()
-        expect(page.locator("#models")).to_contain_text("No model is in training", timeout=PATIENCE_MS)
+        expect(page.locator("#models")).to_contain_text("No model is in training")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (420, "dark"), (1400, "light"), (1400, "dark")])
 def test_it_fits_into_the_window(started: Browser, host: Host, width: int, scheme: Any) -> None:
     with window(started, address(host), width, scheme=scheme) as page:
         shown(page)
-        expect(page.locator("#routes tbody tr").first).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.locator("#routes tbody tr").first).to_be_visible()
         assert wider_than_window(page) == 0
         light = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert light == (scheme == "light")

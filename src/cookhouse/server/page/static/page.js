@@ -46,15 +46,17 @@ async function look() {
   clearTimeout(timer);
   if (isLooking || document.hidden || heldKey() === null) return;
   isLooking = true;
+  const key = heldKey();
   try {
     const status = await (await ask("../api/v1/status")).json();
-    if (heldKey() === null) return;
+    if (heldKey() !== key) return; // what one key may see is not shown to who has another
     showPart(true);
     say(...stateOf(status));
     showFirst(status);
     showTables(status);
     await listNewWeights(status);
   } catch (error) {
+    if (heldKey() !== key) return;
     if (error instanceof RefusedKey) askForKey(error.message);
     else if (error instanceof Gone) say("Gone: the server does not answer. Trying again; the figures are old.", false);
     else say(`${error.message} Trying again; the figures are old.`, false);
@@ -67,8 +69,7 @@ async function look() {
 async function listNewWeights(status) {
   const now = JSON.stringify([status.tenants.find((one) => one.is_viewer)?.num_checkpoints, status.base_models.length]);
   if (listed === now) return;
-  await listWeights();
-  listed = now;
+  if (await listWeights()) listed = now;
 }
 
 at("ask").addEventListener("submit", (event) => {

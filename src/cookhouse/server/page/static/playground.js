@@ -1,6 +1,6 @@
 // A prompt to any weights that the key may ask, by the endpoint that OpenAI's clients use. Answers are text, never markup.
 
-import { ask, RefusedKey } from "./client.js";
+import { ask, heldKey, RefusedKey } from "./client.js";
 import { make, show } from "./dom.js";
 import { plural, printable, seconds } from "./text.js";
 
@@ -28,9 +28,11 @@ export function clearAnswer() {
   for (const name of ["answer", "thoughts", "answer-state"]) at(name).textContent = "";
 }
 
-/** Reads anew which weights there are; the one that is chosen stays chosen. */
+/** Reads anew which weights there are; the one that is chosen stays chosen. False: it was for another key. */
 export async function listWeights() {
+  const key = heldKey();
   const content = await (await ask("../v1/models")).json();
+  if (heldKey() !== key) return false;
   const names = content.data.map((model) => model.id);
   show(at("weights"), names, (select) => {
     const chosen = select.value;
@@ -43,6 +45,7 @@ export async function listWeights() {
     );
     if (names.includes(chosen)) select.value = chosen;
   });
+  return true;
 }
 
 async function send(refuse) {
