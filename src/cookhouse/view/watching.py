@@ -16,24 +16,26 @@ _log = logging.getLogger(__name__)
 _INTERVAL_SECONDS: Final = 1.0
 _RESTS_PER_WORK: Final = 9
 _BEAT_SECONDS: Final = 15.0
+_UNREAD: Final = object()
 T = TypeVar("T")
 
 
 class Look(Generic[T]):
-    """What some streams look at, as it was last read."""
+    """What some streams look at, as it was last read; it is read before anybody is told."""
 
-    def __init__(self, read: Callable[[], T], value: T) -> None:
-        self.value = value
+    def __init__(self, read: Callable[[], T]) -> None:
         self.is_over = False
         self.num_streams = 0
         self._read = read
+        self._value: Any = _UNREAD
         self._woken = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     async def values(self) -> AsyncIterator[T | None]:
         """The value now and each time it changes; None where it has not for a while. It ends with the server."""
         while not self.is_over:
             woken = self._woken
-            yield self.value
+            yield self._value
             while not woken.is_set():
                 try:
                     await asyncio.wait_for(woken.wait(), _BEAT_SECONDS)
@@ -42,10 +44,11 @@ class Look(Generic[T]):
 
     async def refresh(self) -> None:
         """Read again, and wake the streams if that is another value."""
-        value = await run_in_threadpool(self._read)
-        if value != self.value:
-            self.value = value
-            self._wake()
+        async with self._turn:  # of two readings the one that began later holds
+            value = await run_in_threadpool(self._read)
+            if value != self._value:
+                self._value = value
+                self._wake()
 
     def end(self) -> None:
         self.is_over = True
@@ -67,18 +70,16 @@ class Watcher:
 
     @asynccontextmanager
     async def looking(self, at: Hashable, read: Callable[[], T]) -> AsyncIterator[Look[T]]:
-        """Look at something for as long as the block lasts. `read` gives its value, blocking; who looks at the same
-        thing shares it.
+        """Look at something for as long as the block lasts, from its value at the beginning on: the page that begins to
+        look was made a moment ago. `read` gives that, blocking; who looks at the same thing shares it.
         """
-        if at not in self._looks:
-            value = await run_in_threadpool(read)
-            self._looks.setdefault(at, Look(read, value))
-        look: Look[T] = self._looks[at]
+        look: Look[T] = self._looks.setdefault(at, Look(read))
         look.num_streams += 1
         look.is_over = self._is_over
         if self._poller is None:
             self._poller = asyncio.create_task(self._poll())
         try:
+            await look.refresh()
             yield look
         finally:
             look.num_streams -= 1
@@ -96,12 +97,17 @@ class Watcher:
             while self._looks and not self._is_over:
                 began = time.monotonic()
                 for look in [*self._looks.values()]:
-                    await look.refresh()
+                    await _refreshed(look)
                 worked = time.monotonic() - began
                 await asyncio.sleep(max(self._interval_seconds, _RESTS_PER_WORK * worked))
-        except Exception:
-            _log.exception("what is looked at cannot be read; its pages ask again")
-            for look in self._looks.values():
-                look.end()
         finally:
             self._poller = None
+
+
+async def _refreshed(look: Look[Any]) -> None:
+    """Read again; who looks at what cannot be read asks again, and nobody else is told."""
+    try:
+        await look.refresh()
+    except Exception:
+        _log.exception("what is looked at cannot be read; its pages ask again")
+        look.end()
