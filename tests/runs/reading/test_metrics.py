@@ -77,3 +77,14 @@ def test_at_most_so_many_rows_come_at_once(tmp_path: Path) -> None:
     part = read_rows(path, 0, max_rows=2)
     assert [row["step"] for row in part.rows] == [0, 1]
     assert [row["step"] for row in read_rows(path, part.end, max_rows=9).rows] == [2, 3, 4]
+
+
+def test_another_file_of_the_same_inode_is_read_anew(tmp_path: Path) -> None:
+    # Catches a run that was deleted and made again, whose curves go on from those of the one before: file systems give
+    # a new file the number of the last one that went.
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(line(step, a=float(step)) for step in range(4)))
+    growing = GrowingMetrics(path)
+    assert len(points(growing)) == 4
+    path.write_text("".join(line(step, a=10.0 + step) for step in range(9)))
+    assert points(growing) == [(step + 1, 10.0 + step) for step in range(9)]

@@ -12,6 +12,7 @@ from cookhouse.telemetry import is_metrics_row
 MAX_ROWS = 200
 """Told at once at most."""
 _END_BYTES = 1 << 17
+_MARK_BYTES = 64
 _MAX_READ_BYTES = 1 << 28
 """Of a file whose curves are drawn; what lies behind is left out, and said."""
 
@@ -58,33 +59,37 @@ class GrowingMetrics:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._end, self._inode = 0, -1
+        self._mark = b""
+        """The bytes before the end: a file that took the place of another, even its inode, has others there."""
         self._forget()
 
     def look(self) -> MetricColumns:
         """The columns, with what has been written since the last look. A file that was cut or replaced is read anew."""
         while self._end < _MAX_READ_BYTES:
-            found = read_range(self._path, self._end)
-            if found is None or found.inode != self._inode or found.size < self._end:
+            found = read_range(self._path, self._end - len(self._mark))
+            if found is None:
                 self._forget()
-                if found is None:
-                    break
+                break
+            if found.inode != self._inode or not found.data.startswith(self._mark):
+                self._forget()
                 self._inode = found.inode
-                found = read_range(self._path, 0)
-                if found is None or found.inode != self._inode:
+                if found.start:
                     continue
-            lines = _whole_lines(found.data)
+            lines = _whole_lines(found.data[len(self._mark) :])
             for line in lines:
                 row = _row(line)
                 if row is None:
                     self.num_broken += 1
                 else:
                     self.columns.add(row)
-            taken = sum(map(len, lines))
-            if not taken and len(found.data) == MAX_RANGE_BYTES:
+            taken = len(self._mark) + sum(map(len, lines))
+            is_too_long = not lines and len(found.data) == MAX_RANGE_BYTES
+            if is_too_long:
                 taken = len(found.data)
                 self.num_broken += 1
             self._end = found.start + taken
-            if not taken or self._end >= found.size:
+            self._mark = found.data[max(0, taken - _MARK_BYTES) : taken]
+            if self._end >= found.size or not (lines or is_too_long):
                 break
         return self.columns
 
@@ -99,6 +104,7 @@ class GrowingMetrics:
         """Lines that are no rows."""
         self._end = 0
         self._inode = -1
+        self._mark = b""
 
 
 def _whole_lines(data: bytes) -> list[bytes]:
