@@ -67,15 +67,8 @@ def write_whole(path: Path, text: str, *, is_synced: bool = True) -> None:
 def append_line(path: Path, line: str) -> None:
     """Add one line that is on disk when this returns; a torn line that a crash left at the end is removed first."""
     with file_errors(path), path.open("a+b") as file:
-        whole = _whole_size(file)
-        file.truncate(whole)
-        try:
-            file.write(line.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            os.truncate(path, whole)
-            raise
+        file.truncate(_whole_size(file))
+        _append(file, line.encode() + b"\n")
 
 
 def append_row(path: Path, row: Mapping[str, Any], *, is_private: bool = False) -> int:
@@ -99,10 +92,20 @@ def append_row(path: Path, row: Mapping[str, Any], *, is_private: bool = False) 
         if last and not _is_row(last):
             raise InputError(f"{path} holds something that is no JSONL, and is left alone; name another file")
         end = b"\n" if last and not last.endswith(b"\n") else b""
-        file.write(end + json.dumps(row, ensure_ascii=False).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        _append(file, end + json.dumps(row, ensure_ascii=False).encode() + b"\n")
     return number + 1
+
+
+def _append(file: BinaryIO, data: bytes) -> None:
+    """Add all of it, on the disk when this returns, or nothing."""
+    whole = file.seek(0, os.SEEK_END)
+    try:
+        while data:  # past the file's buffer, which would be written once more as it is closed
+            data = data[os.write(file.fileno(), data) :]
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(whole)
+        raise
 
 
 def _is_row(line: bytes) -> bool:

@@ -1,6 +1,7 @@
 """What is said of two answers, and the file that it goes to."""
 
 import json
+import resource
 import stat
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,19 @@ def test_a_file_that_cannot_take_a_label_is_named_and_the_label_can_be_given_aga
     path.rmdir()
     assert labeled(client, pair, "left").json()["line"] == 1
     assert json.loads(path.read_text())["chosen"] == [{"role": "assistant", "content": "first"}]
+
+
+def test_a_label_that_does_not_fit_leaves_nothing_behind(client: TestClient, runs: Path) -> None:
+    """Catches half a row that a full disk leaves, with which the file takes no label any more."""
+    path = runs / "labels.jsonl"
+    labeled(client, pair_of(client), "left")
+    before, pair = path.read_bytes(), pair_of(client)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+    try:
+        refused = labeled(client, pair, "left")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (refused.status_code, "cannot write" in refused.json()["detail"]) == (400, True)
+    assert path.read_bytes() == before
+    assert labeled(client, pair, "left").json()["line"] == 2

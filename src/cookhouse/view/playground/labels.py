@@ -80,7 +80,7 @@ class LabelFile:
                 raise InputError("these answers have their label, or are not kept any more; ask again for others")
             better = LABELS[label]
             line = None if better is None else self._write(pair.row(better), pair)
-            del self._pairs[key]
+            self._pairs.pop(key, None)  # later pairs may have pushed it out
         return Labeled(line=line, command=self.command(pair.answers[0].model))
 
     def command(self, model: str | None = None) -> str:
