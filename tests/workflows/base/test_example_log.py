@@ -80,3 +80,12 @@ def test_a_step_is_bounded_too(folder: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot write .*examples"):
         log_in(tmp_path / "deleted" / "examples")(0, STEP)
+
+
+def test_what_others_put_beside_them_ends_no_run(folder: Path) -> None:
+    """Catches a run that cannot be resumed since somebody copied an example."""
+    log_in(folder)(0, STEP)
+    (folder / "000000 (copy).jsonl").write_text("{}")
+    (folder / "000001.jsonl").mkdir()
+    log_in(folder, first_step=0)
+    assert sorted(path.name for path in folder.iterdir()) == ["000000 (copy).jsonl", "000001.jsonl"]

@@ -44,7 +44,8 @@ class ExampleLog:
         self._max_run_bytes, self._max_step_bytes = max_run_bytes, max_step_bytes
         self._every = 1
         """Steps from one that is kept to the next."""
-        self._sizes = {int(path.stem): path.stat().st_size for path in folder.glob("[0-9]*.jsonl")}
+        files = [path for path in folder.glob("[0-9]*.jsonl") if path.stem.isdecimal() and path.is_file()]
+        self._sizes = {int(path.stem): path.stat().st_size for path in files}
         for step in [step for step in self._sizes if step >= first_step]:
             self._remove(step)
 
