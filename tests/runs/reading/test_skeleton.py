@@ -2,10 +2,13 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from cookhouse.errors import InputError
 from cookhouse.runs.reading import skeleton
@@ -97,3 +100,17 @@ def test_limits_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(skeleton, "MAX_LINE_BYTES", 1000)
     with pytest.raises(InputError, match="a line has"):
         read_skeleton(*place)
+
+
+@pytest.mark.parametrize("end", [b"", b"\\"])
+def test_a_text_without_an_end_holds_nobody_up(tmp_path: Path, end: bytes) -> None:
+    # Catches a line that takes hours: a search anew at each of its quotes, in which no other thread of a server runs.
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"number": 0, "group": "' + b'\\"' * 1_000_000 + end + b"\n")
+    code = (
+        "import sys; from pathlib import Path; from cookhouse.runs.reading.rollouts import index_rollouts\n"
+        "print(index_rollouts(Path(sys.argv[1])).groups[0].problem)\n"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
+    assert "is not JSON" in done.stdout

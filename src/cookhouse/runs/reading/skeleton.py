@@ -23,7 +23,8 @@ _LONG_BYTES = 400
 """A number array or a text is left in the file from here on."""
 _BLOCK_BYTES = 1 << 16
 
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# One that never ends is taken to the end of the line: to look for another at each quote in it takes time in its square.
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _NUMBERS = rb"\[[-+0-9.eE,NaInfity\s]{%d,}\]" % _LONG_BYTES
 _PART = re.compile(_STRING + rb"|" + _NUMBERS)
 _CUT_ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?\Z")
