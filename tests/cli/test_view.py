@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.runs.kit import make_run
-from tests.waiting import next_line
+from tests.waiting import PATIENCE_SECONDS, next_line
 
 from cookhouse.cli import main
 from cookhouse.view.access import Access
@@ -105,7 +105,7 @@ def test_it_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         assert next_line(process) == f"serving the runs in {tmp_path}/ until Ctrl-C; open\n"
         next_line(process)
         address = next_line(process).strip()
-        with httpx.stream("GET", address.replace("/?", "/events/runs?")) as stream:
+        with httpx.stream("GET", address.replace("/?", "/events/runs?"), timeout=PATIENCE_SECONDS) as stream:
             assert stream.status_code == 200
             process.send_signal(signal.SIGINT)
             assert process.wait() == 130

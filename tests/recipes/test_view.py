@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from cookhouse.adapters import Adapters
 from cookhouse.recipes import run_async
@@ -56,7 +57,7 @@ async def _run(config: SupervisedConfig) -> tuple[Person, int | None]:
 async def _status(told: str) -> int | None:
     """What the list answers at the address that was told; None where nobody does."""
     _, _, page = told.partition("http://")
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         try:
             return (await client.get("http://" + page.replace("/runs/run/-/", "/api/"))).status_code if page else None
         except httpx.ConnectError:

@@ -20,8 +20,11 @@ def make_run(
     weights: Sequence[str] = (),
     **settings: Any,
 ) -> Path:
-    """A run that began `number` minutes after the first one, and took ten seconds."""
-    path.mkdir(parents=True)
+    """A run that began `number` minutes after the first one, and took ten seconds. It is there at once as a whole, for
+    whoever looks meanwhile.
+    """
+    made = path.with_name(f".{path.name}"[:200])
+    made.mkdir(parents=True)
     started_at = START + timedelta(minutes=number)
     launch = {
         "started_at": started_at.isoformat(),
@@ -34,11 +37,11 @@ def make_run(
         "metrics.jsonl": [json.dumps(row) for row in rows],
         "checkpoints.jsonl": [json.dumps({**point, "state_path": place}) for place in saved],
     }
-    (path / "config.json").write_text(
+    (made / "config.json").write_text(
         json.dumps({"recipe": recipe, "config": config, "weights": [*weights], "seed": 0})
     )
-    (path / "run.json").write_text(json.dumps({"launches": [launch]}))
+    (made / "run.json").write_text(json.dumps({"launches": [launch]}))
     for name, some in lines.items():
         if some:
-            (path / name).write_text("".join(line + "\n" for line in some))
-    return path
+            (made / name).write_text("".join(line + "\n" for line in some))
+    return made.rename(path)

@@ -24,7 +24,7 @@ def page_of(run: Path) -> tuple[PageBeside, Told]:
 
 def answers(address: str) -> bool:
     try:
-        return httpx.get(address).status_code == 200
+        return httpx.get(address, timeout=PATIENCE_SECONDS).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -40,7 +40,8 @@ def test_it_shows_the_run_and_ends_with_it(tmp_path: Path) -> None:
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert os.getpriority(os.PRIO_PROCESS, page.process_id) == min(19, own + 10)
         base, _, token = address.partition("/runs/one/-/?token=")
-        assert [run["name"] for run in httpx.get(f"{base}/api/?token={token}").json()["runs"]] == ["one"]
+        answer = httpx.get(f"{base}/api/?token={token}", timeout=PATIENCE_SECONDS)
+        assert [run["name"] for run in answer.json()["runs"]] == ["one"]
     assert not answers(f"{base}/?token={token}")
 
 

@@ -1,6 +1,7 @@
 """What a stream tells of runs that change, and what somebody is told who comes again."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from starlette.testclient import TestClient
 from tests.runs.kit import make_run
 from tests.view.streams import events, next_of
 
+from cookhouse.files import write_whole
 from cookhouse.runs.lock import hold
 from cookhouse.view.watching import Watcher
 
@@ -25,11 +27,16 @@ def add_rows(run: Path, *rows: dict[str, Any]) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def start(run: Path) -> None:
+def start(run: Path, num_launches: int = 1) -> None:
     """Make a run one that has not ended."""
-    launches = json.loads((run / "run.json").read_text())
-    launches["launches"][-1] |= {"ended_at": None, "status": None}
-    (run / "run.json").write_text(json.dumps(launches))
+    launches = json.loads((run / "run.json").read_text())["launches"]
+    launches[-1] |= {"ended_at": None, "status": None}
+    write_whole(run / "run.json", json.dumps({"launches": launches[-1:] * num_launches}))
+
+
+def delete(run: Path) -> None:
+    """At once: of a folder that goes file by file somebody who looks sees a part."""
+    shutil.rmtree(run.rename(run.with_name(f".{run.name}")))
 
 
 ROWS = [{"step": step, "train_loss": 2.0 - step} for step in range(3)]
@@ -118,20 +125,19 @@ class TestRun:
             lock.close()
             assert next_of(stream, "state").data["status"] == "interrupted"
             with hold(run):
-                start(run)
-                launches = json.loads((run / "run.json").read_text())["launches"]
-                (run / "run.json").write_text(json.dumps({"launches": launches * 2}))
+                start(run, num_launches=2)
                 assert next_of(stream, "state").data["status"] == "running"
             next_of(stream, "state")
-            shutil.rmtree(run)
+            delete(run)
             assert next_of(stream, "state").data["status"] == "deleted"
             make_run(run)
             assert next_of(stream, "state").data["status"] == "finished"
 
     def test_files_that_change_are_named(self, runs: Path, address: str) -> None:
         run = make_run(runs / "one", rows=ROWS)
+        os.utime(run / "run.json", (2**32, 2**32))
         with events(address, "/events/runs/one") as stream:
-            assert "run.json" in next_of(stream, "files").data["changed"], "they are as new as the stream"
+            assert "run.json" in next_of(stream, "files").data["changed"], "it is newer than the stream"
             (run / "rollouts").mkdir()
             assert next_of(stream, "files").data == {"changed": ["rollouts"]}
             (run / "rollouts" / "000001.jsonl").write_text("{}\n")
@@ -162,7 +168,7 @@ class TestList:
             assert next_of(stream, "runs").data["names"] == ["two", "one"]
             add_rows(two, *ROWS[:2])
             assert next_of(stream, "run").data["name"] == "two"
-            shutil.rmtree(two)
+            delete(two)
             assert next_of(stream, "gone").data == {"name": "two"}
             assert next_of(stream, "runs").data == {"names": ["one"], "num_selected": 1, "num_runs": 1}
 
@@ -173,7 +179,7 @@ class TestList:
         with events(address, "/events/runs") as stream:
             last = next_of(stream, "runs")
         add_rows(runs / "one", *ROWS[:2])
-        shutil.rmtree(runs / "three")
+        delete(runs / "three")
         with events(address, "/events/runs", last_id=last.id) as stream:
             told = [next(stream), next(stream), next(stream)]
         assert [event.name for event in told] == ["run", "gone", "runs"]
