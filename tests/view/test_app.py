@@ -27,7 +27,7 @@ def test_what_is_not_there_is_said_in_words(client: TestClient) -> None:
 
 def test_a_fault_is_an_answer_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     # Catches an error page that itself fails, or that shows what went wrong inside.
-    monkeypatch.setattr("cookhouse.view.place.find_runs", lambda _: 1 // 0)
+    monkeypatch.setattr("cookhouse.view.place.find_runs", lambda *_: 1 // 0)
     quiet = TestClient(
         client.app, base_url=str(client.base_url), headers={**client.headers}, raise_server_exceptions=False
     )
@@ -35,6 +35,8 @@ def test_a_fault_is_an_answer_too(client: TestClient, monkeypatch: pytest.Monkey
     assert answer.status_code == 500
     assert "ZeroDivisionError" not in answer.text
     assert "the terminal shows why" in answer.text
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.parametrize("path", ["../access.py", "%2e%2e/access.py", "..%2faccess.py", "%2fetc/passwd"])

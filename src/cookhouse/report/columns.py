@@ -1,13 +1,12 @@
 """The numbers of a metrics file by metric: rows are added as they come, and a curve is made of the metric asked for."""
 
-import math
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cookhouse.report.curves import Curve, curve_of, is_drawable
-from cookhouse.telemetry import Metric, find_metric, step_number
+from cookhouse.telemetry import Metric, as_float, find_metric, step_number
 
 
 class MetricColumns:
@@ -42,7 +41,7 @@ class MetricColumns:
                     self._columns[sys.intern(name)] = (array("q"), array("d"))
                 steps, values = self._columns[name]
                 steps.append(step)
-                values.append(_as_float(value))
+                values.append(as_float(value))
 
     def curve(self, name: str, own: Mapping[str, Metric]) -> Curve:
         """A metric over the steps. `own` are the metrics that the run declared."""
@@ -92,10 +91,3 @@ def curves_of(rows: Iterable[Mapping[str, Any]], own: Mapping[str, Metric]) -> l
     """Every metric of the rows of a metrics file, by name. `own` as in `MetricColumns.curve`."""
     columns = MetricColumns(rows)
     return [columns.curve(name, own) for name in columns.names]
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        return math.inf if value > 0 else -math.inf

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out
+from cookhouse.telemetry import COMPANIONS, Metric, as_float, find_metric, is_held_out
 
 _SMALL_SHARE = 1e-6
 """Of a value: a smaller change is rounding."""
@@ -86,7 +86,7 @@ def _series(rows: Sequence[Mapping[str, Any]], step: int) -> dict[int, dict[str,
             found.setdefault(row["step"], {}).update(
                 (name, float(value))
                 for name, value in row.items()
-                if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+                if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(as_float(value))
             )
     return found
 

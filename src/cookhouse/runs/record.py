@@ -45,10 +45,10 @@ def read_record(folder: Path, *, reads_metrics: bool = True) -> RunRecord:
     def read(path: Path, reader: Callable[[Path], T], empty: E, unmade: str | None = None) -> T | E:
         name = path.relative_to(folder)
         try:
-            if path.exists():
+            if path.is_file():
                 return reader(path)
             gaps.extend([] if unmade is None else [f"{name} is missing: {unmade}"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             gaps.append(f"{name} cannot be read: {error}")
         return empty
 

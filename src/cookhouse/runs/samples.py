@@ -20,7 +20,7 @@ def answers_path(folder: Path, step: int) -> Path:
 def evaluated_steps(folder: Path) -> dict[int, Path]:
     """The files of answers in a run folder by the steps that the weights had taken, in their order."""
     found = folder.glob(f"{SAMPLES_FOLDER}/*.json")
-    return dict(sorted((int(path.stem), path) for path in found if path.stem.isdecimal()))
+    return dict(sorted((int(path.stem), path) for path in found if path.stem.isdecimal() and path.is_file()))
 
 
 def write_answers(path: Path, answers: Sequence[RecordedAnswer]) -> None:
@@ -38,7 +38,7 @@ def read_answers(path: Path) -> list[RecordedAnswer]:
     """
     try:
         return [answer_from_row(row) for row in json.loads(path.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path} does not hold answers ({error}); remove it") from error
 
 
@@ -49,6 +49,8 @@ def answer_from_row(row: Any) -> RecordedAnswer:
         raise TypeError("prompt, expected and answer must be texts")
     if not all(isinstance(role, str) and isinstance(text, str) for role, text in answer.earlier):
         raise TypeError("earlier must be pairs of role and text")
+    if not isinstance(answer.is_correct, bool) or not isinstance(answer.group, str | None):
+        raise TypeError("is_correct must be true or false, and group a text")
     if answer.verdict not in (None, "wins", "draws", "loses"):
         raise TypeError("verdict must be wins, draws or loses")
     return answer

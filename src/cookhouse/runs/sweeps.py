@@ -126,7 +126,7 @@ def _settings(folder: Path) -> dict[str, Any] | None:
         record = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         settings = record["config"]
         is_one = record["recipe"] == RECIPE and all(isinstance(run, dict) for run in settings["runs"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return dict(settings) if is_one else None
 
@@ -136,7 +136,7 @@ def _errors(folder: Path, problems: dict[str, str]) -> dict[str, str]:
         errors = json.loads((folder / SWEEP_ERRORS_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:  # no run has failed yet
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems[SWEEP_ERRORS_FILE] = f"it cannot be read: {error}"
         return {}
     return {str(name): str(error) for name, error in errors.items()} if isinstance(errors, dict) else {}

@@ -6,7 +6,7 @@ from cookhouse.telemetry.headline import Headline, choose_headline
 from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, is_metrics_row, metrics_at, read_metrics
 from cookhouse.telemetry.logged import LoggedEvent, read_event
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
-from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, number
+from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, as_float, number
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
 from cookhouse.telemetry.scopes import (
     Entry,
@@ -65,6 +65,7 @@ __all__ = [
     "TraceSink",
     "Values",
     "after_step",
+    "as_float",
     "check_metric",
     "check_sink",
     "choose_headline",

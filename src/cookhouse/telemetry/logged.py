@@ -41,7 +41,7 @@ def read_event(line: str) -> LoggedEvent | None:
         return None
     try:
         at = datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):  # OverflowError: beyond the years that a clock has
         return None
     name = found["name"]
     fields = re.fullmatch(_FIELDS[name], found["fields"]) if name in _FIELDS else None

@@ -1,5 +1,6 @@
 """What is known of a metric besides its values: which way it is better, where it stands, and how it reads."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, TypeAlias
@@ -63,6 +64,7 @@ class Metric:
 
     def difference_text(self, before: float, after: float) -> str:
         """How far it went, with its sign; of a share, in percentage points."""
+        before, after = as_float(before), as_float(after)
         change = after - before
         sign = "+" if change > 0 else "−" if change < 0 else "±"
         if self.is_share and max(abs(before), abs(after)) <= 1:
@@ -72,5 +74,14 @@ class Metric:
 
 def number(value: float) -> str:
     """A value as a person reads it: whole, or to five digits."""
+    value = as_float(value)
     is_whole = abs(value) < 1e9 and (abs(value) >= 1e4 or value == round(value))
     return f"{value + 0.0:,.0f}" if is_whole else f"{value:.5g}"  # + 0.0: never -0
+
+
+def as_float(value: float) -> float:
+    """As a float; a whole number of hundreds of digits, which is none, as infinity."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -21,13 +21,14 @@ POLICY: Final = (
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 """If anything slipped past the escaping, browsers would neither run nor load it."""
-_HEADERS: Final = {
+HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+"""Of every answer, besides `Cache-Control`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
+                headers.update(HEADERS)
                 headers.setdefault("Cache-Control", "no-store")
                 if address and has_token:
                     value = f"{cookie}={self._access.token}; HttpOnly; SameSite=Strict; Path=/"
@@ -114,4 +115,4 @@ def _is_of_own_page(request: Request) -> bool:
         return True
     origin = request.headers.get("origin")
     is_sent_by_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
-    return is_sent_by_own and (origin is None or urlsplit(origin).netloc == request.headers["host"])
+    return is_sent_by_own and (origin is None or origin.partition("://")[2] == request.headers["host"])

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.view.access import Access, Guard
+from cookhouse.view.access import HEADERS, Access, Guard
 from cookhouse.view.listing import Listing
 from cookhouse.view.pages import page
 from cookhouse.view.place import Place
@@ -86,8 +86,10 @@ def _reason(request: Request, error: HTTPException) -> str:
 
 
 def _admit_fault(request: Request, _error: Exception) -> Response:
-    # Starlette raises it again after this answer, so that the server logs the traceback.
-    return _refusal(request, 500, "the page could not be made; where it is served, the terminal shows why")
+    # Starlette raises it again after this answer, so that the server logs the traceback. The guard is left by then.
+    answer = _refusal(request, 500, "the page could not be made; where it is served, the terminal shows why")
+    answer.headers.update({**HEADERS, "Cache-Control": "no-store"})
+    return answer
 
 
 def _refusal(request: Request, status_code: int, reason: str) -> Response:

@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -76,8 +76,8 @@ class Wanted:
 
     def select(self, lines: Sequence[Line]) -> list[Line]:
         """All that fit, on whichever page."""
-        words = self.text.casefold().split()
-        return [line for line in lines if self._fits(line) and all(word in _text(line) for word in words)]
+        words = dict.fromkeys(self.text.casefold().split())
+        return [line for line in lines if self._fits(line) and _has_all(line, words)]
 
     def _fits(self, line: Line) -> bool:
         return self.recipe in ("", line["recipe"]) and self.state in ("", line["status"])
@@ -142,6 +142,11 @@ def _steps_text(overview: RunOverview) -> str:
     if overview.steps is None:
         return ""
     return f"{overview.steps:,}" if overview.total_steps is None else f"{overview.steps:,}/{overview.total_steps:,}"
+
+
+def _has_all(line: Line, words: Iterable[str]) -> bool:
+    text = _text(line)
+    return all(word in text for word in words)
 
 
 def _text(line: Line) -> str:

@@ -82,12 +82,22 @@ def ask_address(weights: Sequence[str], asked: Sequence[tuple[str, str]]) -> str
         return None
     system = [("system", texts[0])] if len(texts) > 1 else []
     query = [*(("weights", name) for name in weights), ("prompt", texts[-1]), *system]
-    return "/playground?" + urlencode(query, errors="replace")
+    return "/playground?" + query_text(query)
+
+
+def query_text(values: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> str:
+    """The query of an address. Half characters, of which texts of a run may have some, become question marks."""
+    return urlencode(values, errors="replace")
+
+
+def _quoted(text: object) -> str:
+    return quote(str(text), errors="replace")
 
 
 _ENVIRONMENT = escaping_environment(ChoiceLoader([PackageLoader("cookhouse.view"), PackageLoader("cookhouse.report")]))
 _ENVIRONMENT.globals["navigation"] = NAVIGATION
 _ENVIRONMENT.filters["run_address"] = run_address
+_ENVIRONMENT.filters["urlencode"] = _quoted
 _ENVIRONMENT.filters["duration"] = duration
 _ENVIRONMENT.filters["zip"] = zip
 _ENVIRONMENT.filters["entries"] = entries_from_json

@@ -85,13 +85,15 @@ class Place:
         return replace(kept.overview, number=run.number)
 
     def _read(self, path: Path, name: str, parent: str | None) -> FoundRun | None:
-        if not is_run(path):
+        if not is_run(path) or not _is_text(name):
             return None
         signatures = [signature_of(path / file) for file in _FILES]
         kept = self._kept.get(path)
         # The lock tells whether a run without an end goes on, and leaves no trace in the files when it is let go.
         if kept is not None and kept.signatures == signatures and kept.was_held == _is_held(kept.run):
             return kept.run
+        if not all((path / file).is_file() for file, signature in zip(_FILES, signatures, strict=True) if signature):
+            return None  # a pipe, which whoever reads it waits at, is no run's
         run = read_run(path, name, parent)
         if run is not None:
             self._kept[path] = _Kept(signatures=signatures, was_held=_is_held(run), run=run)
@@ -115,6 +117,15 @@ def signature_of(path: Path) -> Signature | None:
     except (OSError, ValueError):
         return None
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _is_text(name: str) -> bool:
+    """Whether an address can have a name: some folders have bytes in theirs that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_held(run: FoundRun) -> bool:

@@ -102,7 +102,11 @@ class CheckpointFile:
         Raises:
             InputError: some other line is not a checkpoint.
         """
-        return [self._parse(number, line) for number, line in enumerate(whole_lines(self._path), start=1)]
+        try:
+            lines = whole_lines(self._path)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self._path} is no text ({error}); remove it, or choose another log_path") from error
+        return [self._parse(number, line) for number, line in enumerate(lines, start=1)]
 
     def last_state(self) -> Checkpoint | None:
         """The newest checkpoint that training can continue from."""
@@ -115,11 +119,24 @@ class CheckpointFile:
     def _parse(self, number: int, line: str) -> Checkpoint:
         try:
             row = json.loads(line)
-            return Checkpoint(**{name: row[name] for name in Checkpoint.__dataclass_fields__ if name in row})
-        except (ValueError, KeyError, TypeError) as error:
+            point = Checkpoint(**{name: row[name] for name in Checkpoint.__dataclass_fields__ if name in row})
+            _check_types(point)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{self._path}, line {number}, is not a checkpoint ({error}); remove it, or choose another log_path"
             ) from error
+        return point
+
+
+def _check_types(point: Checkpoint) -> None:
+    """Raise `TypeError` for what no run writes."""
+    numbers, paths = (point.epoch, point.batch, point.step), (point.state_path, point.sampler_path)
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise TypeError("epoch, batch and step must be whole numbers from 0 on")
+    if not isinstance(point.name, str) or not all(isinstance(path, str | None) for path in paths):
+        raise TypeError("name and paths must be texts")
+    if not isinstance(point.best, dict) or not all(isinstance(value, int | float) for value in point.best.values()):
+        raise TypeError("best must be numbers by metric")
 
 
 def named_by_run(saved: Sequence[Checkpoint]) -> Sequence[Checkpoint]:

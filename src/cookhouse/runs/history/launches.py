@@ -201,7 +201,7 @@ def read_launches(folder: Path) -> list[Launch]:
         return [_launch(row) for row in json.loads(path.read_text(encoding="utf-8"))["launches"]]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} does not hold the launches of a run ({error}); remove it") from error

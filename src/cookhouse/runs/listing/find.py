@@ -24,6 +24,8 @@ MAX_DEPTH = 4
 """Of folders within folders, down from the place: a pipeline in a group of runs has its children there."""
 _NO_RUNS = {"service", SAMPLES_FOLDER, ROLLOUTS_FOLDER, EXAMPLES_FOLDER, EVALUATIONS_FOLDER}
 _MAX_SHOWN = 6
+_RECORD = {"recipe": str, "config": dict}
+"""What config.json holds at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,9 +183,9 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], str | None]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}, f"{CONFIG_FILE} is missing"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return {}, f"{CONFIG_FILE} cannot be read: {error}"
-    is_one = isinstance(record, dict) and isinstance(record.get("config"), dict) and "recipe" in record
+    is_one = isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in _RECORD.items())
     return (record, None) if is_one else ({}, f"{CONFIG_FILE} is not the config of a run")
 
 

@@ -13,7 +13,16 @@ from cookhouse.report import checkpoint_text
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
-from cookhouse.telemetry import Headline, Metric, choose_headline, keys, last_step_of, step_number
+from cookhouse.telemetry import (
+    Headline,
+    Metric,
+    as_float,
+    choose_headline,
+    is_metrics_row,
+    keys,
+    last_step_of,
+    step_number,
+)
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
 
 _END_BYTES = 1 << 18
@@ -165,7 +174,7 @@ class _Rows:
     def stderr(self, name: str) -> float | None:
         """The standard error of the last value of a metric."""
         error = self.last(name).get(f"{name}_stderr")
-        if isinstance(error, int | float) and not isinstance(error, bool) and math.isfinite(error):
+        if isinstance(error, int | float) and not isinstance(error, bool) and math.isfinite(as_float(error)):
             return float(error)
         return None
 
@@ -173,9 +182,9 @@ class _Rows:
 def _row(line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else {}
+    return row if is_metrics_row(row) else {}
 
 
 def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -203,7 +212,7 @@ def _told(path: Path) -> Mapping[str, Any]:
         if path.stat().st_size > MAX_FILE_BYTES:
             return {}
         summary = json.loads(path.read_text(encoding="utf-8"))["summary"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return summary if isinstance(summary, dict) else {}
 

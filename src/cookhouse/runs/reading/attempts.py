@@ -15,6 +15,7 @@ from cookhouse.evals import Grade
 from cookhouse.evals.benchmarks.attempts import Key
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, ATTEMPT_GRADES_FILE, ATTEMPT_QUESTIONS_FILE
 from cookhouse.runs.reading.lines import Lines, find_lines, read_bytes
+from cookhouse.telemetry import as_float
 
 MAX_LINE_BYTES: Final = 1 << 24
 """Of a line that is read whole; a longer one is named."""
@@ -125,7 +126,9 @@ def _key(head: bytes) -> Key:
 def _graded(line: bytes) -> tuple[Key, Sequence[Grade]]:
     key, values = attempt_row(line)
     grades = [Grade(**value) for value in values]
-    if not grades or not all(isinstance(each.correct, int | float) and math.isfinite(each.correct) for each in grades):
+    if not grades or not all(
+        isinstance(each.correct, int | float) and math.isfinite(as_float(each.correct)) for each in grades
+    ):
         raise ValueError("correct is a number for each answer")
     return key, grades
 

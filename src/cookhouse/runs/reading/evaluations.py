@@ -11,7 +11,7 @@ from cookhouse.evals import Attempt, Estimate
 from cookhouse.runs.names import METRICS_FILE
 from cookhouse.runs.reading.attempts import AttemptIndex
 from cookhouse.runs.reading.ranges import read_before
-from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out, is_metrics_row, ranked
+from cookhouse.telemetry import COMPANIONS, Metric, as_float, find_metric, is_held_out, is_metrics_row, ranked
 
 _END_BYTES: Final = 1 << 18
 
@@ -80,7 +80,7 @@ def _measured(name: str, row: Mapping[str, Any], own: Mapping[str, Metric]) -> M
 
 def _number(value: Any) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    return float(value) if is_number and math.isfinite(as_float(value)) else None
 
 
 def _row(line: bytes) -> Mapping[str, Any] | None:

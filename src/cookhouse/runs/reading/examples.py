@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError,
 
 from cookhouse.errors import InputError
 from cookhouse.runs.names import EXAMPLES_FOLDER
+from cookhouse.runs.reading.ranges import open_file
 
 MAX_FILE_BYTES = 8 * 2**20
 """More than a run writes of a step."""
@@ -69,11 +70,11 @@ def read_examples(folder: Path, step: int) -> list[ShownExample]:
     """
     path = folder / EXAMPLES_FOLDER / f"{step:06d}.jsonl"
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        return []
     except OSError as error:
+        if not path.exists():
+            return []
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes, which no run writes; remove it")

@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from cookhouse.runs.reading.ranges import open_file
+
 _BLOCK_BYTES = 1 << 20
 _MARK_BYTES = 32
 
@@ -31,7 +33,7 @@ def find_lines(path: Path, known: Lines | None = None) -> Lines:
     was. What was replaced or cut is read anew. A file that is not there has none.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return _lines(file.fileno(), known)
     except FileNotFoundError:
         return Lines(inode=0)
@@ -43,7 +45,7 @@ def read_bytes(path: Path, start: int, end: int) -> bytes:
     Raises:
         OSError: the file is gone, or may not be read.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return os.pread(file.fileno(), max(0, end - start), start)
 
 

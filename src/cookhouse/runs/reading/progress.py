@@ -1,5 +1,6 @@
 """What a run that is on does now, what it waits for, and how long it will take: from the ends of its files."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.runs.names import LOG_FILE, METRICS_FILE
 from cookhouse.runs.reading.metrics import last_rows
 from cookhouse.runs.reading.ranges import read_before
-from cookhouse.telemetry import LoggedEvent, events, keys, read_event
+from cookhouse.telemetry import LoggedEvent, as_float, events, keys, read_event
 
 _LOG_BYTES = 1 << 16
 _RECENT_STEPS = 20
@@ -85,6 +86,7 @@ def _seconds_left(overview: RunOverview) -> float | None:
     if overview.steps is None or overview.total_steps is None:
         return None
     rows = last_rows(overview.path / METRICS_FILE, _RECENT_STEPS)
-    seconds = [row[keys.STEP_SECONDS] for row in rows if isinstance(row.get(keys.STEP_SECONDS), int | float)]
-    left = overview.total_steps - overview.steps
+    told = [row[keys.STEP_SECONDS] for row in rows if isinstance(row.get(keys.STEP_SECONDS), int | float)]
+    seconds = [each for each in map(as_float, told) if math.isfinite(each)]
+    left = max(0, overview.total_steps - overview.steps)
     return round(sum(seconds) / len(seconds) * left, 1) if seconds else None

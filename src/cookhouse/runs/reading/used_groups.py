@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cookhouse.errors import InputError
 from cookhouse.runs.names import ROLLOUTS_FOLDER
+from cookhouse.runs.reading.ranges import open_file
 
 MAX_LINE_BYTES = 8 * 2**20
 
@@ -19,7 +20,7 @@ def used_groups(folder: Path, step: int) -> list[tuple[int, int]] | None:
     path = folder / ROLLOUTS_FOLDER / "steps.jsonl"
     begin = f'{{"step": {step},'.encode()
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             while line := file.readline(MAX_LINE_BYTES):
                 if line.startswith(begin) and line.endswith(b"\n"):
                     return _used(path, line)

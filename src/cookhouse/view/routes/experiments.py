@@ -219,7 +219,7 @@ def _columns(request: Request, sweep: SweepRecord) -> list[dict[str, Any]]:
     for name, title in zip(_names(table), titles, strict=True):
         is_sorted = name == sort
         turned = "descending" if is_sorted and order == "ascending" else "ascending"
-        address = "?" + urlencode({"sort": name, "order": turned}, quote_via=quote)
+        address = "?" + urlencode({"sort": name, "order": turned}, quote_via=quote, errors="replace")
         columns.append({"title": title, "address": address, "sorted": order if is_sorted else None})
     return columns
 

@@ -1,6 +1,7 @@
 """What evaluators noted of a run, evaluation by evaluation."""
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -20,7 +21,8 @@ _MAX_BYTES: Final = 1 << 23
 def _told(request: Request) -> tuple[dict[str, Any], list[Entry], list[Any]]:
     """What page and JSON share; and the entries as both show them."""
     run: FoundRun = request.app.state.place.run(request.query_params.get("run", ""))
-    names = sorted((path.stem for path in (run.path / EVALUATIONS_FOLDER).glob("*.json")), reverse=True)
+    files = filter(Path.is_file, (run.path / EVALUATIONS_FOLDER).glob("*.json"))
+    names = sorted((path.stem for path in files), reverse=True)
     paging = Paging.of(request, len(names))
     chosen = request.query_params.get("note") or next(iter(names), None)
     told: dict[str, Any] = {"run": run.name, "notes": paging.cut(names), "paging": paging.as_json(), "note": chosen}

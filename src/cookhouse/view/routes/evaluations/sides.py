@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 
@@ -13,6 +12,7 @@ from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.reading.answer_sets import AnswerReader, AnswerSet, is_evaluation
 from cookhouse.runs.samples import evaluated_steps
 from cookhouse.telemetry import after_step
+from cookhouse.view.pages import query_text
 from cookhouse.view.place import Place
 
 ANSWERS: Final = AnswerReader()
@@ -42,7 +42,7 @@ class Side:
     def address(self, item: Any) -> str:
         """Of the page that has all of an item."""
         named = [("benchmark", self.answers.benchmark(item)), ("item", str(self.answers.number(item)))]
-        return "/evaluations/item?" + urlencode([*self.query, *named])
+        return "/evaluations/item?" + query_text([*self.query, *named])
 
 
 def facts_of(run: FoundRun) -> dict[str, Any]:
