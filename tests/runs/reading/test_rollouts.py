@@ -8,6 +8,7 @@ import pytest
 from tests.runs.reading.rollout_files import group, turn, write_groups, write_values
 
 from cookhouse.errors import InputError
+from cookhouse.runs.reading import transcripts
 from cookhouse.runs.reading.rollouts import index_rollouts, read_group, rollout_steps, rollouts_file
 from cookhouse.runs.reading.skeleton import read_text
 from cookhouse.runs.reading.token_values import advantages_file, index_values, read_values, values_of
@@ -161,3 +162,19 @@ def test_a_transcript_of_many_megabytes_is_read_by_range(tmp_path: Path, monkeyp
     assert read_tokens(rollout, 150_001, 3) == [150_000, 150_001, 150_002]
     assert read_text(rollout.turns[0].logs["text"], 8)[0] == "<script>"
     assert sum(parsed) < 5000
+
+
+def test_long_rollouts_that_are_alike_are_read_in_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches a prefix whose cost grows with the square of its length: each block is found from the beginning.
+    said = [7] * 200_000
+    index = index_rollouts(write_groups(tmp_path / "000000.jsonl", [group([turn([1], said)], [turn([1], [*said, 8])])]))
+    num_read = 0
+
+    def counting(*args: Any) -> list[int]:
+        nonlocal num_read
+        num_read += 1
+        return read_tokens(*args)
+
+    monkeypatch.setattr(transcripts, "read_tokens", counting)
+    assert shared_prefix(read_group(index, 0).rollouts) == 200_001
+    assert num_read < 20

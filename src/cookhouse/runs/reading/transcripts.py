@@ -9,6 +9,7 @@ from cookhouse.runs.reading.skeleton import read_numbers
 from cookhouse.runs.reading.token_values import OfTurn, values_of
 
 _BLOCK_TOKENS = 4096
+_MAX_BLOCK_TOKENS = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +58,14 @@ def shared_prefix(rollouts: Sequence[Rollout]) -> int:
     if len(rollouts) < 2:
         return 0
     longest = min(rollout.num_tokens for rollout in rollouts)
-    for start in range(0, longest, _BLOCK_TOKENS):
-        blocks = [read_tokens(rollout, start, min(_BLOCK_TOKENS, longest - start)) for rollout in rollouts]
-        for index, tokens in enumerate(zip(*blocks, strict=True)):
-            if len(set(tokens)) > 1:
-                return start + index
+    start, count = 0, _BLOCK_TOKENS
+    while start < longest:
+        blocks = [read_tokens(rollout, start, min(count, longest - start)) for rollout in rollouts]
+        if any(block != blocks[0] for block in blocks[1:]):
+            alike = (len(set(tokens)) == 1 for tokens in zip(*blocks, strict=True))
+            return start + next(index for index, is_alike in enumerate(alike) if not is_alike)
+        # A block is found by counting from the beginning: few large ones, where much is alike.
+        start, count = start + count, min(2 * count, _MAX_BLOCK_TOKENS)
     return longest
 
 
