@@ -75,6 +75,16 @@ def test_it_takes_no_page_of_the_others_away(client: TestClient, runs: Path, wha
         assert client.get(address).status_code in (200, 404), address  # 404: it is shown no more, or has no answers
 
 
+def test_the_playground_begins_though_the_newest_run_is_broken(client: TestClient, runs: Path) -> None:
+    # Catches a form that nobody gets since the run that it would begin with cannot be read.
+    broken = make_run(runs / "broken")
+    point()(broken)
+    (broken / "config.json").write_text(DEEP)
+    answer = client.get("/api/playground")
+    assert answer.status_code == 200
+    assert "is not the config of a run" in answer.json()["problem"]
+
+
 @pytest.mark.parametrize("at", ["0001-01-01 00:00:00,000", "9999-12-31 23:59:59,999"])
 def test_a_log_of_another_age_is_no_log(client: TestClient, runs: Path, at: str) -> None:
     # Catches an event at the end of time, which no clock of this machine can tell.

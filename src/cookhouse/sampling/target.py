@@ -130,7 +130,7 @@ def _target_of_run(folder: Path) -> Target:
     try:
         config = json.loads(config_file.read_text(encoding="utf-8"))["config"]
         model_name, renderer_name = str(config["model_name"]), str(config["renderer_name"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{config_file} is not the config of a run ({error}); name another folder") from error
     return Target(
         model_name=model_name,

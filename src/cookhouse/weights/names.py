@@ -190,7 +190,14 @@ def _origin_of_run(run: Path) -> Origin:
     try:
         settings: Any = json.loads((run / _CONFIG).read_text(encoding="utf-8"))["config"]
         found = [settings.get(key) for key in ("model_name", "renderer_name")]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # what it is then is asked of the service
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):  # what it is then is asked of the service
         return Origin()
     base_model, renderer_name = (value if isinstance(value, str) else None for value in found)
     return Origin(base_model=base_model, renderer_name=renderer_name)
