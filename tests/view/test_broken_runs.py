@@ -12,6 +12,8 @@ from tests.runs.kit import make_run
 from tests.view.evaluated import make_evaluation, make_trained, question_row
 from tests.view.rl_run import group, keep_rollouts, make_rl_run
 
+from cookhouse.runs.lock import hold
+
 DEEP = "[" * 100_000
 POINT = {
     "name": "n",
@@ -23,7 +25,6 @@ POINT = {
     "sampler_path": "tinker://s",
 }
 LISTS = ("/", "/api/", "/experiments/", "/evaluations")
-LAUNCH = {"started_at": "2026-05-01T12:00:00+00:00", "ended_at": None}
 
 
 def pipe(path: Path) -> None:
@@ -86,11 +87,16 @@ def test_the_playground_begins_though_the_newest_run_is_broken(client: TestClien
 
 
 @pytest.mark.parametrize("at", ["0001-01-01 00:00:00,000", "9999-12-31 23:59:59,999"])
-def test_a_log_of_another_age_is_no_log(client: TestClient, runs: Path, at: str) -> None:
-    # Catches an event at the end of time, which no clock of this machine can tell.
-    run = make_run(runs / "one", rows=[{"step": 0, "time/step_seconds": 10**400}])
+def test_a_run_that_is_on_tells_what_no_clock_has(client: TestClient, runs: Path, at: str) -> None:
+    # Catches a list that fails for as long as one run goes on: a step of hundreds of digits of seconds, an event at the
+    # end of time.
+    run = make_run(runs / "one", rows=[{"step": 0, "train/loss": 1.0, "time/step_seconds": 10**400}])
+    launch = json.loads((run / "run.json").read_text())["launches"][0] | {"ended_at": None, "total_steps": 9}
+    (run / "run.json").write_text(json.dumps({"launches": [launch]}))
     (run / "logs.log").write_text(f"{at} INFO cookhouse.telemetry.logs: run.waiting what=it seconds=1e999\n")
-    assert client.get("/").status_code == 200
+    with hold(run):
+        for address in ("/", "/runs/one/-/"):
+            assert client.get(address).status_code == 200, address
 
 
 def test_half_characters_lead_nowhere_wrong(client: TestClient, runs: Path) -> None:

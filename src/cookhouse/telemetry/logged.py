@@ -1,5 +1,6 @@
 """The events in logs.log, read back: what `LogSink` writes in one line, for those that tell what a run is doing."""
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,6 +53,8 @@ def read_event(line: str) -> LoggedEvent | None:
     try:
         metrics = {key.removeprefix("_"): float(value) for key, value in told.items() if key[0] == "_"}
     except ValueError:
+        return LoggedEvent(at=at, event=Event(name=name))
+    if not all(map(math.isfinite, metrics.values())):
         return LoggedEvent(at=at, event=Event(name=name))
     text = {key: value for key, value in told.items() if key[0] != "_"}
     return LoggedEvent(
