@@ -1,5 +1,6 @@
 """What every worker promises, whatever carries its commands and events."""
 
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -406,8 +407,13 @@ def test_what_is_forgotten_is_canceled_and_freed(make_worker: MakeWorker) -> Non
             command_ids=(*(command.command_id for command in running), "unknown"),
         ),
     )
-    for command in running + waiting:
-        answer = worker.answer(command.command_id)
+    answers = [worker.answer(command.command_id) for command in waiting]
+    # A child takes commands in one by one: what it began before the last one was there is done.
+    canceled = [
+        *map(worker.answer, (each.command_id for each in running)),
+        *dropwhile(lambda answer: isinstance(answer, Done), answers),
+    ]
+    for answer in canceled:
         assert isinstance(answer, Failed)
         assert (answer.failure.blame, answer.failure.kind) == ("user", "canceled")
     assert "unknown model" in worker.failure(worker.a_pass("m"))
@@ -418,8 +424,8 @@ def test_what_is_forgotten_is_canceled_and_freed(make_worker: MakeWorker) -> Non
 def test_what_waits_is_canceled_before_it_runs(make_worker: MakeWorker) -> None:
     worker = make_worker(SlowEngine)
     worker.done(worker.create("m"))
-    first, second, third = worker.a_pass("m"), worker.a_pass("m"), worker.step("m")
-    worker.submit(first, second, third)
+    first, second, third = [worker.step("m") for _ in range(10)], worker.a_pass("m"), worker.step("m")
+    worker.submit(*first, second, third)  # half a second, in which the next one comes also to a busy child
     worker.submit(forget(worker, command_ids=(second.command_id,)))
     answer = worker.answer(second.command_id)
     assert isinstance(answer, Failed)
