@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 import httpx
 import numpy as np
+import pyrage
 import pytest
 import tinker
 import torch
@@ -95,7 +97,8 @@ def test_what_cannot_be_saved_is_refused(trainer: tinker.TrainingClient) -> None
         ("../e1", {}, "cannot name a checkpoint"),
         ("a/b", {}, "cannot name a checkpoint"),
         ("e2", {"ttl_seconds": 5}, "ttl_seconds is 5"),
-        ("e2", {"age_encryption_recipients": ["age1qqqq"]}, "does not encrypt files"),
+        ("e2", {"age_encryption_recipients": ["age1qqqq"]}, r"'age1qqqq', cannot be encrypted to"),
+        ("e2", {"age_encryption_recipients": []}, "has 0 keys"),
     ):
         with pytest.raises(tinker.TinkerError, match=message):
             trainer.save_weights_external(name, **options).result()
@@ -132,11 +135,32 @@ def test_another_tenant_gets_no_links(host: Host, trainer: tinker.TrainingClient
         assert answer.status_code == 404
 
 
-def test_the_tinker_command_downloads_a_training_checkpoint(host: Host, client: tinker.ServiceClient) -> None:
-    """The SDK's own route from a training checkpoint to files: load it, save it externally, fetch, delete."""
+def test_the_published_download_of_a_training_checkpoint(
+    host: Host, client: tinker.ServiceClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's own way from a training checkpoint to files: it loads it, has it saved encrypted to a key of its own,
+    fetches and decrypts each file, and deletes what was saved.
+    """
+    weights: Any = pytest.importorskip("tinker_cookbook.weights", reason="needs tinker-cookbook, which `make` installs")
     trainer = new_trainer(client)
+    train(trainer, 1)
     path = trainer.save_state("s1").result().path
-    loaded = client.create_training_client_from_state(path).result()
-    exported = loaded.save_weights_external("download", ttl_seconds=7200).result().path
-    assert rest_of(host).get_external_weights_urls(exported).result().urls
-    rest_of(host).delete_checkpoint_from_tinker_path(exported).result()
+    plain = trainer.save_weights_external("plain").result().path
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    for source, folder in ((path, "decrypted"), (plain, "plain")):
+        weights.download(tinker_path=source, output_dir=str(tmp_path / folder), base_url=host.url)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "plain").iterdir()}
+    assert sorted(files) == ["adapter_config.json", "adapter_model.safetensors"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "decrypted").iterdir()} == files
+    listed = rest_of(host).list_user_checkpoints().result().checkpoints
+    assert "download" not in {one.tinker_path.rpartition("/")[2] for one in listed}
+
+
+def test_encrypted_files_are_for_their_readers_alone(host: Host, trainer: tinker.TrainingClient, tmp_path: Path) -> None:
+    """Would catch a file in the clear beside the encrypted ones, and names that upstream does not know as encrypted."""
+    reader = pyrage.x25519.Identity.generate()
+    saved = trainer.save_weights_external("e1", age_encryption_recipients=[str(reader.to_public())]).result()
+    names = download(host, saved.path, tmp_path / "files")
+    assert sorted(names) == ["adapter_config.json.age", "adapter_model.safetensors.age"]
+    config = pyrage.decrypt((tmp_path / "files" / "adapter_config.json.age").read_bytes(), [reader])
+    assert json.loads(config)["r"] == 8

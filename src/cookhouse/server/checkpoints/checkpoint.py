@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.engine.contract import LoraSpec
+from cookhouse.server.checkpoints.encryption import Recipients
 from cookhouse.server.store.rows import CheckpointKind, CheckpointRow
 
 if TYPE_CHECKING:
@@ -36,3 +37,5 @@ class NewCheckpoint:
     ttl_seconds: int | None
     overwrite: bool
     user_metadata: Mapping[str, str]
+    recipients: Recipients = ()
+    """Whom its files are encrypted to; none: they are not."""

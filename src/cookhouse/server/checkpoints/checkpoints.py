@@ -24,6 +24,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checksums import checksums, verify
+from cookhouse.server.checkpoints.encryption import encrypt_files
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.journal.folders import link_files
 from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
@@ -221,7 +222,7 @@ class Checkpoints:
 
     def commit(self, new: NewCheckpoint, folder: Path, checkpoint_id: str | None = None) -> CheckpointRow:
         """Make a folder of `new_folder`, which has been written whole, a checkpoint, with this id or a new one; or
-        delete it.
+        delete it. Its files are encrypted first, where that was asked for.
 
         Raises:
             InputError: as `check`.
@@ -245,6 +246,8 @@ class Checkpoints:
                 user_metadata=dict(new.user_metadata),
             )
             try:
+                if new.recipients:
+                    encrypt_files(folder, new.recipients)
                 size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 row = replace(row, size_bytes=size_bytes, sha256=checksums(folder))
                 undo.callback(self.abandon, self._place(folder, row))

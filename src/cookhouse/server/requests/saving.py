@@ -18,6 +18,7 @@ from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints, check_name, unwritten
+from cookhouse.server.checkpoints.encryption import Recipients, parse_recipients
 from cookhouse.server.journal import AddSampler
 from cookhouse.server.refusals import DiskError
 from cookhouse.server.requests.base_models import BaseModels
@@ -92,13 +93,12 @@ class SaveRequests:
         return self._save(model, request.seq_id, new, drawn)
 
     def save_external(self, owner: str, request: types.SaveWeightsExternalRequest, drawn: Drawn) -> Plan:
-        """The writing of a PEFT adapter, to be downloaded."""
+        """The writing of an adapter for other libraries, to be downloaded; encrypted, where keys are given."""
         model = self._sessions.model(request.model_id, owner)
-        if request.age_encryption_recipients:
-            error = InputError(
-                "this server does not encrypt files (age_encryption_recipients); save without it, and encrypt what you "
-                "download"
-            )
+        keys = request.age_encryption_recipients
+        try:
+            recipients = () if keys is None else parse_recipients(keys)
+        except InputError as error:
             return refusal_of(model, request.seq_id, error)
         new = _new_checkpoint(
             model,
@@ -107,6 +107,7 @@ class SaveRequests:
             ttl_seconds=request.ttl_seconds,
             user_metadata=None,
             overwrite=False,
+            recipients=recipients,
         )
         return self._save(model, request.seq_id, new, drawn)
 
@@ -215,6 +216,7 @@ def _new_checkpoint(
     ttl_seconds: int | None,
     user_metadata: Mapping[str, str] | None,
     overwrite: bool,
+    recipients: Recipients = (),
 ) -> NewCheckpoint:
     return NewCheckpoint(
         model_id=model.model_id,
@@ -227,4 +229,5 @@ def _new_checkpoint(
         ttl_seconds=ttl_seconds,
         overwrite=overwrite,
         user_metadata=user_metadata or {},
+        recipients=recipients,
     )
