@@ -61,7 +61,7 @@ def training_work(base: Any, layout: Any) -> TrainingWork:
     return TrainingWork(
         num_frozen=sum(site.in_features * site.out_features for site in sites),
         num_adapter=layout.num_parameters,
-        attention_features=shape.num_layers * config.num_attention_heads * shape.key_dim,
+        attention_features=config.num_attention_heads * sum(layer.key_dim for layer in shape.layers if layer),
     )
 
 

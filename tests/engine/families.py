@@ -8,6 +8,7 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     DeepseekV3Config,
+    Gemma4TextConfig,
     GptOssConfig,
     LlamaConfig,
     Qwen2Config,
@@ -117,6 +118,22 @@ def _gpt_oss() -> Any:
     )
 
 
+def _gemma4() -> Any:
+    """Layers with keys of unequal sizes and numbers of heads."""
+    return Gemma4TextConfig(
+        **_COMMON,
+        intermediate_size=48,
+        num_key_value_heads=2,
+        head_dim=8,
+        global_head_dim=16,
+        num_global_key_value_heads=1,
+        attention_k_eq_v=True,
+        sliding_window=7,
+        layer_types=["sliding_attention", "full_attention"],
+        hidden_size_per_layer_input=0,
+    )
+
+
 FAMILIES: dict[str, Callable[[], Any]] = {
     "llama": _llama,
     "qwen2": _qwen2,
@@ -124,6 +141,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "qwen3_moe": _qwen3_moe,
     "deepseek_v3": _deepseek_v3,
     "gpt_oss": _gpt_oss,
+    "gemma4_text": _gemma4,
 }
 
 

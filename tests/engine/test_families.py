@@ -219,6 +219,8 @@ SITES = {
     "qwen3_moe": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp.experts"),
     "deepseek_v3": _paths(0, _MLA, "mlp") | _paths(1, _MLA, "mlp.experts", "mlp.shared_experts"),
     "gpt_oss": _paths(0, _ATTENTION, "mlp.experts") | _paths(1, _ATTENTION, "mlp.experts"),
+    # Keys of the layer that sees everything are its values, too.
+    "gemma4_text": _paths(0, _ATTENTION, "mlp") | _paths(1, ("q_proj", "k_proj", "o_proj"), "mlp"),
 }
 # Features in and out over all adapted matrices, by hand from the configs; the output projection is 32 + 264.
 _DENSE, _HEAD = 3 * (32 + 48), 32 + VOCAB_SIZE
@@ -233,6 +235,7 @@ NUM_FEATURES = {
     + (8 + 1) * 3 * (32 + 16)
     + _HEAD,
     "gpt_oss": 2 * (_QWEN3 + 4 * 3 * (32 + 24)) + _HEAD,
+    "gemma4_text": 2 * (32 + 32) + 2 * (32 + 16) + 2 * (32 + 64) + (32 + 16) + 2 * _DENSE + _HEAD,
 }
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
-from cookhouse.engine.model.base_model import BaseModel, CacheShape
+from cookhouse.engine.model.attention import CacheShape, LayerShape
+from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler import Sampler, runner
 from cookhouse.engine.sampler import sampler as sampler_module
 from cookhouse.engine.sampler.cache import KeyValueCache, PagedLayout, TableLayout
@@ -22,14 +23,15 @@ from tests.engine.numerics import assert_logprobs_near, assert_same
 
 pytest.importorskip("triton")
 
-SHAPE = CacheShape(num_layers=1, num_kv_heads=2, key_dim=16, value_dim=24)
+LAYER = LayerShape(num_kv_heads=2, key_dim=16, value_dim=24)
+SHAPE = CacheShape((LAYER,))
 NUM_HEADS, BLOCK, NUM_BLOCKS = 4, 16, 12
 
 
 def _cache(device: str) -> KeyValueCache:
     """A cache of which nothing is known: what was not written is NaN."""
     cache = KeyValueCache(SHAPE, NUM_BLOCKS, BLOCK, torch.device(device), torch.float32)
-    for tensor in (*cache.keys, *cache.values):
+    for tensor in (*cache.keys.values(), *cache.values.values()):
         tensor.fill_(torch.nan)
     return cache
 
@@ -62,13 +64,34 @@ def _passes() -> list[list[Piece]]:
 
 def _inputs(num_rows: int, seed: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    shapes = ((NUM_HEADS, SHAPE.key_dim), (SHAPE.num_kv_heads, SHAPE.key_dim), (SHAPE.num_kv_heads, SHAPE.value_dim))
+    shapes = ((NUM_HEADS, LAYER.key_dim), (LAYER.num_kv_heads, LAYER.key_dim), (LAYER.num_kv_heads, LAYER.value_dim))
     q, k, v = (torch.randn(num_rows, *shape, generator=generator).to(device) for shape in shapes)
     return q, k, v
 
 
 def _num_rows(pieces: Sequence[Piece]) -> int:
     return sum(piece.stop - piece.start for piece in pieces)
+
+
+def test_layers_keep_what_each_of_them_needs(device: str) -> None:
+    """Catches a layer without keys that takes memory, a budget that counts another, and a copy that leaves one out."""
+    wide = LayerShape(num_kv_heads=1, key_dim=32, value_dim=32)
+    shape = CacheShape((LAYER, None, wide, LAYER))
+    cache = KeyValueCache(shape, NUM_BLOCKS, BLOCK, torch.device(device), torch.float32)
+    tensors = [*cache.keys.values(), *cache.values.values()]
+    assert list(map(sorted, (cache.keys, cache.values))) == [[0, 2, 3]] * 2
+    slots = (NUM_BLOCKS + 1) * BLOCK
+    assert [tuple(cache.keys[layer].shape) for layer in (0, 2, 3)] == [(slots, 2, 16), (slots, 1, 32), (slots, 2, 16)]
+    assert [tuple(cache.values[layer].shape) for layer in (0, 2, 3)] == [(slots, 2, 24), (slots, 1, 32), (slots, 2, 24)]
+    assert sum(tensor.numel() for tensor in tensors) == slots * shape.num_features
+    assert (shape.only, SHAPE.only, CacheShape((None, None)).num_features) == (None, LAYER, 0)
+    for index, tensor in enumerate(tensors):
+        tensor.zero_()
+        tensor[3 * BLOCK : 4 * BLOCK] = index + 1.0
+    cache.copy_block(3, 7)
+    for index, tensor in enumerate(tensors):
+        assert tensor[7 * BLOCK : 8 * BLOCK].eq(index + 1.0).all()
+        assert int(tensor.count_nonzero()) == 2 * tensor[:BLOCK].numel()
 
 
 @pytest.mark.parametrize("window", [None, 20])
@@ -127,7 +150,7 @@ def test_attending_reads_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
             for num_heads, dim in ((NUM_HEADS, 16), (2, 16), (2, 24))
         )
         out = layout.attend(0, q, k, v, scaling=0.3, window=None)
-        assert out.shape == (8, NUM_HEADS, SHAPE.value_dim)
+        assert out.shape == (8, NUM_HEADS, LAYER.value_dim)
     # 1600 positions are four chunks; each is read by a program and joined by another.
     assert grids == [(8, 2, 4), (8, 4)]
 

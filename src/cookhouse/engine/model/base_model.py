@@ -5,7 +5,6 @@ Legend: N packed positions of a pass, H hidden.
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,25 +20,10 @@ from cookhouse.engine.lora.lora import AdapterLayout, Adapters, Routing, Segment
 from cookhouse.engine.lora.sites import adapt, choose_sites
 from cookhouse.engine.model.activations import Activations
 from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
-from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, PackedLayout
+from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, CacheShape, PackedLayout
 from cookhouse.engine.model.head import Head
 from cookhouse.engine.model.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
 from cookhouse.errors import InputError
-
-
-@dataclass(frozen=True, slots=True)
-class CacheShape:
-    """What one position of one layer needs in a key-value cache."""
-
-    num_layers: int
-    num_kv_heads: int
-    key_dim: int
-    value_dim: int
-
-    @property
-    def num_features(self) -> int:
-        """Numbers that one position takes, keys and values of all layers together."""
-        return self.num_layers * self.num_kv_heads * (self.key_dim + self.value_dim)
 
 
 class BaseModel:
@@ -182,7 +166,7 @@ class BaseModel:
 
     @torch.no_grad()
     def _probe(self) -> CacheShape:
-        """Size of the keys and values of one position, seen in a pass over one token.
+        """Keys and values of one position in each layer, seen in a pass over one token.
 
         Raises:
             InputError: some layer does not attend through this engine, so that sequences would run into each other.
@@ -191,13 +175,10 @@ class BaseModel:
         zero_N = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.hidden(zero_N, zero_N, seen, ())
         num_layers = int(self.config.num_hidden_layers)
-        missing = sorted(set(range(num_layers)) - set(seen.kv_shapes))
+        missing = sorted(set(range(num_layers)) - set(seen.layers))
         if missing:
             raise InputError(f"layers {missing} attend in a way that this engine does not compute; use another model")
         for layer, kind in enumerate(getattr(self.config, "layer_types", None) or ()):
             if (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
-        shapes = set(seen.kv_shapes.values())
-        if len(shapes) > 1:
-            raise InputError(f"layers have keys and values of different shapes ({sorted(shapes)}); use another model")
-        return CacheShape(num_layers, *shapes.pop())
+        return seen.of(range(num_layers))

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.upload import upload
-from cookhouse.engine.model.attention import softmax
-from cookhouse.engine.model.base_model import CacheShape
+from cookhouse.engine.model.attention import CacheShape, softmax
 from cookhouse.engine.sampler.scheduler import Piece
 
 _QUERY_BLOCK = 128
@@ -25,7 +24,7 @@ _PAD_RATIO = 0.5
 
 
 class KeyValueCache:
-    """Keys and values of each layer, (blocks · block size, K, D).
+    """Keys and values by layer, (blocks · block size, K, D), of the layers that keep them.
 
     A position's slot is its block's first slot plus its offset. There is one block more than asked for,
     `scratch_block`, where rows that belong to no sequence write.
@@ -34,16 +33,23 @@ class KeyValueCache:
     def __init__(
         self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        size = (shape.num_layers, (num_blocks + 1) * block_size, shape.num_kv_heads)
         self.block_size = block_size
         self.scratch_block = num_blocks
-        self._layers = [torch.empty(*size, dim, device=device, dtype=dtype) for dim in (shape.key_dim, shape.value_dim)]
-        self.keys, self.values = (tensor.unbind() for tensor in self._layers)
+        self._stacks: list[Tensor] = []
+        """Layers of one shape lie in one tensor: a block is copied in all of them at once."""
+        self.keys: dict[int, Tensor] = {}
+        self.values: dict[int, Tensor] = {}
+        for like in {layer for layer in shape.layers if layer is not None}:
+            members = [index for index, layer in enumerate(shape.layers) if layer == like]
+            size = (len(members), (num_blocks + 1) * block_size, like.num_kv_heads)
+            for target, dim in ((self.keys, like.key_dim), (self.values, like.value_dim)):
+                self._stacks.append(torch.empty(*size, dim, device=device, dtype=dtype))
+                target.update(zip(members, self._stacks[-1].unbind(), strict=True))
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block in every layer."""
         size = self.block_size
-        for tensor in self._layers:
+        for tensor in self._stacks:
             tensor[:, target * size : (target + 1) * size] = tensor[:, source * size : (source + 1) * size]
 
     def slots(self, blocks: Sequence[int], num_positions: int) -> Tensor:

@@ -3,6 +3,15 @@
 from cookhouse.engine.model.attention.interface import NAME, AttentionLayout
 from cookhouse.engine.model.attention.packed import PackedLayout, SharedLayout
 from cookhouse.engine.model.attention.products import softmax
-from cookhouse.engine.model.attention.shapes import AttentionShapes
+from cookhouse.engine.model.attention.shapes import AttentionShapes, CacheShape, LayerShape
 
-__all__ = ["NAME", "AttentionLayout", "AttentionShapes", "PackedLayout", "SharedLayout", "softmax"]
+__all__ = [
+    "NAME",
+    "AttentionLayout",
+    "AttentionShapes",
+    "CacheShape",
+    "LayerShape",
+    "PackedLayout",
+    "SharedLayout",
+    "softmax",
+]

@@ -105,7 +105,8 @@ class DecodeKernel:
         self._prefixes = [f"{base.decoder_name}.layers.{i}." for i in range(len(decoder.layers))]
         layers = [self._layer(layer, cache, i) for i, layer in enumerate(decoder.layers)]
         self._layers = (_Layer * len(layers))(*layers)
-        shape = base.cache_shape
+        shape = base.cache_shape.only
+        assert shape is not None
         self._model = _Model(
             num_layers=len(layers),
             hidden=config.hidden_size,
@@ -123,13 +124,14 @@ class DecodeKernel:
     @classmethod
     def build(cls, base: BaseModel, cache: KeyValueCache) -> "DecodeKernel | None":
         """The kernel for a model that it covers on a CPU with a compiler, else None."""
-        config = base.config
+        config, shape = base.config, base.cache_shape.only
         is_covered = (
             base.device.type == "cpu"
             and config.model_type in _ARCHITECTURES
             and getattr(config, "hidden_act", None) == "silu"
             and not getattr(config, "mlp_bias", False)
-            and base.cache_shape.key_dim == base.cache_shape.value_dim
+            and shape is not None
+            and shape.key_dim == shape.value_dim
             and cache.block_size == _BLOCK_SIZE
         )
         if not is_covered:
