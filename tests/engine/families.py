@@ -5,20 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForMultimodalLM,
     DeepseekV3Config,
+    Gemma3Config,
     Gemma4TextConfig,
     GptOssConfig,
+    Kimi_K25Config,
     LlamaConfig,
+    Mistral3Config,
     Qwen2Config,
     Qwen3Config,
     Qwen3MoeConfig,
+    Qwen3VLConfig,
 )
 
 from tests.engine.conftest import VOCAB_SIZE, save_tokenizer
 
-_COMMON = {
+_COMMON: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -145,24 +152,91 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 }
 
 
+def _gemma3() -> Any:
+    kinds = ["sliding_attention", "full_attention"]
+    rope = dict(zip(kinds, [{"rope_type": "default", "rope_theta": theta} for theta in (1e4, 1e6)], strict=True))
+    text = _COMMON | {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 12, "query_pre_attn_scalar": 12}
+    text |= {"sliding_window": 6, "layer_types": kinds, "rope_parameters": rope}
+    vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return Gemma3Config(
+        text_config=text, vision_config=vision | {"image_size": 28, "patch_size": 14}, mm_tokens_per_image=4
+    )
+
+
+def _mistral3() -> Any:
+    text = {**_COMMON, "model_type": "mistral", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8}
+    vision = {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "head_dim": 8, "image_size": 28}
+    return Mistral3Config(
+        text_config=text | {"tie_word_embeddings": False}, vision_config=vision, tie_word_embeddings=False
+    )
+
+
+def _qwen3_vl() -> Any:
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 2, 2], "mrope_interleaved": True}
+    text = {**_COMMON, "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 12, "rope_parameters": rope}
+    vision: dict[str, Any] = {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_heads": 2,
+        "out_hidden_size": 32,
+    }
+    vision |= {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
+    return Qwen3VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True)
+
+
+def _kimi_k25() -> Any:
+    text = _deepseek_v3().to_dict() | {"tie_word_embeddings": False}
+    vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return Kimi_K25Config(text_config=text, vision_config=vision, projection_hidden_size=16, tie_word_embeddings=False)
+
+
+COMPOSITES: dict[str, Callable[[], Any]] = {
+    "gemma3": _gemma3,
+    "mistral3": _mistral3,
+    "qwen3_vl": _qwen3_vl,
+    "kimi_k25": _kimi_k25,
+}
+"""Models that take images as well, whose text part is run."""
+
+
+def auto_class(config: Any) -> Any:
+    """The class of `transformers` that loads a whole model."""
+    return AutoModelForCausalLM if config.get_text_config() is config else AutoModelForMultimodalLM
+
+
+def load_reference(folder: str | Path, **options: Any) -> Any:
+    """The whole model as `transformers` computes it."""
+    return auto_class(AutoConfig.from_pretrained(folder)).from_pretrained(folder, **options)
+
+
 def save_family(folder: Path, family: str, *, max_shard_size: str = "1GB", **changes: Any) -> str:
     """Write a random model in which every parameter matters: biases, norms, sinks and router corrections too.
 
     `changes` are fields of its config.
     """
     torch.manual_seed(0)
-    config = FAMILIES[family]()
+    config = (FAMILIES | COMPOSITES)[family]()
     for name, value in changes.items():
         setattr(config, name, value)
-    model = AutoModelForCausalLM.from_config(config)
+    model = auto_class(config).from_config(config)
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            if name.endswith("inv_freq"):
+            if name.endswith("inv_freq") or not tensor.is_floating_point():
                 continue
             if tensor.dim() > 1:
                 tensor.normal_(std=0.15)
             else:
                 tensor.add_(torch.randn(tensor.shape), alpha=0.3)
     model.save_pretrained(folder, max_shard_size=max_shard_size)
+    if family == "kimi_k25":
+        _name_layers_as_published(folder / "model.safetensors")
     save_tokenizer(folder)
     return str(folder)
+
+
+def _name_layers_as_published(path: Path) -> None:
+    """`transformers` reads the published names, and writes others."""
+    tensors = {name.replace("model.blocks.", "model.layers."): tensor for name, tensor in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})

@@ -15,7 +15,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
+from transformers import AutoTokenizer, GenerationConfig, LlamaConfig
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine import TorchEngine
@@ -24,7 +24,7 @@ from cookhouse.engine.export import export_merged, export_peft, import_peft, ins
 from cookhouse.engine.files.manifest import is_checkpoint
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums, save_model
-from tests.engine.families import save_family
+from tests.engine.families import COMPOSITES, load_reference, save_family
 from tests.engine.numerics import assert_logprobs_near
 
 DATUMS = random_datums([23, 9])
@@ -83,7 +83,7 @@ def _score(model: Any, datum: TrainingDatum) -> Tensor:
 
 
 def load_base(folder: str) -> Any:
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return load_reference(folder, dtype=torch.float32).eval()
 
 
 def load_peft(base: str, adapter: Path) -> Any:
@@ -117,6 +117,31 @@ def test_both_exports_compute_what_the_engine_computes(
     export_merged(tmp_path / "checkpoint", tmp_path / "merged")
     assert distance(logprobs_from(load_base(base)), logprobs) > 0.05
     assert_all_near(logprobs_from(load_peft(base, tmp_path / "peft")), logprobs)
+    assert_all_near(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs)
+
+
+@pytest.mark.parametrize("family", COMPOSITES)
+def test_both_exports_of_a_model_that_takes_images_are_of_the_whole_one(family: str, tmp_path: Path) -> None:
+    """Would catch names of the text part alone, which nothing loads, and a merged model whose vision is random."""
+    base = save_family(tmp_path / "base", family)
+    spec = LoraSpec(rank=3, train_mlp=family != "kimi_k25")
+    logprobs = trained(base, spec, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    export_merged(tmp_path / "checkpoint", tmp_path / "merged")
+    assert_all_near(logprobs_from(load_peft(base, tmp_path / "peft")), logprobs)
+    assert_all_near(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs)
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "merged"))
+    seeing = [name for name in before if re.search(r"vis|projector", name)]
+    assert seeing
+    assert all(torch.equal(before[name], after[name]) for name in seeing)
+
+
+def test_all_weights_of_a_model_that_takes_images_are_those_of_its_text(tmp_path: Path) -> None:
+    """Would catch a checkpoint of all weights that is put into the wrong ones of the whole model."""
+    base = save_family(tmp_path / "base", "gemma3")
+    logprobs = trained(base, LoraSpec(rank=0), tmp_path / "checkpoint")
+    export_merged(tmp_path / "checkpoint", tmp_path / "merged")
+    assert distance(logprobs_from(load_base(base)), logprobs) > 0.05
     assert_all_near(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import (
@@ -21,14 +20,14 @@ from cookhouse.engine.contract import (
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import ALPHA
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums
-from tests.engine.families import FAMILIES, save_family
+from tests.engine.families import COMPOSITES, FAMILIES, load_reference, save_family
 from tests.engine.numerics import assert_gradients_near, assert_logprobs_near, near_sum
 from tests.engine.stepping import advance
 
 PROMPT_T = np.random.default_rng(5).integers(0, VOCAB_SIZE, 21)
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=[*FAMILIES, *COMPOSITES])
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -69,7 +68,7 @@ def _reference(
     folder: str, engine: TorchEngine, model_id: str, data_D: list[TrainingDatum]
 ) -> tuple[float, torch.Tensor]:
     """Loss and flat gradient in float64, by merging every B A into the original model, one unpadded datum at a time."""
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager")
+    model = load_reference(folder, attn_implementation="eager", experts_implementation="eager")
     model = model.double()
     adapter = engine._model(model_id)
     assert isinstance(adapter, Adapter)
@@ -163,7 +162,7 @@ def test_the_bare_model_equals_transformers(loaded: TorchEngine, folder: str) ->
     loaded.submit_sample(request)
     (output,) = advance(loaded)
     assert output.prompt_logprobs_T is not None
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    model = load_reference(folder, attn_implementation="eager")
     with torch.no_grad():
         logits = model(input_ids=torch.from_numpy(PROMPT_T)[None]).logits[0]
     expected = torch.log_softmax(logits, -1)[:-1].gather(1, torch.from_numpy(PROMPT_T[1:, None]))[:, 0]
@@ -207,11 +206,14 @@ _MLP = ("gate_proj", "up_proj", "down_proj")
 _MLA = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
 
 
-def _paths(layer: int, attention: tuple[str, ...], *mlps: str) -> set[str]:
-    start = f"model.layers.{layer}"
+def _paths(layer: int, attention: tuple[str, ...], *mlps: str, decoder: str = "model") -> set[str]:
+    start = f"{decoder}.layers.{layer}"
     return {f"{start}.self_attn.{name}" for name in attention} | {f"{start}.{mlp}.{n}" for mlp in mlps for n in _MLP}
 
 
+_TEXT = "model.language_model"
+"""Where a model that takes images keeps its decoder, in its checkpoints as well."""
+_DENSE_TEXT = _paths(0, _ATTENTION, "mlp", decoder=_TEXT) | _paths(1, _ATTENTION, "mlp", decoder=_TEXT)
 SITES = {
     "llama": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
     "qwen2": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
@@ -221,6 +223,11 @@ SITES = {
     "gpt_oss": _paths(0, _ATTENTION, "mlp.experts") | _paths(1, _ATTENTION, "mlp.experts"),
     # Keys of the layer that sees everything are its values, too.
     "gemma4_text": _paths(0, _ATTENTION, "mlp") | _paths(1, ("q_proj", "k_proj", "o_proj"), "mlp"),
+    "gemma3": _DENSE_TEXT,
+    "mistral3": _DENSE_TEXT,
+    "qwen3_vl": _DENSE_TEXT,
+    "kimi_k25": _paths(0, _MLA, "mlp", decoder=_TEXT)
+    | _paths(1, _MLA, "mlp.experts", "mlp.shared_experts", decoder=_TEXT),
 }
 # Features in and out over all adapted matrices, by hand from the configs; the output projection is 32 + 264.
 _DENSE, _HEAD = 3 * (32 + 48), 32 + VOCAB_SIZE
@@ -236,7 +243,11 @@ NUM_FEATURES = {
     + _HEAD,
     "gpt_oss": 2 * (_QWEN3 + 4 * 3 * (32 + 24)) + _HEAD,
     "gemma4_text": 2 * (32 + 32) + 2 * (32 + 16) + 2 * (32 + 64) + (32 + 16) + 2 * _DENSE + _HEAD,
+    "gemma3": 2 * (_QWEN3 + _DENSE) + _HEAD,
+    "mistral3": 2 * (2 * (32 + 32) + 2 * (32 + 16) + _DENSE) + _HEAD,
+    "qwen3_vl": 2 * (_QWEN3 + _DENSE) + _HEAD,
 }
+NUM_FEATURES["kimi_k25"] = NUM_FEATURES["deepseek_v3"]
 
 
 def test_every_matrix_but_the_routers_has_a_site(loaded: TorchEngine, folder: str, family: str) -> None:
@@ -249,13 +260,14 @@ def test_expert_sites_are_the_matrices_that_checkpoints_name(loaded: TorchEngine
     base = loaded._bases[folder]
     stored = load_file(Path(folder) / "model.safetensors")
     sites = [site for site in base.adapter_layout(LoraSpec()).sites if site.num_experts]
-    assert bool(sites) == (family in ("qwen3_moe", "deepseek_v3", "gpt_oss"))
+    assert bool(sites) == (family in ("qwen3_moe", "deepseek_v3", "gpt_oss", "kimi_k25"))
     for site in sites:
         path, _, child = site.name.rpartition(".")
         if family == "gpt_oss":  # published as one matrix, (I, O), with gate and up columns taking turns
             columns = {"gate_proj": slice(0, None, 2), "up_proj": slice(1, None, 2), "down_proj": slice(None)}[child]
             expected = stored[site.parameter][:, :, columns].mT
         else:
+            path = path.replace(_TEXT, "language_model.model")  # as Kimi K2.5 was published
             expected = torch.stack([stored[f"{path}.{e}.{child}.weight"] for e in range(site.num_experts or 0)])
-        parameter = base.decoder.get_parameter(site.parameter.removeprefix("model."))
+        parameter = base.parameters[site.parameter]
         assert torch.equal(site.select(parameter).cpu(), expected)

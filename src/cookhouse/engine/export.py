@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.device import choose_dtype
@@ -21,8 +20,17 @@ from cookhouse.engine.files.model_card import CARD, merged_card, peft_card
 from cookhouse.engine.files.peft_folder import PeftAdapter, first_names, read_peft, write_peft
 from cookhouse.engine.lora.lora import AdapterLayout, LoraSite, Routing
 from cookhouse.engine.lora.sites import adapt, choose_sites
-from cookhouse.engine.model.pretrained import check_rank, read_config, read_model, read_tokenizer
-from cookhouse.engine.train.full import read_flat
+from cookhouse.engine.model.pretrained import (
+    auto_class,
+    check_rank,
+    is_packed,
+    read_config,
+    read_model,
+    read_shapes,
+    read_tokenizer,
+)
+from cookhouse.engine.model.text_part import text_config
+from cookhouse.engine.train.full import FullLayout
 from cookhouse.engine.train.full_checkpoint import read_full
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
@@ -83,7 +91,7 @@ def export_peft(
         name = base_name or plain_name(base_model)
         write_peft(temporary, name, layout, tensors["params"])
         tokenizer.save_pretrained(temporary)
-        (temporary / CARD).write_text(peft_card(name, spec, origin), encoding="utf-8")
+        (temporary / CARD).write_text(peft_card(name, spec, origin, auto_class(base_model)), encoding="utf-8")
 
 
 def export_merged(
@@ -97,7 +105,8 @@ def export_merged(
     """Write a checkpoint's base model with the adapter added to its weights, as a folder that `transformers` loads.
 
     W + scaling · B A is computed in fp32 and rounded to `precision`, `float32` or `bfloat16`. An output projection that
-    shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings. A
+    shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings. Parts
+    of the model that are not of its text are written as they are. A
     checkpoint of all weights (rank 0) is written as it is, so rounded. Tokenizer, card and `base_name` as for
     `export_peft`.
 
@@ -109,25 +118,31 @@ def export_merged(
         raise InputError(f"folder {output} exists; choose another name")
     dtype = choose_dtype(precision, _CPU)
     base_model, spec = read_spec(folder)
-    if spec.rank == 0:
-        model, full_layout, flat = read_flat(base_model, _CPU, dtype)
-        read_full(folder, full_layout, {"params": flat})
-    else:
-        model = _merged(folder, base_model, spec, dtype)
+    model = _merged(folder, base_model, spec, dtype) if spec.rank else _trained_in_full(folder, base_model, dtype)
     tokenizer = read_tokenizer(base_model)
-    if getattr(read_config(base_model), "quantization_config", None) is not None:
+    if is_packed(base_model):
         model = _never_packed(model)
     with checkpoint.new_folder(output) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         name = base_name or plain_name(base_model)
-        (temporary / CARD).write_text(merged_card(name, precision, origin), encoding="utf-8")
+        (temporary / CARD).write_text(merged_card(name, precision, origin, auto_class(base_model)), encoding="utf-8")
+
+
+def _trained_in_full(folder: Path, base_model: str, dtype: torch.dtype) -> Any:
+    layout = FullLayout.of(read_shapes(base_model))
+    flat = torch.empty(layout.num_parameters, dtype=dtype)
+    read_full(folder, layout, {"params": flat})
+    model = read_model(base_model, dtype, whole=True)
+    for name, trained in layout.views(flat).items():
+        model.get_parameter(name).data = trained
+    return model
 
 
 def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -> Any:
     layout = _layout(base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
-    model = read_model(base_model, dtype).requires_grad_(False)
+    model = read_model(base_model, dtype, whole=True).requires_grad_(False)
     views = layout.views(tensors["params"])
     for site in layout.sites:
         a_RI, b_OR = views[site.name]
@@ -206,9 +221,7 @@ def _layout(base_model: str, spec: LoraSpec) -> AdapterLayout:
 
 def _sites(base_model: str) -> tuple[LoraSite, ...]:
     """Where adapters of a base model attach; its weights are not read."""
-    config = read_config(base_model)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+    model = read_shapes(base_model)
     return adapt(model, model.get_output_embeddings(), Routing())
 
 
@@ -219,6 +232,7 @@ def _add(model: Any, site: LoraSite, delta: Tensor) -> None:
         parameter = nn.Parameter(parameter.clone(), requires_grad=False)
         model.get_output_embeddings().weight = parameter
         model.config.tie_word_embeddings = False
+        text_config(model.config).tie_word_embeddings = False
     weight = site.select(parameter)
     weight.copy_(weight.float() + delta)
 
@@ -226,7 +240,7 @@ def _add(model: Any, site: LoraSite, delta: Tensor) -> None:
 def _never_packed(model: Any) -> Any:
     """The model without memory of how it was loaded: it would save its weights under the names of packed ones."""
     with torch.device("meta"):
-        plain = AutoModelForCausalLM.from_config(model.config)
+        plain = type(model)._from_config(model.config)
     plain.load_state_dict(model.state_dict(), assign=True)
     plain.generation_config = model.generation_config
     return plain

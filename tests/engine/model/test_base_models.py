@@ -11,7 +11,7 @@ from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleOutput, SampleRequest
-from cookhouse.engine.model.pretrained import num_weight_bytes, read_config
+from cookhouse.engine.model.pretrained import num_weight_bytes
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
@@ -29,7 +29,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture
 def engine(names: list[str]) -> TorchEngine:
     """Room for two and a half models; the first is loaded."""
-    room = int(2.5 * num_weight_bytes(read_config(names[0]), torch.float32))
+    room = int(2.5 * num_weight_bytes(names[0], torch.float32))
     return TorchEngine(base_models=names[:1], precision="float32", max_base_bytes=room)
 
 
@@ -103,7 +103,7 @@ def test_models_of_two_bases_train_in_one_call(engine: TorchEngine, names: list[
 
 
 def test_models_named_at_start_are_offered_and_loaded_while_they_fit(names: list[str]) -> None:
-    size = num_weight_bytes(read_config(names[0]), torch.float32)
+    size = num_weight_bytes(names[0], torch.float32)
     engine = TorchEngine(base_models=names, precision="float32", max_base_bytes=2 * size)
     assert set(engine._bases) == set(names[:2])
     assert [info.name for info in engine.base_models()] == names

@@ -1,6 +1,7 @@
 """Catches weights that are silently made up, skipped or misread, and models that would be computed wrongly."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from safetensors.torch import load_file, save_file
 from transformers import GPT2Config
 
 from cookhouse.engine.model.base_model import BaseModel
-from cookhouse.engine.model.pretrained import num_weight_bytes, read_config, read_model
+from cookhouse.engine.model.pretrained import num_weight_bytes, read_model
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, save_model
-from tests.engine.families import FAMILIES, save_family
+from tests.engine.families import COMPOSITES, FAMILIES, save_family
 
 CPU = torch.device("cpu")
 
@@ -33,12 +34,28 @@ def test_shards_hold_the_same_model_as_one_file(family: str, tmp_path: Path) -> 
     assert all(torch.equal(parameter, wanted[name]) for name, parameter in shards.named_parameters())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *COMPOSITES])
 def test_the_size_of_a_model_is_known_before_it_is_loaded(family: str, tmp_path: Path) -> None:
     folder = save_family(tmp_path, family)
     model = read_model(folder, torch.bfloat16)
     wanted = sum(parameter.numel() * 2 for parameter in model.parameters())
-    assert num_weight_bytes(read_config(folder), torch.bfloat16) == wanted
+    assert num_weight_bytes(folder, torch.bfloat16) == wanted
+
+
+@pytest.mark.parametrize("family", COMPOSITES)
+def test_of_a_model_that_takes_images_only_the_text_part_is_read(family: str, tmp_path: Path) -> None:
+    path = Path(save_family(tmp_path, family)) / "model.safetensors"
+    whole = read_model(str(tmp_path), torch.float32, whole=True)
+    tensors = load_file(path)
+    text = {name: tensor for name, tensor in tensors.items() if re.search(r"language_model|lm_head", name)}
+    assert len(text) < len(tensors)
+    save_file(text, path, metadata={"format": "pt"})
+    base = _load(tmp_path)
+    assert all(re.search(r"language_model|lm_head", name) for name in base.parameters)
+    assert all(torch.equal(parameter, whole.get_parameter(name)) for name, parameter in base.parameters.items())
+    assert base.info.vocab_size == VOCAB_SIZE
+    with pytest.raises(InputError, match="hold no model"):
+        read_model(str(tmp_path), torch.float32, whole=True)
 
 
 def _drop(tensors: dict[str, torch.Tensor], name: str) -> None:

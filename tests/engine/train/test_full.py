@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from cookhouse.engine import TorchEngine, torch_engine
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleRequest
 from cookhouse.engine.export import export_merged, export_peft, inspect
-from cookhouse.engine.model.pretrained import num_parameters, read_config
+from cookhouse.engine.model.pretrained import num_parameters
 from cookhouse.engine.train import full_checkpoint, full_runs
 from cookhouse.engine.train.full import FullModel
 from cookhouse.errors import InputError
@@ -280,7 +280,7 @@ def test_caches_of_idle_samplers_make_way(qwen3_folder: str, monkeypatch: pytest
 
 def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a run that takes the machine's last memory, or a budget of base models that it goes around."""
-    size = num_parameters(read_config(qwen3_folder))
+    size = num_parameters(qwen3_folder)
 
     def load(*_: object) -> None:
         raise AssertionError("loaded before memory was checked")

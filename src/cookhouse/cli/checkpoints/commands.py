@@ -145,12 +145,14 @@ def _write_export(
     """Write a checkpoint's folder in a form; lines of Python that load it on this machine."""
     from cookhouse.engine.export import export_merged, export_peft, inspect
     from cookhouse.engine.files.model_card import load_merged_lines, load_peft_lines
+    from cookhouse.engine.model.pretrained import auto_class
 
+    base_model = inspect(folder).base_model
     if form is Format.PEFT:
         export_peft(folder, output, base_name=base_name, origin=origin)
-        return load_peft_lines(inspect(folder).base_model, str(output))
+        return load_peft_lines(base_model, str(output), auto_class(base_model))
     export_merged(folder, output, precision=precision.value, base_name=base_name, origin=origin)
-    return load_merged_lines(str(output), precision.value)
+    return load_merged_lines(str(output), precision.value, auto_class(base_model))
 
 
 @checkpoints_app.command("import")

@@ -10,38 +10,41 @@ from cookhouse.model_names import plain_name
 CARD = "README.md"
 
 
-def load_peft_lines(base_model: str, folder: str) -> list[str]:
-    """Python that loads an adapter over its base model, in the precision in which it equals the merged model."""
+def load_peft_lines(base_model: str, folder: str, auto_class: str) -> list[str]:
+    """Python that loads an adapter over its base model, in the precision in which it equals the merged model.
+
+    `auto_class`: of `transformers`, by which the base model is loaded.
+    """
     is_embedded = resolve_model(base_model) != plain_name(base_model)
     source = f"resolve_model({base_model!r})" if is_embedded else repr(plain_name(base_model))
     return [
         *(["from cookhouse.assets import resolve_model"] if is_embedded else []),
         "import peft, transformers",
         f"name = {source}",
-        "base = transformers.AutoModelForCausalLM.from_pretrained(name, dtype='float32')",
+        f"base = transformers.{auto_class}.from_pretrained(name, dtype='float32')",
         f"model = peft.PeftModel.from_pretrained(base, {folder!r})",
     ]
 
 
-def load_merged_lines(folder: str, precision: str) -> list[str]:
+def load_merged_lines(folder: str, precision: str, auto_class: str) -> list[str]:
     """Python that loads a merged model in the precision in which it was written."""
     return [
         "import transformers",
-        f"model = transformers.AutoModelForCausalLM.from_pretrained({folder!r}, dtype={precision!r})",
+        f"model = transformers.{auto_class}.from_pretrained({folder!r}, dtype={precision!r})",
     ]
 
 
-def peft_card(base_model: str, lora: LoraSpec, origin: Mapping[str, str]) -> str:
+def peft_card(base_model: str, lora: LoraSpec, origin: Mapping[str, str], auto_class: str) -> str:
     """Card of a PEFT folder; `origin` says by name where it came from, such as its recipe."""
     about = f"A LoRA adapter of rank {lora.rank} over `{base_model}`, in the format of the library `peft`."
     note = "In bfloat16 the base model is rounded, and the outputs with it; in float32 they are those of training."
-    return _card(base_model, "peft", about, [*load_peft_lines(base_model, "."), *_TOKENIZER], note, origin)
+    return _card(base_model, "peft", about, [*load_peft_lines(base_model, ".", auto_class), *_TOKENIZER], note, origin)
 
 
-def merged_card(base_model: str, precision: str, origin: Mapping[str, str]) -> str:
+def merged_card(base_model: str, precision: str, origin: Mapping[str, str], auto_class: str) -> str:
     """Card of a merged model."""
     about = f"`{base_model}`, fine-tuned: what was learned is added to its weights, which are {precision}."
-    lines = [*load_merged_lines(".", precision), *_TOKENIZER]
+    lines = [*load_merged_lines(".", precision, auto_class), *_TOKENIZER]
     return _card(base_model, "transformers", about, lines, "", origin)
 
 

@@ -97,6 +97,7 @@ def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Ten
     config = {
         "base_model_name_or_path": base_model,
         "bias": "none",
+        "exclude_modules": _elsewhere(layout),
         "fan_in_fan_out": False,
         "inference_mode": True,
         "lora_alpha": int(ALPHA),
@@ -108,6 +109,13 @@ def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Ten
     }
     save_file(tensors, folder / _TENSORS, metadata={"format": "pt"})
     (folder / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def _elsewhere(layout: AdapterLayout) -> str | None:
+    """A pattern of the modules beside the text part, where there may be such: their last names are the same."""
+    layers = {site.name.partition(".layers.")[0] for site in layout.sites if ".layers." in site.name}
+    parts = [re.escape(name) for name in sorted(layers) if "." in name]
+    return rf"(?!({'|'.join(parts)}|lm_head)(\.|$)).*" if parts else None
 
 
 def read_peft(folder: Path) -> PeftAdapter:

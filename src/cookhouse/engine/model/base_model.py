@@ -23,6 +23,7 @@ from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, CacheShape, PackedLayout
 from cookhouse.engine.model.head import Head
 from cookhouse.engine.model.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
+from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError
 
 
@@ -34,7 +35,7 @@ class BaseModel:
         self.name = name
         self.tokenizer = tokenizer
         self.device = device
-        self.config = model.config
+        self.config = text_config(model.config)
         self.routing = Routing()
         self._model = model.requires_grad_(False).eval()
         output = model.get_output_embeddings()

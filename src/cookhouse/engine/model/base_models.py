@@ -61,7 +61,7 @@ class BaseModels(Mapping[str, BaseModel]):
         """
         if name not in self._known:
             config = read_config(name)
-            num_bytes = 0 if self._max_bytes is None else num_weight_bytes(config, self._dtype)
+            num_bytes = 0 if self._max_bytes is None else num_weight_bytes(name, self._dtype)
             if self._max_bytes is not None and num_bytes > self._max_bytes:
                 raise InputError(
                     f"base model {name!r} takes {show_bytes(num_bytes)} and max_base_bytes is "

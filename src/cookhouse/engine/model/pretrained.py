@@ -2,6 +2,7 @@
 
 Weights come from safetensors alone, in one file or in shards with an index, and no code beside them is run. Weights
 packed in a format that adapters cannot be trained over (MXFP4 of gpt-oss, FP8 of DeepSeek-V3) are unpacked on the way.
+Of a model that takes images as well, what is read and what callers see is its text part.
 """
 
 from collections.abc import Callable
@@ -10,10 +11,11 @@ from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, FineGrainedFP8Config, Mxfp4Config
+from transformers import AutoConfig, AutoTokenizer, FineGrainedFP8Config, Mxfp4Config
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine.contract import BaseModelInfo
+from cookhouse.engine.model import text_part
 from cookhouse.errors import InputError
 
 _T = TypeVar("_T")
@@ -22,23 +24,20 @@ _UNSUPPORTED_OPTIONS = ("final_logit_softcapping", "attn_logit_softcapping", "lo
 """Options that change logits outside the modules this engine calls."""
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 """Rotary embeddings that change with the longest sequence of a pass, and so with what else is in it."""
+_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings")
+"""What every config must say."""
 _MAX_LORA_RANK = 512
 ATTENTION_KINDS = {"full_attention": False, "sliding_attention": True}
 """Kinds of layers this engine computes, and whether they have a window."""
 
 
 def read_config(name: str) -> Any:
-    """The model's `transformers` config.
+    """The `transformers` config of the model's text part.
 
     Raises:
         InputError: there is no such model here, or it is of a kind this engine cannot run.
     """
-    config = _read(name, AutoConfig.from_pretrained)
-    try:
-        _check(config)
-    except InputError as error:
-        raise InputError(f"base model {name!r}: {error}") from error
-    return config
+    return text_part.text_config(_read_whole_config(name))
 
 
 def read_tokenizer(name: str) -> Any:
@@ -50,20 +49,21 @@ def read_tokenizer(name: str) -> Any:
     return _read(name, AutoTokenizer.from_pretrained)
 
 
-def read_model(name: str, dtype: torch.dtype, **options: Any) -> Any:
-    """The model on the CPU, every weight of it read; `options` go to `from_pretrained`.
+def read_model(name: str, dtype: torch.dtype, *, whole: bool = False, **options: Any) -> Any:
+    """The model on the CPU, every weight of its text part read, or `whole`; `options` go to `from_pretrained`.
 
     Raises:
         InputError: it cannot be run, or its files cannot be read or do not hold exactly the weights of its config.
     """
-    config = read_config(name)
+    config = _read_whole_config(name)
     method = _quantization(config)
     if method is not None:
         options["quantization_config"] = _UNPACKED[method](dequantize=True)
     model, report = _read(
         name,
-        lambda source: AutoModelForCausalLM.from_pretrained(
+        lambda source: text_part.model_class(config, whole=whole).from_pretrained(
             source,
+            config=config,
             dtype=dtype,
             use_safetensors=True,
             output_loading_info=True,
@@ -78,6 +78,25 @@ def read_model(name: str, dtype: torch.dtype, **options: Any) -> Any:
             "for; get the files again"
         )
     return model
+
+
+def read_shapes(name: str) -> Any:
+    """The model's text part on the meta device: every weight by name and shape, and none of them read.
+
+    Raises:
+        InputError: as `read_config`.
+    """
+    return text_part.empty_model(_read_whole_config(name))
+
+
+def auto_class(name: str) -> str:
+    """The class of `transformers` that loads the whole model."""
+    return text_part.auto_class(_read_whole_config(name))
+
+
+def is_packed(name: str) -> bool:
+    """Whether its weights are unpacked when they are read."""
+    return _quantization(_read_whole_config(name)) is not None
 
 
 def describe(name: str, config: Any) -> BaseModelInfo:
@@ -105,16 +124,23 @@ def check_rank(rank: int, name: str, config: Any) -> None:
         raise InputError(f"LoRA rank is {rank}; {name} takes 1 to {largest}")
 
 
-def num_weight_bytes(config: Any, dtype: torch.dtype) -> int:
+def num_weight_bytes(name: str, dtype: torch.dtype) -> int:
     """Memory that the weights of a model take; none of them is read."""
-    return dtype.itemsize * num_parameters(config)
+    return dtype.itemsize * num_parameters(name)
 
 
-def num_parameters(config: Any) -> int:
+def num_parameters(name: str) -> int:
     """Weights of a model, tied ones once; none of them is read."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(parameter.numel() for parameter in read_shapes(name).parameters())
+
+
+def _read_whole_config(name: str) -> Any:
+    config = _read(name, AutoConfig.from_pretrained)
+    try:
+        _check(config)
+    except InputError as error:
+        raise InputError(f"base model {name!r}: {error}") from error
+    return config
 
 
 def _read(name: str, read: Callable[[str], _T]) -> _T:
@@ -139,18 +165,23 @@ def _quantization(config: Any) -> str | None:
 
 
 def _check(config: Any) -> None:
-    method = _quantization(config)
+    text_part.model_class(config)
+    text = text_part.text_config(config)
+    method = _quantization(config) or _quantization(text)
     if method is not None and method not in _UNPACKED:
         raise InputError(
             f"its weights are quantized by {method}; use {' or '.join(_UNPACKED)}, or weights that are not"
         )
+    unknown = [size for size in _SIZES if not isinstance(getattr(text, size, None), int)]
+    if unknown:
+        raise InputError(f"its config names no {' and no '.join(unknown)}, which this engine needs; use another model")
     for option in _UNSUPPORTED_OPTIONS:
-        if getattr(config, option, None) not in (None, 1, 1.0):
+        if getattr(text, option, None) not in (None, 1, 1.0):
             raise InputError(f"it uses {option}, which this engine does not compute; use another model")
-    for kind in getattr(config, "layer_types", None) or ():
+    for kind in getattr(text, "layer_types", None) or ():
         if kind not in ATTENTION_KINDS:
             raise InputError(f"it has layers of kind {kind}; this engine computes {' and '.join(ATTENTION_KINDS)}")
-    rope = getattr(config, "rope_parameters", None) or {}
+    rope = getattr(text, "rope_parameters", None) or {}
     for kind in (rope.get("rope_type"), *(part.get("rope_type") for part in rope.values() if isinstance(part, dict))):
         if kind in _LENGTH_DEPENDENT_ROPE:
             raise InputError(

@@ -32,6 +32,11 @@ class FullLayout:
 
     shapes: Mapping[str, tuple[int, ...]]
 
+    @classmethod
+    def of(cls, model: nn.Module) -> "FullLayout":
+        """That of a model's parameters."""
+        return cls({name: tuple(parameter.shape) for name, parameter in model.named_parameters()})
+
     @cached_property
     def num_parameters(self) -> int:
         """Elements of the flat tensor."""
@@ -146,7 +151,7 @@ class FullModel(Trained):
 def read_flat(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, FullLayout, Tensor]:
     """A base model whose parameters are views of a flat tensor."""
     model = read_model(name, dtype, attn_implementation=ATTENTION_NAME).to(device)
-    layout = FullLayout({name: tuple(parameter.shape) for name, parameter in model.named_parameters()})
+    layout = FullLayout.of(model)
     flat = torch.empty(layout.num_parameters, dtype=dtype, device=device)
     views = layout.views(flat)
     for name, parameter in model.named_parameters():

@@ -10,7 +10,7 @@ import torch
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.files.manifest import holds_gradient
 from cookhouse.engine.model.base_models import BaseModels
-from cookhouse.engine.model.pretrained import num_parameters, read_config
+from cookhouse.engine.model.pretrained import num_parameters
 from cookhouse.engine.train.full import FullModel, FullWeights
 from cookhouse.engine.train.full_checkpoint import read_full
 from cookhouse.errors import InputError
@@ -107,7 +107,7 @@ class FullRuns:
     def _reserve(self, key: str, base_model: str, what: str, bytes_per_parameter: int) -> None:
         self._bases.describe(base_model)
         what = f"{what} of {base_model!r}"
-        num_bytes = num_parameters(read_config(base_model)) * bytes_per_parameter
+        num_bytes = num_parameters(base_model) * bytes_per_parameter
         self._admit(
             what, num_bytes, "train an adapter (rank 1 or more), use a smaller base model, or end other sessions"
         )
