@@ -156,7 +156,9 @@ def test_the_published_download_of_a_training_checkpoint(
     assert "download" not in {one.tinker_path.rpartition("/")[2] for one in listed}
 
 
-def test_encrypted_files_are_for_their_readers_alone(host: Host, trainer: tinker.TrainingClient, tmp_path: Path) -> None:
+def test_encrypted_files_are_for_their_readers_alone(
+    host: Host, trainer: tinker.TrainingClient, tmp_path: Path
+) -> None:
     """Would catch a file in the clear beside the encrypted ones, and names that upstream does not know as encrypted."""
     reader = pyrage.x25519.Identity.generate()
     saved = trainer.save_weights_external("e1", age_encryption_recipients=[str(reader.to_public())]).result()

@@ -61,7 +61,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     """Would catch a small file that is cut off in silence: pyrage writes its end when nobody listens any more."""
 
     class FullDisk(encryption._Output):
-        def write(self, data: bytes) -> int:
+        def write(self, _data: bytes) -> int:
             self.error = OSError(errno.ENOSPC, "No space left on device")
             raise self.error
 
