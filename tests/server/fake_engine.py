@@ -170,8 +170,8 @@ class FakeEngine:
 
         return write
 
-    def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
-        self.calls.append(("save_peft", model_id))
+    def save_external(self, model_id: str, folder: Path, *, base_name: str) -> None:
+        self.calls.append(("save_external", model_id))
         model = self._model(model_id)
         folder.mkdir()
         (folder / "adapter_config.json").write_text(

@@ -83,9 +83,9 @@ class Engine(Protocol):
         None where memory does not suffice for a copy.
         """
 
-    def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
-        """Write weights into a new folder, atomically, in the format of the `peft` library; `base_name` is what others
-        call the base model.
+    def save_external(self, model_id: str, folder: Path, *, base_name: str) -> None:
+        """Write weights into a new folder, atomically, in the form of the hosted service's external weights;
+        `base_name` is what others call the base model.
         """
 
     def load_state(

@@ -202,8 +202,8 @@ class SimulatedEngine:
             del content["gradient"]
         return partial(_write, content)
 
-    def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
-        self._work("save_peft", self._costs.save_seconds)
+    def save_external(self, model_id: str, folder: Path, *, base_name: str) -> None:
+        self._work("save_external", self._costs.save_seconds)
         _write({"weights": self._model(model_id).state.weights, "base_model_name_or_path": base_name}, folder)
 
     def load_state(

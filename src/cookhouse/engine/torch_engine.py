@@ -21,7 +21,7 @@ from cookhouse.engine.cores import use_cores
 from cookhouse.engine.device import choose_device, choose_dtype
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
-from cookhouse.engine.files.peft_folder import write_peft
+from cookhouse.engine.files.external_folder import write_external
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import AdapterLayout, Weights
 from cookhouse.engine.memory import cache_bytes, check_free, free_bytes, held_bytes, total_bytes
@@ -173,16 +173,16 @@ class TorchEngine:
             return None
         return self._writer(model, {name: tensor.to(host, copy=True) for name, tensor in tensors.items()})
 
-    def save_peft(self, model_id: str, folder: Path, *, base_name: str) -> None:
+    def save_external(self, model_id: str, folder: Path, *, base_name: str) -> None:
         """See `Engine`."""
         model = self._model(model_id)
         if isinstance(model, FullModel):
             raise InputError(
-                "a run that trains all weights (rank 0) has no adapter for the peft library; save its state and "
+                "a run that trains all weights (rank 0) has no adapter for other libraries; save its state and "
                 "export that checkpoint merged"
             )
         with checkpoint.new_folder(folder) as temporary:
-            write_peft(temporary, base_name, model.layout, model.params)
+            write_external(temporary, base_name, model.layout, model.params)
 
     def load_state(
         self,

@@ -218,7 +218,7 @@ def test_export_gives_a_model_with_the_trained_logits(qwen3_folder: str, tmp_pat
     with pytest.raises(InputError, match="merged"):
         export_peft(tmp_path / "s", tmp_path / "p")
     with pytest.raises(InputError, match="merged"):
-        engine.save_peft("full", tmp_path / "p", base_name="b")
+        engine.save_external("full", tmp_path / "p", base_name="b")
 
 
 def test_a_refused_or_forward_only_request_leaves_no_gradient(qwen3_folder: str) -> None:

@@ -298,7 +298,7 @@ def test_weights_that_are_not_there_are_not_written(make_worker: MakeWorker, tmp
 
 def test_weights_for_other_libraries_are_written(worker: Driver, tmp_path: Path) -> None:
     worker.done(worker.create("m"))
-    saved: Any = worker.done(worker.save("m", (tmp_path / "saved").as_uri(), "peft"))
+    saved: Any = worker.done(worker.save("m", (tmp_path / "saved").as_uri(), "external"))
     assert set(saved.sizes) == {"adapter_config.json", "adapter_model.safetensors"}
 
 
@@ -326,7 +326,7 @@ def test_more_saves_than_may_wait_are_all_written(make_worker: MakeWorker, tmp_p
 def test_a_save_that_cannot_be_written_fails_alone(worker: Driver, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     worker.done(worker.create("m"))
-    for form in ("state", "weights", "peft"):
+    for form in ("state", "weights", "external"):
         answer = worker.run(worker.save("m", (tmp_path / "taken").as_uri(), form))
         assert isinstance(answer, Failed)
     worker.done(worker.save("m", (tmp_path / "free").as_uri()))

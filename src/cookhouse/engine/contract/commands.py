@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 from cookhouse.engine.contract.requests import AdamStep, ForwardBackward, LoraSpec, SampleRequest
 
 Url = str
-Form = Literal["state", "weights", "peft"]
-"""Training state; weights for samplers; weights for the `peft` library."""
+Form = Literal["state", "weights", "external"]
+"""Training state; weights for samplers; weights for other libraries."""
 
 
 class Account(NamedTuple):
@@ -97,7 +97,7 @@ class Save(ModelCommand):
     with_gradient: bool = False
     """Of the form state: with the gradient that passes have added up since the last step."""
     base_name: str = ""
-    """What others call the base model: for the form peft."""
+    """What others call the base model: for the form external."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

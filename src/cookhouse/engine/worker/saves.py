@@ -37,8 +37,8 @@ class Saves:
         """Write a model; None: its copy waits to be written, and the answer is told then."""
         folder = self._folders.new(command.url)
         model_id = command.model_id
-        if command.form == "peft":
-            engine.save_peft(model_id, folder, base_name=command.base_name)
+        if command.form == "external":
+            engine.save_external(model_id, folder, base_name=command.base_name)
             return _saved(command, folder)
         if command.form == "weights":
             engine.snapshot(model_id, command.command_id)

@@ -33,7 +33,7 @@ from cookhouse.server.store.store import Store
 _FORMS: Mapping[CheckpointKind, Form] = {
     "weights": "state",
     "sampler_weights": "weights",
-    "external_weights": "peft",
+    "external_weights": "external",
 }
 _TYPES: Mapping[CheckpointKind, str] = {
     "weights": "save_weights",
