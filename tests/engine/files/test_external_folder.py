@@ -1,8 +1,8 @@
 """External weights as the tools of tinker-cookbook read them."""
 
 import contextlib
+import io
 import json
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def trained(base: str, spec: LoraSpec, folder: Path) -> list[Tensor]:
 
 def built(base: str, adapter: Path, output: Path) -> Any:
     """The model that upstream makes of a base model's folder and an adapter's."""
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         weights.build_hf_model(base_model=base, adapter_path=str(adapter), output_path=str(output))
     return load_base(str(output))
 
@@ -51,6 +51,8 @@ def built(base: str, adapter: Path, output: Path) -> Any:
         ("qwen3_moe", True, HEADLESS),
         ("deepseek_v3", False, LoraSpec(rank=4)),
         ("gpt_oss", False, LoraSpec(rank=4)),
+        ("qwen3_vl", True, HEADLESS),
+        ("kimi_k25", False, LoraSpec(rank=4)),
     ],
 )
 def test_upstream_builds_what_was_trained(family: str, tied: bool, spec: LoraSpec, tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Adapters in the form of the hosted service's external weights, which the tools of tinker-cookbook read.
 
-The files are those of a PEFT folder, and so are the names of matrices, but for two kinds. The output projection `lm_head`
-is called `model.unembed_tokens`, and a projection of all experts of a layer is one pair of stacked matrices, A (E, R, I)
-and B (E, O, R), called w1 (gate), w3 (up) or w2 (down). By these the tools find the weights of the base model
+The files are those of a PEFT folder, and so are the names of matrices, but for three kinds. In a model that takes
+images, layers are called `model.layers`, not `model.language_model.layers`. The output projection `lm_head` is called
+`model.unembed_tokens`. A projection of all experts of a layer is one pair of stacked matrices, A (E, R, I) and B (E, O,
+R), called w1 (gate), w3 (up) or w2 (down). By these the tools find the weights of the base model
 (`tinker_cookbook.weights`: `build_name_remaps` in `_merge_utils.py`, `MergeProfile` in `_merge.py`).
 
-An adapter that has neither is a PEFT folder as well, and its config says so. `peft` would leave out what it does not know
-by name, and say nothing.
+An adapter that has none of these is a PEFT folder as well, and its config says so. `peft` would leave out what it does
+not know by name, and say nothing.
 """
 
 import json
@@ -20,6 +21,7 @@ from cookhouse.engine.lora.lora import ALPHA, AdapterLayout, LoraSite
 
 _PREFIX = "base_model.model."
 _OUTPUT, _UNEMBED = "lm_head", "model.unembed_tokens"
+_TEXT_PART, _MODEL = "model.language_model.", "model."
 _EXPERTS = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
 
@@ -47,7 +49,10 @@ def write_external(folder: Path, base_model: str, layout: AdapterLayout, params:
 
 
 def _external_name(site: LoraSite) -> str:
-    if site.num_experts is not None:
-        parent, _, child = site.name.rpartition(".")
-        return f"{parent}.{_EXPERTS[child]}"
-    return _UNEMBED if site.name == _OUTPUT else site.name
+    if site.name == _OUTPUT:
+        return _UNEMBED
+    name = _MODEL + site.name.removeprefix(_TEXT_PART) if site.name.startswith(_TEXT_PART) else site.name
+    if site.num_experts is None:
+        return name
+    parent, _, child = name.rpartition(".")
+    return f"{parent}.{_EXPERTS[child]}"
