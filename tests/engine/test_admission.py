@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.engine import TorchEngine, torch_engine
+from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 
@@ -22,13 +22,14 @@ def machine(engine: TorchEngine, num_parameters: int, monkeypatch: pytest.Monkey
     """Memory for ten adapters: state, the gradient of a request to each, two snapshots of each, and a byte too little
     for one more.
     """
+    reserve = engine._budget.promised_bytes()
 
-    def free(_: object) -> int:
+    def free() -> int:
         taken = sum(16 * model.params.numel() for model in engine._models.values())
         taken += sum(weights.flat.nbytes for _, weights in engine._snapshots.values())
-        return engine._reserve_bytes + num_parameters * (10 * 28 + 28) - 1 - taken
+        return reserve + num_parameters * (10 * 28 + 28) - 1 - taken
 
-    monkeypatch.setattr(torch_engine, "free_bytes", free)
+    monkeypatch.setattr(engine._budget, "free", free)
 
 
 @pytest.mark.usefixtures("machine")
@@ -39,7 +40,8 @@ def test_adapters_are_admitted_as_long_as_all_of_them_can_be_trained(
         engine.create_model(str(index), qwen3_folder, SPEC)
     engine.save_state("0", tmp_path / "s", with_optimizer=True)
     message = (
-        r"^an adapter of rank 4 over '.*' takes [\d.]+ MiB and [\d.]+ MiB of memory are free; use a lower rank or a "
+        r"^an adapter of rank 4 over '.*' takes [\d.]+ MiB and [\d.]+ MiB of memory are free beside what is promised "
+        r"\(gradients of requests [\d.]+ MiB, snapshots [\d.]+ MiB, passes [\d.]+ [GM]iB\); use a lower rank or a "
     )
     with pytest.raises(InputError, match=message):
         engine.create_model("10", qwen3_folder, SPEC)
@@ -57,7 +59,9 @@ def test_snapshots_are_admitted_by_what_they_take(engine: TorchEngine, qwen3_fol
     for number in range(26):  # two of each, and in what is left over six more
         engine.snapshot(str(number % 10), str(number))
     engine.save_state("0", tmp_path / "s", with_optimizer=False)
-    message = r"^a snapshot of an adapter of rank 4 over '.*' takes [\d.]+ MiB and [\d.]+ MiB of memory are free; end "
+    message = (
+        r"^a snapshot of an adapter of rank 4 over '.*' takes [\d.]+ MiB and [\d.]+ MiB of memory are free be.*; end "
+    )
     with pytest.raises(InputError, match=message):
         engine.snapshot("0", "a")
     assert "a" not in engine._snapshots
@@ -74,7 +78,7 @@ def test_an_idle_cache_makes_way_for_an_adapter(
     engine.load_base_model(qwen3_folder)
     sampler = engine._sampler(engine._samplers, qwen3_folder, engine._bases[qwen3_folder])
     unused = sampler.unused_bytes if engine._device.type == "cpu" else 0
-    free = engine._reserve_bytes + num_parameters * 28
-    monkeypatch.setattr(torch_engine, "free_bytes", lambda _: free + (0 if engine._samplers else unused))
+    free = engine._budget.promised_bytes(but_for={"cache"}) + num_parameters * 28
+    monkeypatch.setattr(engine._budget, "free", lambda: free + (0 if engine._samplers else unused))
     engine.create_model("a", qwen3_folder, SPEC)
     assert not engine._samplers or not unused

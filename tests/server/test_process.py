@@ -279,7 +279,8 @@ def test_budgets_of_memory_and_disk_come_from_either(
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
     monkeypatch.setenv(CACHE_VARIABLE, "100")
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "300")
-    assert main(["--state-dir", str(tmp_path), "--max-cache-bytes", "200"]) == 0
+    assert main(["--state-dir", str(tmp_path), "--max-cache-bytes", "200", "--samplers-only"]) == 0
+    assert seen["make_worker"].engine_options["samplers_only"]
     cache_bytes = seen["make_worker"].engine_options["max_cache_bytes"]
     assert (cache_bytes, seen["max_snapshot_file_bytes"]) == (200, 300)
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "0")

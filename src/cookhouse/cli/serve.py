@@ -132,6 +132,14 @@ def serve(
             "once.",
         ),
     ] = 30.0,
+    samplers_only: Annotated[
+        bool,
+        typer.Option(
+            "--samplers-only",
+            help="Sample and refuse to train: a base model then takes the memory of its weights once, as sampling "
+            "reads them.",
+        ),
+    ] = False,
     deterministic: Annotated[
         bool,
         typer.Option(
@@ -207,7 +215,7 @@ def serve(
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
-    options += ["--deterministic"] * deterministic
+    options += ["--samplers-only"] * samplers_only + ["--deterministic"] * deterministic
     options += named_weights(run or [], registry)
     code = asyncio.run(_serve(host, listening, models, names, state, database, keys, command or [], options))
     if command:

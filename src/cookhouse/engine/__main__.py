@@ -10,6 +10,7 @@ from typing import Any
 
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.engine import Engine
+from cookhouse.engine.heap import keep_freed
 from cookhouse.engine.instructions import narrow_torch
 from cookhouse.engine.transports.child_process import Running, Tell, run_child
 from cookhouse.engine.worker import Runner
@@ -26,6 +27,7 @@ def load() -> None:
     # OpenMP's threads spin for milliseconds while they wait, by default, and take the cores from the server beside us:
     # then a step can take ten times as long. Some microseconds keep nearly all speed. Read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    keep_freed()
     narrow_torch(os.environ)
     logging.getLogger(_KERNELS).setLevel(logging.INFO)  # a first start takes many seconds longer, and says so
     # Nearly all that imports make stays: looking through it for garbage would take a sixth of their time.

@@ -7,7 +7,6 @@ import traceback
 import torch
 
 from cookhouse.engine.host_memory import available_bytes
-from cookhouse.errors import InputError
 
 _CACHE_SHARES = {"cpu": 0.5, "cuda": 0.4}
 _MOST_SEQUENCES = 1024
@@ -22,16 +21,6 @@ def cache_bytes(device: torch.device, spare_bytes: int, bytes_per_sequence: int,
     if max_bytes is not None:
         return min(max_bytes, spare_bytes)
     return min(int(spare_bytes * _CACHE_SHARES[device.type]), bytes_per_sequence * _MOST_SEQUENCES)
-
-
-def check_free(free: int, num_bytes: int, what: str, way_out: str) -> None:
-    """Refuse what does not fit into the memory that is free now.
-
-    Raises:
-        InputError: it does not; the message names both figures.
-    """
-    if num_bytes > free:
-        raise InputError(f"{what} takes {show_bytes(num_bytes)} and {show_bytes(free)} of memory are free; {way_out}")
 
 
 def let_go(error: Exception) -> None:

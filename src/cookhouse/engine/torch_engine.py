@@ -1,12 +1,16 @@
 """The engine in this process: runs over base models of `transformers`, on one device."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from weakref import ref
 
 import torch
 from torch import Tensor
 
+from cookhouse.engine.budget import Budget, Purpose
 from cookhouse.engine.contract import (
     AdamStep,
     BaseModelInfo,
@@ -22,12 +26,14 @@ from cookhouse.engine.device import choose_device, choose_dtype
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
+from cookhouse.engine.heap import give_back
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import AdapterLayout, Weights
-from cookhouse.engine.memory import cache_bytes, check_free, free_bytes, held_bytes, total_bytes
+from cookhouse.engine.memory import cache_bytes, free_bytes, held_bytes, show_bytes, total_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.train.full import FullModel, FullWeights
 from cookhouse.engine.train.full_checkpoint import write_full
 from cookhouse.engine.train.full_runs import FullRuns
@@ -43,8 +49,9 @@ _REQUEST_BYTES = 4
 """Per parameter, fp32: the gradient of a request while it runs."""
 _PROMISED_SNAPSHOTS = 2
 """Of each adapter, one in use and the next: a run that has been admitted can publish."""
-_RESERVE_BYTES = 2**29
-"""Left to passes, which compute activations again where that is little; where little is free, an eighth of it."""
+_PACKED_SHARE = 0.5
+"""Of the memory that is spare, the most that packed weights may take beside their originals."""
+_log = logging.getLogger(__name__)
 
 
 class TorchEngine:
@@ -60,6 +67,7 @@ class TorchEngine:
         max_base_bytes: int | None = None,
         max_activation_bytes: int | None = None,
         max_cache_bytes: int | None = None,
+        samplers_only: bool = False,
     ) -> None:
         """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit.
 
@@ -68,13 +76,23 @@ class TorchEngine:
         `budget_tokens` bounds the positions of a training pass; None: by base model and device.
         `max_activation_bytes` bounds what a training pass keeps for its backward, the rest is computed again (0: all of
         it); None: half of the memory that is free when the pass begins.
+
+        `samplers_only` refuses to train, and keeps one copy of the weights: that which sampling reads.
         """
         use_cores()
         self._device = choose_device(device)
         self._dtype = choose_dtype(precision, self._device)
         self._device_total_bytes = None if self._device.type == "cpu" else total_bytes(self._device)
         self._budget_tokens = budget_tokens
-        self._bases = BaseModels(self._device, self._dtype, max_base_bytes, max_activation_bytes=max_activation_bytes)
+        self._samplers_only = samplers_only
+        self._budget = Budget(self._device)
+        self._bases = BaseModels(
+            self._device,
+            self._dtype,
+            max_base_bytes,
+            max_activation_bytes=max_activation_bytes,
+            pass_bytes=self._budget.pass_bytes,
+        )
         self._samplers: dict[str, Sampler] = {}
         self._models: dict[str, Adapter | FullModel] = {}
         self._snapshots: dict[str, tuple[str, Weights]] = {}
@@ -82,12 +100,11 @@ class TorchEngine:
         self._full_samplers: dict[str, Sampler] = {}
         """By snapshot."""
         self._max_cache_bytes = max_cache_bytes
-        self._reserve_bytes = min(_RESERVE_BYTES, free_bytes(self._device) // 8)
         self._full_runs = FullRuns(self._bases, self._admit_full, self._device, self._dtype)
         for name in base_models:
             self._bases.describe(name)
             if not self._bases.must_evict(name):
-                self._bases.load(name)
+                self._load(name)
 
     def describe(self) -> str:
         """See `Engine`."""
@@ -111,7 +128,7 @@ class TorchEngine:
         """See `Engine`."""
         if name not in self._bases:
             self._drop(self._bases.victims(name, self._users))
-        self._bases.load(name)
+        self._load(name)
         return self._bases[name].info
 
     def drop_base_model(self, name: str) -> None:
@@ -123,16 +140,20 @@ class TorchEngine:
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """See `Engine`."""
+        self._check_trains()
         if lora.rank == 0:
             self._models[model_id] = self._full_runs.create(model_id, base_model, lora, self._full_models())
+            self._promise(model_id)
             return
         self.load_base_model(base_model)
         self._models[model_id] = self._new_adapter(base_model, lora)
+        self._promise(model_id)
 
     def delete_model(self, model_id: str) -> None:
         """See `Engine`."""
         self._models.pop(model_id, None)
         self._full_runs.free(model_id)
+        self._budget.release(_key(model_id))
 
     def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | Exception]:
         """See `Engine`."""
@@ -195,6 +216,7 @@ class TorchEngine:
         with_gradient: bool = False,
     ) -> None:
         """See `Engine`."""
+        self._check_trains()
         parts = {"with_optimizer": with_optimizer, "with_gradient": with_gradient}
         if lora.rank == 0:
             self._load_full(model_id, base_model, lora, folder, parts)
@@ -207,6 +229,7 @@ class TorchEngine:
             own.copy_(tensors[name])
         adapter.num_steps = num_steps if with_optimizer else 0
         self._models[model_id] = adapter
+        self._promise(model_id)
 
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         """See `Engine`."""
@@ -286,33 +309,76 @@ class TorchEngine:
         self._drop_idle_full_samplers()
         return outputs
 
+    def _load(self, name: str) -> None:
+        """Load a base model that is not; there is room among the base models."""
+        if name not in self._bases:
+            what = f"base model {name!r}"
+            self._admit(what, self._bases.num_bytes(name), "use a smaller model, or a machine with more memory")
+        self._bases.load(name)
+        if self._samplers_only and not self._bases[name].packed.are_made:
+            self._drop_originals(self._bases[name])
+
+    def _drop_originals(self, base: BaseModel) -> None:
+        """Have a base model's weights once: packed, where sampling reads them so."""
+        if DecodeKernel.gains_from_packing(base):
+            base.packed.make(drops_originals=True)
+            give_back()
+
     def _sampler(self, samplers: dict[str, Sampler], key: str, base: BaseModel) -> Sampler:
         if key not in samplers:
+            self._pack(base)
             limit = partial(self._cache_bytes, base)
-            samplers[key] = Sampler(base, limit(0), limit=limit if self._device.type == "cpu" else None)
+            sampler = Sampler(base, limit(0), limit=limit if self._device.type == "cpu" else None)
+            samplers[key], living = sampler, ref(sampler)
+            self._budget.watch(
+                "cache", f"sampler {key}", lambda: 0 if (found := living()) is None else found.unused_bytes
+            )
         return samplers[key]
+
+    def _pack(self, base: BaseModel) -> None:
+        """Pack a base model's weights beside their originals, if that is faster and there is memory for it."""
+        if base.packed.are_made or not DecodeKernel.gains_from_packing(base):
+            return
+        num_bytes, spare = base.packed.num_bytes, self._budget.spare_bytes()
+        if num_bytes <= spare * _PACKED_SHARE:
+            base.packed.make()
+        else:
+            _log.warning(
+                "sampling from %s goes at about half its speed: packed weights take %s, and may take half of the %s "
+                "that are spare",
+                base.name,
+                show_bytes(num_bytes),
+                show_bytes(spare),
+            )
 
     def _cache_bytes(self, base: BaseModel, held: int) -> int:
         """How many bytes the cache of a base model may take by now, so many of which it holds."""
         bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
         bytes_per_sequence = bytes_per_token * base.info.max_context_tokens
-        return cache_bytes(self._device, self._spare_bytes() + held, bytes_per_sequence, self._max_cache_bytes)
+        # Asked for every request: what the heap keeps must not go back each time.
+        spare = self._budget.spare_bytes(2 * bytes_per_sequence if held else math.inf)
+        return cache_bytes(self._device, spare + held, bytes_per_sequence, self._max_cache_bytes)
 
-    def _spare_bytes(self, *, for_snapshot: bool = False) -> int:
-        """Free memory that has not been promised: to caches as they fill, to requests of runs while they are computed,
-        which may all be in one pass, and to snapshots of adapters, unless it is for one.
+    def _promise(self, model_id: str) -> None:
+        """Count what a model will need beside its state: the gradient of a request while it runs, since those of all
+        models may be in one pass, and snapshots of an adapter.
         """
-        promised = self._reserve_bytes + sum(sampler.unused_bytes for sampler in self._all_samplers())
-        for model in self._models.values():
-            is_full = isinstance(model, FullModel)
-            promised += model.params.numel() * (_REQUEST_BYTES if is_full else self._adapter_promise(for_snapshot))
-        return max(free_bytes(self._device) - promised, 0)
+        model = self._models[model_id]
+        num_parameters = model.params.numel()
+        if isinstance(model, FullModel):
+            self._budget.promise("request", _key(model_id), num_parameters * _REQUEST_BYTES)
+        else:
+            self._budget.promise("request", _key(model_id), num_parameters * self._request_bytes)
+            self._budget.promise("snapshot", _key(model_id), num_parameters * self._snapshot_bytes)
 
-    def _adapter_promise(self, for_snapshot: bool = False) -> int:
-        """Bytes per parameter of an adapter beside its state; a request computes with a rounded copy of the weights."""
-        size = self._dtype.itemsize
-        rounded = 0 if self._dtype == torch.float32 else size
-        return _REQUEST_BYTES + rounded + (0 if for_snapshot else _PROMISED_SNAPSHOTS * size)
+    @property
+    def _request_bytes(self) -> int:
+        """Per parameter of an adapter: a request computes with a rounded copy of the weights."""
+        return _REQUEST_BYTES + (0 if self._dtype == torch.float32 else self._dtype.itemsize)
+
+    @property
+    def _snapshot_bytes(self) -> int:
+        return _PROMISED_SNAPSHOTS * self._dtype.itemsize
 
     def _all_samplers(self) -> Sequence[Sampler]:
         return (*self._samplers.values(), *self._full_samplers.values())
@@ -337,6 +403,7 @@ class TorchEngine:
             self._full_runs.free(model_id)
             raise
         self._models[model_id] = model
+        self._promise(model_id)
 
     def _writer(self, model: Adapter | FullModel, tensors: Mapping[str, Tensor]) -> Callable[[Path], None]:
         """Writes tensors of a model, as they are when it is called, with the model's present number of steps."""
@@ -358,7 +425,7 @@ class TorchEngine:
 
     def _new_adapter(self, base_model: str, lora: LoraSpec) -> Adapter:
         layout = self._bases[base_model].adapter_layout(lora)
-        num_bytes = layout.num_parameters * (_STATE_BYTES + self._adapter_promise())
+        num_bytes = layout.num_parameters * (_STATE_BYTES + self._request_bytes + self._snapshot_bytes)
         way_out = "use a lower rank or a smaller base model, or end other sessions"
         self._admit(f"an adapter of rank {lora.rank} over {base_model!r}", num_bytes, way_out)
         return Adapter.create(base_model, layout, self._device)
@@ -366,25 +433,32 @@ class TorchEngine:
     def _admit_snapshot(self, base_model: str, layout: AdapterLayout) -> None:
         what = f"a snapshot of an adapter of rank {layout.spec.rank} over {base_model!r}"
         num_bytes = layout.num_parameters * self._dtype.itemsize
-        self._admit(what, num_bytes, "end other sessions, or use a lower rank", for_snapshot=True)
+        self._admit(what, num_bytes, "end other sessions, or use a lower rank", but_for={"snapshot"})
 
     def _admit_full(self, what: str, num_bytes: int, way_out: str) -> None:
         """As `_admit`, and beside the base models as well."""
         self._drop(self._bases.room_for(what, num_bytes, self._users))
         self._admit(what, num_bytes, way_out)
 
-    def _admit(self, what: str, num_bytes: int, way_out: str, *, for_snapshot: bool = False) -> None:
-        """Let `num_bytes` fit into memory, or raise InputError. Caches of idle samplers make way."""
+    def _admit(self, what: str, num_bytes: int, way_out: str, *, but_for: Collection[Purpose] = ()) -> None:
+        """Let `num_bytes` fit into memory, or raise InputError. Caches and packed weights of idle samplers make way."""
         for samplers in (self._samplers, self._full_samplers):
             for key in [key for key, sampler in samplers.items() if not sampler.has_work]:
-                if self._spare_bytes(for_snapshot=for_snapshot) < num_bytes:
-                    del samplers[key]
-        check_free(self._spare_bytes(for_snapshot=for_snapshot), num_bytes, what, way_out)
+                if self._budget.spare_bytes(num_bytes, but_for=but_for) < num_bytes:
+                    samplers.pop(key).base.packed.drop()
+        self._budget.check(num_bytes, what, way_out, but_for=but_for)
 
     def _drop(self, base_models: Sequence[str]) -> None:
         for name in base_models:
             self._samplers.pop(name, None)
             self._bases.drop(name)
+
+    def _check_trains(self) -> None:
+        if self._samplers_only:
+            raise InputError(
+                "this service only samples (samplers_only): it keeps no weights that could be trained; start one "
+                "without --samplers-only"
+            )
 
     def _checked(self, request: ForwardBackward) -> Adapter | FullModel:
         """The model of a request that can be computed; raises InputError for any other."""
@@ -411,3 +485,7 @@ class TorchEngine:
 
     def _put_full_snapshot(self, snapshot_id: str, weights: FullWeights) -> None:
         self._full_snapshots[snapshot_id] = weights
+
+
+def _key(model_id: str) -> str:
+    return f"model {model_id}"

@@ -61,6 +61,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 "precision": options.precision,
                 "max_base_bytes": options.max_base_bytes,
                 "max_cache_bytes": options.max_cache_bytes,
+                "samplers_only": options.samplers_only,
             }
             children.start()
             run_server(
@@ -209,6 +210,11 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         default=os.environ.get(SNAPSHOT_VARIABLE) or None,
         help=f"disk for weights of sampling clients that wait in files; default: {SNAPSHOT_VARIABLE}, or 8 GiB",
+    )
+    parser.add_argument(
+        "--samplers-only",
+        action="store_true",
+        help="refuse to train: base models then take the memory of their weights once, as sampling reads them",
     )
     parser.add_argument(
         "--deterministic",

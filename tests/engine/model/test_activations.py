@@ -89,9 +89,10 @@ def test_the_limit_is_half_of_what_is_free(
     assert _planned(engine, qwen3_folder, 100) == 0
     (per_token,) = engine._bases[qwen3_folder].activations._bytes_per_token.values()
     num_tokens = int(2**27 / per_token)
-    monkeypatch.setattr(activations, "free_bytes", lambda _: 2**28 + 2**20)
+    kept = engine._bases[qwen3_folder].activations
+    monkeypatch.setattr(kept, "pass_bytes", lambda _: 2**28 + 2**20)
     assert _planned(engine, qwen3_folder, num_tokens) == 0
-    monkeypatch.setattr(activations, "free_bytes", lambda _: 2**28 - 2**20)
+    monkeypatch.setattr(kept, "pass_bytes", lambda _: 2**28 - 2**20)
     assert _planned(engine, qwen3_folder, num_tokens) == 1
 
 

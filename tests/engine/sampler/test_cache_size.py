@@ -117,9 +117,8 @@ def test_an_engines_cache_is_sized_by_its_setting_and_by_memory(
 ) -> None:
     engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32", max_cache_bytes=max_bytes)
     if max_bytes == 2**40:
-        monkeypatch.setattr(
-            "cookhouse.engine.torch_engine.free_bytes", lambda _: engine._reserve_bytes + 24 * BLOCK_BYTES
-        )
+        reserve = engine._budget.promised_bytes()
+        monkeypatch.setattr(engine._budget, "free", lambda: reserve + 24 * BLOCK_BYTES)
     engine.submit_sample(_request(qwen3_folder, 20, 4))
     most = engine._samplers[qwen3_folder]._scheduler.blocks.num_reachable
     assert most == (24 if max_bytes == 2**40 else 50)

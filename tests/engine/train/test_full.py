@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from cookhouse.engine import TorchEngine, torch_engine
+from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleRequest
 from cookhouse.engine.export import export_merged, export_peft, inspect
 from cookhouse.engine.model.pretrained import num_parameters
@@ -267,8 +267,8 @@ def test_caches_of_idle_samplers_make_way(qwen3_folder: str, monkeypatch: pytest
         )
     )
     engine.step_samples()
-    monkeypatch.setattr(torch_engine, "free_bytes", lambda _: 0)
-    monkeypatch.setattr(torch_engine, "check_free", lambda *_: None)
+    monkeypatch.setattr(engine._budget, "free", lambda: 0)
+    monkeypatch.setattr(engine._budget, "check", lambda *_, **__: None)
     engine.create_model("full", qwen3_folder, FULL)
     assert list(engine._samplers) == [qwen3_folder]
     while engine.has_samples():
@@ -290,7 +290,7 @@ def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: 
         patch.setattr(FullModel, "load", load)
         with pytest.raises(InputError, match=r"training all weights of .* takes .* MiB of max_base_bytes .* MiB"):
             engine.create_model("full", qwen3_folder, FULL)
-        patch.setattr(torch_engine, "check_free", _no_memory)
+        patch.setattr(engine._budget, "check", _no_memory)
         engine._bases._max_bytes = None
         with pytest.raises(InputError, match="no memory"):
             engine.create_model("full", qwen3_folder, FULL)
@@ -303,7 +303,7 @@ def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: 
     roomy.load_base_model(qwen3_folder)
 
 
-def _no_memory(*_: object) -> None:
+def _no_memory(*_: object, **__: object) -> None:
     raise InputError("no memory")
 
 

@@ -16,6 +16,7 @@ ENGINE_OPTIONS = {
     "precision": None,
     "max_base_bytes": None,
     "max_cache_bytes": None,
+    "samplers_only": False,
 }
 
 

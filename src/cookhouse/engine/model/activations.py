@@ -16,7 +16,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from cookhouse.engine.lora.lora import Segment, Weights
-from cookhouse.engine.memory import free_bytes, total_bytes
+from cookhouse.engine.memory import free_bytes, show_bytes, total_bytes
+from cookhouse.errors import InputError
 
 _PROBE_TOKENS = 64
 _SMALL_BYTES = 2**26
@@ -38,12 +39,18 @@ Probe = Callable[[int, Sequence[Segment]], Tensor]
 """Computes a pass over one sequence of some length, inside `torch.enable_grad`."""
 
 
+class PassTooLongError(InputError):
+    """Memory does not suffice for a pass, however little it keeps."""
+
+
 class Activations:
     """The memory of one model's training passes. Gradients are the same to the bit, whatever is computed again."""
 
     def __init__(self, decoder: nn.Module, device: torch.device, probe: Probe) -> None:
         self.max_bytes: int | None = None
         """Activations that a pass may keep; None: half of the memory that is free when it begins."""
+        self.pass_bytes: Callable[[float], int] = lambda _: free_bytes(device)
+        """Memory that a pass may take, where so much is wanted."""
         self._layers: list[Any] = [m for m in decoder.modules() if isinstance(m, GradientCheckpointingLayer)]
         self._constants = _storages((*decoder.parameters(), *decoder.buffers()))
         self._device = device
@@ -75,9 +82,15 @@ class Activations:
             self.max_bytes = before
 
     def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
-        """How many layers, the first ones, compute again. `input_bytes` is what one token takes before a layer."""
+        """How many layers, the first ones, compute again. `input_bytes` is what one token takes before a layer.
+
+        Raises:
+            PassTooLongError: memory does not suffice even where all of them do.
+        """
         largest = max(segments, key=lambda segment: segment.weights.layout.num_parameters, default=None)
-        needed = num_tokens * self._measured(None if largest is None else largest.weights)
+        kept = self._measured(None if largest is None else largest.weights)
+        needed = num_tokens * kept
+        self._check(num_tokens, self._computed(kept, input_bytes))
         excess = needed - self._limit(needed)
         saving = max(needed / max(len(self._layers), 1) - num_tokens * input_bytes, 1)
         return min(max(math.ceil(excess / saving), 0), len(self._layers))
@@ -92,8 +105,7 @@ class Activations:
         if self._device.type != "cuda":
             return tokens
         kept = self._measured(example())
-        # Each layer's input, and the activations of one layer with their gradients.
-        computed = len(self._layers) * input_bytes + 2 * kept / max(len(self._layers), 1)
+        computed = self._computed(kept, input_bytes)
         total = total_bytes(self._device)
         while tokens > _LEAST_KEPT_TOKENS and tokens * kept > total * _KEPT_SHARE:
             tokens //= 2
@@ -104,7 +116,26 @@ class Activations:
     def _limit(self, needed_bytes: float) -> float:
         if self.max_bytes is not None:
             return self.max_bytes
-        return _SMALL_BYTES if needed_bytes <= _SMALL_BYTES else free_bytes(self._device) * _FREE_SHARE
+        return (
+            _SMALL_BYTES if needed_bytes <= _SMALL_BYTES else self.pass_bytes(needed_bytes / _FREE_SHARE) * _FREE_SHARE
+        )
+
+    def _computed(self, kept: float, input_bytes: int) -> float:
+        """Bytes per token of a pass in which every layer computes again: the layers' inputs, and the activations of one
+        with their gradients; `kept` is what all layers keep of a token where none does.
+        """
+        return len(self._layers) * input_bytes + 2 * kept / max(len(self._layers), 1)
+
+    def _check(self, num_tokens: int, bytes_per_token: float) -> None:
+        least = int(num_tokens * bytes_per_token)
+        if least <= _SMALL_BYTES:
+            return
+        free = self.pass_bytes(least)
+        if least > free:
+            raise PassTooLongError(
+                f"a pass of {num_tokens} positions takes at least {show_bytes(least)} and {show_bytes(free)} of memory "
+                "are free; shorten the longest sequence, end other sessions, or use a smaller base model"
+            )
 
     def _recompute(self, num_layers: int) -> None:
         """Have the first layers compute again in passes until the next call."""

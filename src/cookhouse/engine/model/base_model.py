@@ -16,12 +16,13 @@ from cookhouse.engine.contract import BaseModelInfo, LoraSpec
 from cookhouse.engine.kernels.fused import fuse
 from cookhouse.engine.lora.adapter_stack import can_group
 from cookhouse.engine.lora.grouped import arrange
-from cookhouse.engine.lora.lora import AdapterLayout, Adapters, Routing, Segment, Segments, Weights
+from cookhouse.engine.lora.lora import AdapterLayout, Adapters, LoraLinear, Routing, Segment, Segments, Weights
 from cookhouse.engine.lora.sites import adapt, choose_sites
 from cookhouse.engine.model.activations import Activations
 from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, CacheShape, PackedLayout
 from cookhouse.engine.model.head import Head
+from cookhouse.engine.model.packed import PackedWeights
 from cookhouse.engine.model.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError
@@ -47,6 +48,7 @@ class BaseModel:
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         self.head = Head(model.get_output_embeddings(), output_name)
         self._embedding: nn.Module = model.get_input_embeddings()
+        self.packed = PackedWeights(m.weight for m in model.modules() if isinstance(m, LoraLinear | nn.Linear))
         self.activations = Activations(self.decoder, device, self._one_sequence)
         self.cache_shape = self._probe()
 

@@ -29,9 +29,11 @@ class BaseModels(Mapping[str, BaseModel]):
         max_bytes: int | None,
         *,
         max_activation_bytes: int | None = None,
+        pass_bytes: Callable[[float], int] | None = None,
     ) -> None:
-        """For `max_activation_bytes` see `Activations`."""
-        self.max_activation_bytes = max_activation_bytes
+        """For `max_activation_bytes` and `pass_bytes` see `Activations`."""
+        self._max_activation_bytes = max_activation_bytes
+        self._pass_bytes = pass_bytes
         self._device = device
         self._dtype = dtype
         self._max_bytes = max_bytes
@@ -61,7 +63,7 @@ class BaseModels(Mapping[str, BaseModel]):
         """
         if name not in self._known:
             config = read_config(name)
-            num_bytes = 0 if self._max_bytes is None else num_weight_bytes(name, self._dtype)
+            num_bytes = num_weight_bytes(name, self._dtype)
             if self._max_bytes is not None and num_bytes > self._max_bytes:
                 raise InputError(
                     f"base model {name!r} takes {show_bytes(num_bytes)} and max_base_bytes is "
@@ -122,9 +124,20 @@ class BaseModels(Mapping[str, BaseModel]):
         except InputError:
             del self._known[name]
             raise
-        base.activations.max_bytes = self.max_activation_bytes
+        self.bound(base)
         self._loaded[name] = base
         _log.info("loaded %s on %s in %s", name, self._device, self._dtype)
+
+    def bound(self, base: BaseModel) -> None:
+        """Bound the memory of a model's passes."""
+        base.activations.max_bytes = self._max_activation_bytes
+        if self._pass_bytes is not None:
+            base.activations.pass_bytes = self._pass_bytes
+
+    def num_bytes(self, name: str) -> int:
+        """What the weights of a model take, loaded or not."""
+        self.describe(name)
+        return self._known[name][1]
 
     def drop(self, name: str) -> None:
         """Free a model; the caller holds nothing of it any more."""

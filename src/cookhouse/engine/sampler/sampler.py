@@ -108,6 +108,11 @@ class Sampler:
         """Root of what each owner computes under the bare base model: from 0 down, so that no serial is met."""
 
     @property
+    def base(self) -> BaseModel:
+        """The model that is sampled from."""
+        return self._base
+
+    @property
     def has_work(self) -> bool:
         """Whether `step` has anything to do."""
         return bool(self._requests)
@@ -221,9 +226,11 @@ class Sampler:
             state.scores.is_asked and not piece.is_decoding for state, piece in zip(states, pieces, strict=True)
         )
         reading = self._runner.run(pieces, [state.weights for state in states], with_hidden=with_hidden)
-        for state, piece, first_row in zip(states, pieces, reading.first_rows, strict=True):
-            if not piece.is_decoding:
-                state.scores.add(self._base.head, piece, first_row, reading)
+        if with_hidden:
+            with self._base.packed.unpacked(self._base.head.projection.weight):
+                for state, piece, first_row in zip(states, pieces, reading.first_rows, strict=True):
+                    if not piece.is_decoding:
+                        state.scores.add(self._base.head, piece, first_row, reading)
         return reading.logits_BV
 
     def _draw(self, pieces: Seq[Piece], logits_BV: Tensor) -> list[SampleOutput | SampleFailure]:

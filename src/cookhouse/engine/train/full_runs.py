@@ -51,7 +51,7 @@ class FullRuns:
         rounded = 0 if self._dtype == torch.float32 else self._dtype.itemsize
         self._reserve(model_id, base_model, "training all weights", _STATE_BYTES + rounded)
         model = self._kept(model_id, lambda: FullModel.load(base_model, self._device, self._dtype))
-        model.base.activations.max_bytes = self._bases.max_activation_bytes
+        self._bases.bound(model.base)
         return model
 
     @staticmethod

@@ -9,6 +9,7 @@ import torch
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.memory import let_go
+from cookhouse.engine.model.activations import PassTooLongError
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.train.full import FullModel
 from cookhouse.engine.train.trainer import forward_backward
@@ -107,7 +108,8 @@ def _attempt(run: Callable[[], _T]) -> _T | Exception:
 
 def _is_out_of_memory(error: Exception) -> bool:
     # torch has no class of its own for the memory of the host.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    kinds = torch.OutOfMemoryError | MemoryError | PassTooLongError
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
 def _waves(jobs: Sequence[Job]) -> list[dict[str, list[int]]]:

@@ -19,14 +19,13 @@ from torch.nn.functional import pad
 
 from cookhouse.engine.lora.lora import Segment, Weights
 from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.packed import pack
 from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.native.build import library
 from cookhouse.engine.sampler.scheduler import Piece
 
 _BLOCK_SIZE = 16
 _LANES = 16
-_PACKED_BYTES = 2**30
-"""The weights of a model up to this size are copied into the layout that multiplies fastest, if they lie in another."""
 _PACKED_ADAPTER_BYTES = 2**26
 """Those of an adapter: there may be many."""
 _ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
@@ -95,8 +94,7 @@ class DecodeKernel:
         self._step.argtypes = (POINTER(_Model), POINTER(_Batch))
         self._step.restype = None
         self._kept: list[Tensor] = []
-        self._gains = base.dtype == torch.float32 or compiled.packs_bf16()
-        self._is_packed = self._gains and _num_bytes(base) <= _PACKED_BYTES
+        self._gains = _gains(base, compiled)
         self._loras: WeakKeyDictionary[Weights, _LoraTable] = WeakKeyDictionary()
         decoder: Any = base.decoder
         self._rotary = decoder.rotary_emb
@@ -118,26 +116,22 @@ class DecodeKernel:
             layers=self._layers,
             final_norm=self._fp32(decoder.norm.weight),
             head=self._linear(base.head.projection),
-            embedding=self._pointer(decoder.embed_tokens.weight),
         )
+        self._embedding: Tensor = decoder.embed_tokens.weight
+        if not base.packed.is_dropped(self._embedding):
+            self._model.embedding = self._pointer(self._embedding)
 
     @classmethod
     def build(cls, base: BaseModel, cache: KeyValueCache) -> "DecodeKernel | None":
         """The kernel for a model that it covers on a CPU with a compiler, else None."""
-        config, shape = base.config, base.cache_shape.only
-        is_covered = (
-            base.device.type == "cpu"
-            and config.model_type in _ARCHITECTURES
-            and getattr(config, "hidden_act", None) == "silu"
-            and not getattr(config, "mlp_bias", False)
-            and shape is not None
-            and shape.key_dim == shape.value_dim
-            and cache.block_size == _BLOCK_SIZE
-        )
-        if not is_covered:
-            return None
-        compiled = library()
+        compiled = _compiled_for(base) if cache.block_size == _BLOCK_SIZE else None
         return None if compiled is None else cls(base, cache, compiled)
+
+    @staticmethod
+    def gains_from_packing(base: BaseModel) -> bool:
+        """Whether there is a kernel for a model, to which packed weights are faster."""
+        compiled = _compiled_for(base)
+        return compiled is not None and _gains(base, compiled)
 
     def run(self, pieces: Sequence[Piece], segments: Sequence[Segment], *, with_hidden: bool) -> tuple[Tensor, Tensor]:
         """Logits (B, V) fp32 after the pieces that reach their last token, and final hidden states (N, H), or (0, H).
@@ -148,6 +142,9 @@ class DecodeKernel:
         ends = list(itertools.accumulate(lengths))
         num_rows = ends[-1]
         tokens_N = _integers(piece.sequence.tokens[piece.start : piece.stop] for piece in pieces)
+        rows_NH = self._base.packed.rows(self._embedding, tokens_N)
+        if rows_NH is not None:  # a table of the embeddings of this pass alone
+            tokens_N, self._model.embedding = torch.arange(num_rows), rows_NH.data_ptr()
         positions_N = _integers(range(piece.start, piece.stop) for piece in pieces)
         blocks = _integers(piece.sequence.blocks for piece in pieces)
         num_blocks = itertools.accumulate((len(piece.sequence.blocks) for piece in pieces[:-1]), initial=0)
@@ -228,7 +225,7 @@ class DecodeKernel:
             if entry.is_packed:
                 missing = -entry.rank % _LANES  # further features in the middle, of zeros, change nothing
                 entry.rank += missing
-                a_RI, b_OR = _packed(pad(a_RI, (0, 0, 0, missing))), _packed(pad(b_OR, (0, missing)))
+                a_RI, b_OR = pack(pad(a_RI, (0, 0, 0, missing))), pack(pad(b_OR, (0, missing)))
                 found.kept.extend((a_RI, b_OR))
             entry.a, entry.b = a_RI.data_ptr(), b_OR.data_ptr()
         return found
@@ -253,8 +250,8 @@ class DecodeKernel:
         assert isinstance(weight, Tensor)
         bias_pointer = self._fp32(bias) if isinstance(bias, Tensor) else None
         out, in_ = weight.shape
-        is_packed = self._is_packed and out % _LANES == 0 and in_ % _neighbors(weight) == 0
-        return _Linear(self._pointer(_packed(weight) if is_packed else weight), bias_pointer, out, in_, is_packed)
+        packed = self._base.packed.of(weight) if self._gains else None
+        return _Linear(self._pointer(weight if packed is None else packed), bias_pointer, out, in_, packed is not None)
 
     def _fp32(self, tensor: Tensor) -> int:
         return self._pointer(tensor.detach().float())
@@ -273,21 +270,24 @@ class _LoraTable:
     kept: list[Tensor]
 
 
-def _packed(weight_OI: Tensor) -> Tensor:
-    """A weight as decode.cpp has it when `is_packed`."""
-    (out, in_), together = weight_OI.shape, _neighbors(weight_OI)
-    return weight_OI.reshape(out // _LANES, _LANES, in_ // together, together).transpose(1, 2).contiguous()
+def _compiled_for(base: BaseModel) -> ctypes.CDLL | None:
+    """The compiled pass of a model that it covers on a CPU, else None."""
+    config, shape = base.config, base.cache_shape.only
+    is_covered = (
+        base.device.type == "cpu"
+        and config.model_type in _ARCHITECTURES
+        and getattr(config, "hidden_act", None) == "silu"
+        and not getattr(config, "mlp_bias", False)
+        and shape is not None
+        and shape.key_dim == shape.value_dim
+    )
+    return library() if is_covered else None
 
 
-def _neighbors(weight_OI: Tensor) -> int:
-    """Features that lie side by side in a packed weight."""
-    return 1 if weight_OI.dtype == torch.float32 else 2
+def _gains(base: BaseModel, compiled: ctypes.CDLL) -> bool:
+    return base.dtype == torch.float32 or bool(compiled.packs_bf16())
 
 
 def _integers(parts: Iterable[Iterable[int]]) -> Tensor:
     """The integers of all parts, end to end."""
     return torch.from_numpy(np.fromiter(itertools.chain.from_iterable(parts), np.int64))
-
-
-def _num_bytes(base: BaseModel) -> int:
-    return sum(parameter.numel() * parameter.itemsize for parameter in base.decoder.parameters())
