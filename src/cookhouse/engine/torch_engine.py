@@ -34,6 +34,7 @@ from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.native import DecodeKernel
+from cookhouse.engine.sampler.self_check import check_cached
 from cookhouse.engine.train.full import FullModel, FullWeights
 from cookhouse.engine.train.full_checkpoint import write_full
 from cookhouse.engine.train.full_runs import FullRuns
@@ -92,6 +93,7 @@ class TorchEngine:
             max_base_bytes,
             max_activation_bytes=max_activation_bytes,
             pass_bytes=self._budget.pass_bytes,
+            check=check_cached,
         )
         self._samplers: dict[str, Sampler] = {}
         self._models: dict[str, Adapter | FullModel] = {}

@@ -24,6 +24,7 @@ from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, C
 from cookhouse.engine.model.head import Head
 from cookhouse.engine.model.packed import PackedWeights
 from cookhouse.engine.model.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
+from cookhouse.engine.model.published import Published, first_line
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError
 
@@ -40,6 +41,8 @@ class BaseModel:
         self.routing = Routing()
         self._model = model.requires_grad_(False).eval()
         output = model.get_output_embeddings()
+        if not isinstance(output, nn.Linear):
+            raise InputError(f"its output projection is a {type(output).__name__} and not linear; use another model")
         output_name = next(name for name, module in model.named_modules() if module is output)
         self.sites = adapt(model, output, self.routing) if is_frozen else ()
         self.routing.is_grouped = can_group(self.sites, device, output.weight.dtype)
@@ -51,6 +54,8 @@ class BaseModel:
         self.packed = PackedWeights(m.weight for m in model.modules() if isinstance(m, LoraLinear | nn.Linear))
         self.activations = Activations(self.decoder, device, self._one_sequence)
         self.cache_shape = self._probe()
+        self.published: Published | None = None
+        """What a way of computing must agree with; see `Published`."""
 
     @classmethod
     def load(cls, name: str, device: torch.device, dtype: torch.dtype) -> "BaseModel":
@@ -60,11 +65,33 @@ class BaseModel:
             InputError: there is no such model here, or it is of a kind this engine cannot run.
         """
         tokenizer = read_tokenizer(name)
-        model = read_model(name, dtype, attn_implementation=ATTENTION_NAME)
+        return cls.checked(name, read_model(name, dtype, attn_implementation="eager").to(device), tokenizer, device)
+
+    @classmethod
+    def checked(
+        cls, name: str, model: Any, tokenizer: Any, device: torch.device, *, is_frozen: bool = True
+    ) -> "BaseModel":
+        """A model that was read with the attention of `transformers`, run a few tokens long in both ways.
+
+        Raises:
+            InputError: it is of a kind this engine cannot run, or computes otherwise.
+        """
         try:
-            return cls(name, model.to(device), tokenizer, device)
+            published = Published.of(model)
+            model.config._attn_implementation = ATTENTION_NAME
+            base = cls(name, model, tokenizer, device, is_frozen=is_frozen)
+            base.published = published
+            base._check_packed(published)
         except InputError as error:
             raise InputError(f"base model {name!r}: {error}") from error
+        except (torch.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:  # the code of a model is of another library, and was not written for packed passes
+            raise InputError(
+                f"base model {name!r}: its layers cannot be run over packed positions ({first_line(error)}); use "
+                "another model"
+            ) from error
+        return base
 
     @cached_property
     def info(self) -> BaseModelInfo:
@@ -156,6 +183,18 @@ class BaseModel:
         layout = AdapterLayout(self.sites, LoraSpec(rank=1))
         return Weights(layout, torch.zeros(layout.num_parameters, dtype=self.dtype, device=self.device))
 
+    @torch.no_grad()
+    def _check_packed(self, published: Published) -> None:
+        tokens_T = published.tokens_T
+        first_T = tokens_T[1:]
+        lengths = [len(first_T), len(tokens_T)]
+        positions_N = torch.cat([torch.arange(length) for length in lengths]).to(self.device)
+        hidden_NH = self.hidden(
+            torch.cat([first_T, tokens_T]), positions_N, PackedLayout(lengths, self.device), Segments()
+        )
+        published.check_hidden("its hidden states, behind another sequence in a pass,", hidden_NH[len(first_T) :])
+        published.check_logits(self.head.logits(published.hidden_TH, Segments()))
+
     @property
     def _hidden_bytes(self) -> int:
         return int(self.config.hidden_size) * self.dtype.itemsize
@@ -172,7 +211,8 @@ class BaseModel:
         """Keys and values of one position in each layer, seen in a pass over one token.
 
         Raises:
-            InputError: some layer does not attend through this engine, so that sequences would run into each other.
+            InputError: some layer does not attend through this engine, so that sequences would run into each other; or
+                more than once, for which a cache has no place.
         """
         seen = AttentionShapes()
         zero_N = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -181,6 +221,11 @@ class BaseModel:
         missing = sorted(set(range(num_layers)) - set(seen.layers))
         if missing:
             raise InputError(f"layers {missing} attend in a way that this engine does not compute; use another model")
+        if seen.repeated:
+            raise InputError(
+                f"layers {sorted(seen.repeated)} attend more than once for a token, which this engine does not "
+                "compute; use another model"
+            )
         for layer, kind in enumerate(getattr(self.config, "layer_types", None) or ()):
             if (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")

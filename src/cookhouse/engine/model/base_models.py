@@ -30,10 +30,14 @@ class BaseModels(Mapping[str, BaseModel]):
         *,
         max_activation_bytes: int | None = None,
         pass_bytes: Callable[[float], int] | None = None,
+        check: Callable[[BaseModel], None] | None = None,
     ) -> None:
-        """For `max_activation_bytes` and `pass_bytes` see `Activations`."""
+        """For `max_activation_bytes` and `pass_bytes` see `Activations`. `check` refuses a model that was loaded, by an
+        `InputError`.
+        """
         self._max_activation_bytes = max_activation_bytes
         self._pass_bytes = pass_bytes
+        self._check = check
         self._device = device
         self._dtype = dtype
         self._max_bytes = max_bytes
@@ -121,6 +125,8 @@ class BaseModels(Mapping[str, BaseModel]):
         transformers_logging.disable_progress_bar()  # the log of a server is no terminal
         try:
             base = BaseModel.load(name, self._device, self._dtype)
+            if self._check is not None:
+                self._check(base)
         except InputError:
             del self._known[name]
             raise

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.lora.adapter import Adapter, Trained
 from cookhouse.engine.lora.lora import AdapterLayout
-from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.pretrained import read_model, read_tokenizer
 from cookhouse.engine.train.trainer import forward_backward
@@ -60,7 +59,7 @@ class FullWeights:
     def load(cls, name: str, device: torch.device, dtype: torch.dtype) -> "FullWeights":
         """Those of a base model as it was published, in memory of their own: for a checkpoint to be read into."""
         model, layout, flat = read_flat(name, device, dtype)
-        return cls(layout, flat, BaseModel(name, model, read_tokenizer(name), device))
+        return cls(layout, flat, BaseModel.checked(name, model, read_tokenizer(name), device))
 
 
 class _Collector:
@@ -104,7 +103,7 @@ class FullModel(Trained):
             )
         if dtype != torch.float32:
             _point(model, layout.views(flat.to(dtype)))
-        return cls(BaseModel(name, model, read_tokenizer(name), device, is_frozen=False), flat, layout)
+        return cls(BaseModel.checked(name, model, read_tokenizer(name), device, is_frozen=False), flat, layout)
 
     def forward_backward(self, request: ForwardBackward, budget_tokens: int) -> ForwardBackwardOutput | InputError:
         """Run a checked request in passes of its own; one that is refused leaves no gradient behind."""
@@ -150,7 +149,7 @@ class FullModel(Trained):
 
 def read_flat(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, FullLayout, Tensor]:
     """A base model whose parameters are views of a flat tensor."""
-    model = read_model(name, dtype, attn_implementation=ATTENTION_NAME).to(device)
+    model = read_model(name, dtype, attn_implementation="eager").to(device)
     layout = FullLayout.of(model)
     flat = torch.empty(layout.num_parameters, dtype=dtype, device=device)
     views = layout.views(flat)

@@ -11,7 +11,11 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from cookhouse.errors import InputError
+
 NAME = "cookhouse"
+_OF_THE_PASS = frozenset({"position_ids"})
+"""What layers hand on to every attention function, and none has to read."""
 
 
 class AttentionLayout(Protocol):
@@ -43,15 +47,29 @@ def _attention_function(
     attention_mask: Tensor | None,
     *,
     scaling: float,
-    layout: AttentionLayout,
+    layout: AttentionLayout | None = None,
     sliding_window: int | None = None,
     s_aux: Tensor | None = None,
     dropout: float = 0.0,
-    **_: Any,
+    **others: Any,
 ) -> tuple[Tensor, None]:
-    """Adapter from the interface of `transformers` (query (1, H, N, D)) to a layout."""
-    assert attention_mask is None
+    """Adapter from the interface of `transformers` (query (1, H, N, D)) to a layout.
+
+    Raises:
+        InputError: a layer asks for what no layout computes.
+    """
     assert dropout == 0.0
+    kind = type(module).__name__
+    if layout is None:
+        raise InputError(f"its {kind} is not told which sequences a pass consists of; use another model")
+    asked = [
+        name for name, value in others.items() if name not in _OF_THE_PASS and not (value is None or value is False)
+    ]
+    if asked or attention_mask is not None:
+        raise InputError(
+            f"its {kind} attends by {', '.join(asked) or 'a mask of its own'}, which this engine does not compute; "
+            "use another model"
+        )
     out_NHD = layout.attend(
         int(module.layer_idx),  # type: ignore[arg-type]
         query[0].transpose(0, 1),

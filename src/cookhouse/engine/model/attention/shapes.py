@@ -47,6 +47,8 @@ class AttentionShapes:
     def __init__(self) -> None:
         self.layers: dict[int, LayerShape] = {}
         self.windows: dict[int, int | None] = {}
+        self.repeated: set[int] = set()
+        """Layers that attended more than once."""
 
     def of(self, layers: Iterable[int]) -> CacheShape:
         """What a cache keeps for these layers."""
@@ -65,6 +67,8 @@ class AttentionShapes:
     ) -> Tensor:
         """See `AttentionLayout`."""
         del scaling, sinks_H
+        if layer in self.layers:
+            self.repeated.add(layer)
         self.layers[layer] = LayerShape(k_NKD.shape[1], k_NKD.shape[2], v_NKD.shape[2])
         self.windows[layer] = window
         return q_NHD.new_zeros(*q_NHD.shape[:2], v_NKD.shape[2])
