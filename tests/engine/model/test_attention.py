@@ -17,7 +17,12 @@ H, K, D = 6, 2, 8
 
 
 def _sequences(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int], window: int | None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lengths: list[int],
+    window: int | None,
+    softcap: float | None = None,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, slice]]:
     """Scores (H, T, T), keys and values (H, T, D), and rows of each sequence."""
     start = 0
@@ -29,6 +34,8 @@ def _sequences(
         is_seen = (distance >= 0) & (distance < (window or length))
         keys, values = (t[rows].transpose(0, 1).repeat_interleave(H // K, 0) for t in (k, v))
         scores = q[rows].transpose(0, 1) @ keys.transpose(1, 2) * 0.3
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
         yield scores.masked_fill(~is_seen, -torch.inf), keys, values, rows
 
 
@@ -39,9 +46,10 @@ def _reference(
     lengths: list[int],
     window: int | None,
     sinks: torch.Tensor | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     outs = []
-    for scores, _, values, _ in _sequences(q, k, v, lengths, window):
+    for scores, _, values, _ in _sequences(q, k, v, lengths, window, softcap):
         length = scores.shape[1]
         if sinks is not None:
             scores = torch.cat([scores, sinks[:, None, None].expand(-1, length, 1)], -1)
@@ -62,6 +70,30 @@ def test_output_and_gradients_equal_plain_attention(lengths: list[int], window: 
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
     for got, want in zip(torch.autograd.grad(out, inputs, dout), wanted, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("softcap", [0.4, 30.0])
+@pytest.mark.parametrize(("window", "has_sinks"), [(None, False), (150, True)])
+def test_capped_scores_equal_plain_attention(
+    window: int | None, has_sinks: bool, softcap: float, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches kernels that know no cap and are chosen, a mask that is capped as well, and a slope left out."""
+    monkeypatch.setattr(varlen, "_is_built_for", lambda _: True)
+    lengths = [130, 3, 110, 257]
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(H, D), (K, D), (K, D), (H, D)]
+    q, k, v, dout = (torch.randn(sum(lengths), *shape, generator=generator).to(device) for shape in shapes)
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    sinks = torch.randn(H, generator=generator).to(device) if has_sinks else None
+    layout = PackedLayout(lengths, q.device)
+    out = layout.attend(0, q, k, v, scaling=0.3, window=window, sinks_H=sinks, softcap=softcap)
+    exact = [t.detach().double().requires_grad_() for t in inputs]
+    sinks = None if sinks is None else sinks.double()
+    expected = _reference(exact[0], exact[1], exact[2], lengths, window, sinks, softcap)
+    wanted = torch.autograd.grad(expected, exact, dout.double())
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+    for got, want in zip(torch.autograd.grad(out, inputs, dout), wanted, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("window", [None, 5])
@@ -191,6 +223,7 @@ def test_what_flash_attention_cannot_compute_is_named(
     with FakeTensorMode():
         q, v = (torch.empty(4, 2, dim, dtype=dtype, device="cuda") for dim in dims)
         found = obstacle(q, v)
+        assert "no softcap" in str(obstacle(q, v, 30.0))
         monkeypatch.setattr(varlen, "_is_built_for", lambda _: False)
         assert obstacle(q, v) is not None
     assert (found is None) == (reason is None)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.upload import upload
-from cookhouse.engine.model.attention import CacheShape, softmax
+from cookhouse.engine.model.attention import CacheShape, softmax, widened
+from cookhouse.engine.model.softcap import softcap_
 from cookhouse.engine.sampler.scheduler import Piece
 
 _QUERY_BLOCK = 128
@@ -124,6 +125,7 @@ class TableLayout:
         scaling: float,
         window: int | None,
         sinks_H: Tensor | None = None,
+        softcap: float | None = None,
     ) -> Tensor:
         """See `AttentionLayout`. Not differentiable."""
         # Triton is there on Linux alone.
@@ -145,6 +147,7 @@ class TableLayout:
             scaling=scaling,
             window=window,
             sinks_H=sinks_H,
+            softcap=softcap,
         )
 
 
@@ -185,6 +188,7 @@ class PagedLayout:
         scaling: float,
         window: int | None,
         sinks_H: Tensor | None = None,
+        softcap: float | None = None,
     ) -> Tensor:
         """See `AttentionLayout`."""
         keys, values = self._cache.keys[layer], self._cache.values[layer]
@@ -192,14 +196,14 @@ class PagedLayout:
         values[self._new_slots_N] = v_NKD
         out_NHD = q_NHD.new_empty(*q_NHD.shape[:2], v_NKD.shape[2])
         for group in self._groups:
-            k_SLKD, v_SLKD = keys[group.slots_SL], values[group.slots_SL]
+            k_SLKD, v_SLKD = widened(keys[group.slots_SL]), widened(values[group.slots_SL])
             for rows_SC, positions_SC in zip(
                 torch.split(group.rows_SC, _QUERY_BLOCK, 1),
                 torch.split(group.positions_SC, _QUERY_BLOCK, 1),
                 strict=True,
             ):
-                out = _attend(q_NHD[rows_SC], k_SLKD, v_SLKD, positions_SC, scaling, window, sinks_H)
-                out_NHD[rows_SC.reshape(-1)] = out.flatten(0, 1)
+                out = _attend(widened(q_NHD[rows_SC]), k_SLKD, v_SLKD, positions_SC, scaling, window, sinks_H, softcap)
+                out_NHD[rows_SC.reshape(-1)] = out.flatten(0, 1).to(out_NHD.dtype)
         return out_NHD
 
 
@@ -211,6 +215,7 @@ def _attend(
     scaling: float,
     window: int | None,
     sinks_H: Tensor | None,
+    softcap: float | None,
 ) -> Tensor:
     """Attention (S, C, H, D) of queries at known positions over contexts that start at position 0."""
     num_sequences, count, num_heads, dim = q_SCHD.shape
@@ -224,6 +229,8 @@ def _attend(
     per_kv = num_heads // num_kv_heads
     k_SKLD, v_SKLD = k_SLKD.transpose(1, 2), v_SLKD.transpose(1, 2)
     scores = (q_SKCGD.reshape(num_sequences, num_kv_heads, count * per_kv, dim) @ k_SKLD.transpose(2, 3)) * scaling
+    if softcap is not None:
+        softcap_(scores, softcap)
     scores = scores.view(num_sequences, num_kv_heads, count, per_kv, length) + bias_SCL[:, None, :, None]
     if sinks_H is not None:
         sinks_H = sinks_H.view(num_kv_heads, 1, per_kv, 1).expand(num_sequences, -1, count, -1, -1)

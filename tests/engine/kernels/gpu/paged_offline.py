@@ -14,14 +14,15 @@ from triton.runtime.jit import JITFunction
 
 from cookhouse.engine.kernels.gpu.paged_attention import paged_attention
 
-# Compute capability, precision, heads of queries and of keys, features of a key and of a value, window, sinks.
+# Compute capability, precision, heads of queries and of keys, features of a key and of a value, window, sinks, softcap.
 MODELS = {
-    "Qwen3-8B on Ampere": (80, torch.bfloat16, (32, 8), (128, 128), None, False),
-    "Qwen3-8B": (90, torch.bfloat16, (32, 8), (128, 128), None, False),
-    "Qwen3-8B in fp32": (90, torch.float32, (32, 8), (128, 128), None, False),
-    "gpt-oss": (90, torch.bfloat16, (64, 8), (64, 64), 128, True),
-    "DeepSeek-V3": (90, torch.bfloat16, (128, 128), (192, 128), None, False),
-    "Gemma 3": (80, torch.bfloat16, (16, 8), (256, 256), 1024, False),
+    "Qwen3-8B on Ampere": (80, torch.bfloat16, (32, 8), (128, 128), None, False, None),
+    "Qwen3-8B": (90, torch.bfloat16, (32, 8), (128, 128), None, False, None),
+    "Qwen3-8B in fp32": (90, torch.float32, (32, 8), (128, 128), None, False, None),
+    "gpt-oss": (90, torch.bfloat16, (64, 8), (64, 64), 128, True, None),
+    "DeepSeek-V3": (90, torch.bfloat16, (128, 128), (192, 128), None, False, None),
+    "Gemma 3": (80, torch.bfloat16, (16, 8), (256, 256), 1024, False, None),
+    "Gemma 2": (80, torch.bfloat16, (16, 8), (256, 256), 4096, False, 50.0),
 }
 
 
@@ -46,6 +47,7 @@ def _attend(
     dims: tuple[int, int],
     window: int | None,
     has_sinks: bool,
+    softcap: float | None,
     lengths: list[int],
     table_width: int,
 ) -> None:
@@ -63,6 +65,7 @@ def _attend(
         scaling=0.1,
         window=window,
         sinks_H=torch.empty(heads[0], dtype=dtype) if has_sinks else None,
+        softcap=softcap,
     )
 
 

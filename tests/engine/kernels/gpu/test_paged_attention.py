@@ -29,6 +29,7 @@ class _Case:
     dims: tuple[int, int] = (16, 16)
     window: int | None = None
     has_sinks: bool = False
+    softcap: float | None = None
     dtype: torch.dtype = torch.float32
 
 
@@ -82,6 +83,7 @@ def _run(case: _Case, inputs: _Inputs) -> Tensor:
         scaling=0.3,
         window=case.window,
         sinks_H=inputs.sinks_H,
+        softcap=case.softcap,
     )
 
 
@@ -93,6 +95,8 @@ def _reference(case: _Case, inputs: _Inputs) -> Tensor:
             t[slots].double().repeat_interleave(case.heads[0] // case.heads[1], 1) for t in (inputs.keys, inputs.values)
         )
         scores = torch.einsum("qhd,khd->hqk", inputs.q_NHD[start : start + queries].double(), k) * 0.3
+        if case.softcap is not None:
+            scores = case.softcap * torch.tanh(scores / case.softcap)
         start += queries
         positions = torch.arange(context, device=table.device)
         distance = positions[-queries:, None] - positions
@@ -112,6 +116,8 @@ CASES = [
     _Case(heads=(8, 1), window=1, has_sinks=True, dtype=torch.float16),
     _Case(heads=(4, 1), pieces=[(65, 70), (2, 40)], dtype=torch.float16),
     _Case(heads=(2, 2), pieces=[(1, 64), (1, 65), (1, 1)], dtype=torch.float16),
+    _Case(heads=(4, 2), softcap=0.5, has_sinks=True),
+    _Case(heads=(4, 2), softcap=20.0, window=40),
 ]
 
 
@@ -149,20 +155,29 @@ def test_what_a_decoding_sequence_gets_depends_on_itself_alone(device: str, monk
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
-    ("heads", "dims", "window", "has_sinks"),
+    ("heads", "dims", "window", "has_sinks", "softcap"),
     [
-        ((32, 8), (128, 128), None, False),
-        ((64, 8), (64, 64), None, True),
-        ((64, 8), (64, 64), 128, True),
-        ((128, 128), (192, 128), None, False),
-        ((28, 4), (128, 128), None, False),
+        ((32, 8), (128, 128), None, False, None),
+        ((64, 8), (64, 64), None, True, None),
+        ((64, 8), (64, 64), 128, True, None),
+        ((128, 128), (192, 128), None, False, None),
+        ((28, 4), (128, 128), None, False, None),
+        ((8, 4), (256, 256), 128, False, 50.0),
+        ((8, 4), (256, 256), None, False, 1.0),
     ],
 )
 def test_shapes_of_models_equal_plain_attention_on_a_gpu(
-    heads: tuple[int, int], dims: tuple[int, int], window: int | None, has_sinks: bool, dtype: torch.dtype
+    heads: tuple[int, int],
+    dims: tuple[int, int],
+    window: int | None,
+    has_sinks: bool,
+    softcap: float | None,
+    dtype: torch.dtype,
 ) -> None:
     pieces = [(1, 5000), (1, 17), (700, 900), (1, 1), (33, 1400), (1, 512)]
-    case = _Case(pieces=pieces, heads=heads, dims=dims, window=window, has_sinks=has_sinks, dtype=dtype)
+    case = _Case(
+        pieces=pieces, heads=heads, dims=dims, window=window, has_sinks=has_sinks, softcap=softcap, dtype=dtype
+    )
     inputs = _inputs(case, "cuda")
     inputs.q_NHD.mul_(0.2)  # Random scores of many features would leave one key alone to count.
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
@@ -176,7 +191,7 @@ def test_kernels_compile_for_the_shapes_of_models() -> None:
     Compiling needs no GPU, and a process in which Triton was imported without its interpreter.
     """
     found = compiled_by("paged_offline.py")
-    assert len(found) == 18
+    assert len(found) == 21
     for label, usage in found.items():
         # Of capability 8.x the smallest GPU has 99 KiB.
         assert usage["shared"] <= (227 if usage["capability"] == 90 else 99) * 1024, label

@@ -67,13 +67,14 @@ def paged_attention(
     scaling: float,
     window: int | None,
     sinks_H: Tensor | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """Attention output (N, H, E) over one layer's cache, whose keys are (slots, K, D) and values (slots, K, E).
 
     Piece s has the rows from `starts_S1[s]` to `starts_S1[s + 1]` and ends at position `contexts_S[s] - 1`; each
     piece has from `min_queries` to `max_queries` rows. Position p of a sequence lies in slot
     `table[p // block_size] * block_size + p % block_size`. Scores, softmax and sums are fp32; fp32 inputs are
-    multiplied in full fp32. For sinks see `AttentionLayout`.
+    multiplied in full fp32. For sinks and `softcap` see `AttentionLayout`.
     """
     q_NHD = q_NHD.contiguous()
     assert keys.is_contiguous()
@@ -86,7 +87,7 @@ def paged_attention(
     out_NHE = q_NHD.new_empty(num_rows, num_heads, value_dim)
     tensors = (q_NHD, keys, values, tables_SM, starts_S1, contexts_S, sinks_H, out_NHE)
     shape: dict[str, Any] = {
-        "scale": scaling * _LOG2E,
+        "scale": scaling * _LOG2E if softcap is None else scaling / softcap,
         "table_width": table_width,
         "K": num_kv_heads,
         "G": group,
@@ -96,6 +97,7 @@ def paged_attention(
         "E_PAD": max(16, triton.next_power_of_2(value_dim)),
         "BLOCK_SIZE": block_size,
         "WINDOW": window or 0,
+        "CAP": 0.0 if softcap is None else softcap * _LOG2E,
         "PRECISION": "ieee" if q_NHD.dtype == torch.float32 else "tf32",
     }
     if min_queries == 1:

@@ -1,7 +1,8 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 """The kernels of `paged_attention`.
 
-Scores and their maxima are in base 2. A maximum over no scores is `_LEAST`, which is finite, so that differences of
+Scores and their maxima are in base 2. `CAP` bounds them, 0: nothing does; it is in base 2 too, and `scale` is what
+scores are a multiple of, less the cap. A maximum over no scores is `_LEAST`, which is finite, so that differences of
 maxima are numbers.
 
 Legend: H query heads, K key-value heads, G query heads per key-value head, D features of a key, E features of a value,
@@ -39,6 +40,7 @@ def decode_kernel(
     E_PAD: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     WINDOW: tl.constexpr,
+    CAP: tl.constexpr,
     PRECISION: tl.constexpr,
     IS_WHOLE: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -77,6 +79,7 @@ def decode_kernel(
             E_PAD,
             BLOCK_SIZE,
             WINDOW,
+            CAP,
             PRECISION,
             R,
             T,
@@ -157,6 +160,7 @@ def read_kernel(
     E_PAD: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     WINDOW: tl.constexpr,
+    CAP: tl.constexpr,
     PRECISION: tl.constexpr,
     R: tl.constexpr,
     T: tl.constexpr,
@@ -196,6 +200,7 @@ def read_kernel(
         E_PAD,
         BLOCK_SIZE,
         WINDOW,
+        CAP,
         PRECISION,
         R,
         T,
@@ -243,6 +248,7 @@ def _scan(
     E_PAD: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     WINDOW: tl.constexpr,
+    CAP: tl.constexpr,
     PRECISION: tl.constexpr,
     R: tl.constexpr,
     T: tl.constexpr,
@@ -261,6 +267,8 @@ def _scan(
         # Slots past the end are not read: what they hold is anything, and nothing times NaN is NaN.
         k_TD = _load_rows(keys, slots_T, is_real_T, D, D_PAD)
         scores_RT = tl.dot(q_RD, tl.trans(k_TD), input_precision=PRECISION) * scale
+        if CAP > 0:
+            scores_RT = _tanh(scores_RT) * CAP
         distance_RT = positions_R[:, None] - seen_T[None, :]
         is_seen_RT = (distance_RT >= 0) & is_real_T[None, :]
         if WINDOW > 0:
@@ -274,6 +282,14 @@ def _scan(
         sums_RE = tl.dot(weights_RT.to(v_TE.dtype), v_TE, sums_RE * fade_R[:, None], input_precision=PRECISION)
         maxima_R = raised_R
     return sums_RE, maxima_R, totals_R
+
+
+@triton.jit
+def _tanh(x):
+    """Hyperbolic tangent to 4e-7 relative: its series near zero, where one less a number near one has few digits."""
+    square = x * x
+    series = x * ((((square * (62 / 2835) - 17 / 315) * square + 2 / 15) * square - 1 / 3) * square + 1)
+    return tl.where(square < 0.0625, series, 1 - 2 / (tl.exp2(x * (2 * _LOG2E)) + 1))
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 from cookhouse.engine.model.attention.interface import NAME, AttentionLayout
 from cookhouse.engine.model.attention.packed import PackedLayout, SharedLayout
-from cookhouse.engine.model.attention.products import softmax
+from cookhouse.engine.model.attention.products import softmax, widened
 from cookhouse.engine.model.attention.shapes import AttentionShapes, CacheShape, LayerShape
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "PackedLayout",
     "SharedLayout",
     "softmax",
+    "widened",
 ]

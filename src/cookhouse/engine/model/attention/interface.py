@@ -31,8 +31,11 @@ class AttentionLayout(Protocol):
         scaling: float,
         window: int | None,
         sinks_H: Tensor | None = None,
+        softcap: float | None = None,
     ) -> Tensor:
         """Attention output (N, H, D) of one layer; `window` limits how many latest keys a query sees.
+
+        With a `softcap`, scores are softcap · tanh(score / softcap), of those that are scaled.
 
         A sink is the score of a further key that every query of a head sees, whose value is zero. Values may have other
         features than queries and keys.
@@ -50,6 +53,7 @@ def _attention_function(
     layout: AttentionLayout | None = None,
     sliding_window: int | None = None,
     s_aux: Tensor | None = None,
+    softcap: float | None = None,
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
@@ -78,6 +82,7 @@ def _attention_function(
         scaling=scaling,
         window=sliding_window,
         sinks_H=s_aux,
+        softcap=softcap,
     )
     return out_NHD.unsqueeze(0), None
 

@@ -37,17 +37,18 @@ class PackedLayout:
         scaling: float,
         window: int | None,
         sinks_H: Tensor | None = None,
+        softcap: float | None = None,
     ) -> Tensor:
         """See `AttentionLayout`. Sinks get no gradient."""
         del layer
-        if obstacle(q_NHD, v_NKD) is None:
+        if obstacle(q_NHD, v_NKD, softcap) is None:
             return varlen_attention(q_NHD, k_NKD, v_NKD, self._varlen, scaling=scaling, window=window, sinks_H=sinks_H)
-        kernels = kernels_for(q_NHD, "attention") if sinks_H is None else None
+        kernels = kernels_for(q_NHD, "attention") if sinks_H is None and softcap is None else None
         if kernels is not None:
             return CausalAttention.apply(  # type: ignore[no-any-return, no-untyped-call]
                 q_NHD, k_NKD, v_NKD, self._starts, scaling, window, kernels
             )
-        rule = Rule(scaling, window, sinks_H)
+        rule = Rule(scaling, window, sinks_H, softcap)
         out: Tensor = PackedProducts.apply(q_NHD, k_NKD, v_NKD, rule, self._groups)  # type: ignore[no-untyped-call]
         return out
 
@@ -86,8 +87,11 @@ class SharedLayout(PackedLayout):
         scaling: float,
         window: int | None,
         sinks_H: Tensor | None = None,
+        softcap: float | None = None,
     ) -> Tensor:
         """See `AttentionLayout`. Sinks get no gradient."""
         q_FHD, k_FKD, v_FKD = (each.index_select(0, self._rows_F) for each in (q_NHD, k_NKD, v_NKD))
-        out_FHD = super().attend(layer, q_FHD, k_FKD, v_FKD, scaling=scaling, window=window, sinks_H=sinks_H)
+        out_FHD = super().attend(
+            layer, q_FHD, k_FKD, v_FKD, scaling=scaling, window=window, sinks_H=sinks_H, softcap=softcap
+        )
         return out_FHD.index_select(0, self._places_N)

@@ -64,9 +64,10 @@ class AttentionShapes:
         scaling: float,
         window: int | None,
         sinks_H: Tensor | None = None,
+        softcap: float | None = None,
     ) -> Tensor:
         """See `AttentionLayout`."""
-        del scaling, sinks_H
+        del scaling, sinks_H, softcap
         if layer in self.layers:
             self.repeated.add(layer)
         self.layers[layer] = LayerShape(k_NKD.shape[1], k_NKD.shape[2], v_NKD.shape[2])

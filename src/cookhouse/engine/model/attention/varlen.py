@@ -32,11 +32,11 @@ class VarlenLengths:
     longest: int
 
 
-def obstacle(q_NHD: Tensor, v_NKE: Tensor) -> str | None:
+def obstacle(q_NHD: Tensor, v_NKE: Tensor, softcap: float | None = None) -> str | None:
     """Why `varlen_attention` cannot compute this; None where it can. Told once where it costs a GPU's speed."""
     if q_NHD.device.type != "cuda":
         return "the tensors are not on a GPU"
-    reason = _gpu_obstacle(q_NHD, v_NKE)
+    reason = _gpu_obstacle(q_NHD, v_NKE) if softcap is None else "it computes no softcap of scores"
     if reason is not None:
         _tell(reason)
     return reason
