@@ -8,7 +8,8 @@ from typing import Any
 from cookhouse.assets import TINY_MODEL, resolve_model
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
-from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name, text_values
+from cookhouse.models.catalog.context import context_of_config
+from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name
 from cookhouse.models.catalog.families import FAMILIES, PLAIN, TEMPLATE, family_of_type, renderer_of_template
 from cookhouse.models.catalog.files import has_config, model_folder, read_chat_template, read_config, tokenizer_folder
 from cookhouse.models.catalog.names import Entry, entry_of_name
@@ -93,8 +94,7 @@ def context_tokens(model: str) -> int | None:
     """
     config = _config_here(model)
     if config is not None:
-        tokens = text_values(config).get("max_position_embeddings")
-        return tokens if isinstance(tokens, int) and tokens > 1 else None
+        return context_of_config(config)
     entry = entry_of_name(_own_name(model))
     return None if entry is None else entry.context_tokens
 
