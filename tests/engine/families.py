@@ -10,13 +10,19 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForMultimodalLM,
+    Cohere2Config,
+    CohereConfig,
     DeepseekV3Config,
+    Gemma2Config,
     Gemma3Config,
     Gemma4TextConfig,
     GptOssConfig,
+    GraniteConfig,
+    GraniteMoeConfig,
     Kimi_K25Config,
     LlamaConfig,
     Mistral3Config,
+    Phi3Config,
     Qwen2Config,
     Qwen3Config,
     Qwen3MoeConfig,
@@ -125,6 +131,58 @@ def _gpt_oss() -> Any:
     )
 
 
+def _granite() -> Any:
+    return GraniteConfig(
+        **_COMMON,
+        intermediate_size=48,
+        num_key_value_heads=2,
+        embedding_multiplier=3.0,
+        residual_multiplier=0.5,
+        attention_multiplier=0.2,
+        logits_scaling=6.0,
+        tie_word_embeddings=True,
+    )
+
+
+def _granitemoe() -> Any:
+    return GraniteMoeConfig(
+        **_COMMON,
+        intermediate_size=24,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        embedding_multiplier=3.0,
+        residual_multiplier=0.5,
+        attention_multiplier=0.2,
+        logits_scaling=6.0,
+        tie_word_embeddings=True,
+    )
+
+
+def _cohere() -> Any:
+    return CohereConfig(**_COMMON, intermediate_size=48, num_key_value_heads=2, logit_scale=0.4, use_qk_norm=True)
+
+
+def _cohere2() -> Any:
+    layers = ["sliding_attention", "full_attention"]
+    return Cohere2Config(
+        **_COMMON, intermediate_size=48, num_key_value_heads=2, logit_scale=0.4, sliding_window=7, layer_types=layers
+    )
+
+
+def _gemma2() -> Any:
+    return Gemma2Config(
+        **_COMMON,
+        intermediate_size=48,
+        num_key_value_heads=2,
+        head_dim=12,
+        query_pre_attn_scalar=5,
+        sliding_window=7,
+        attn_logit_softcapping=1.5,
+        final_logit_softcapping=4.0,
+    )
+
+
 def _gemma4() -> Any:
     """Layers with keys of unequal sizes and numbers of heads."""
     return Gemma4TextConfig(
@@ -138,6 +196,27 @@ def _gemma4() -> Any:
         sliding_window=7,
         layer_types=["sliding_attention", "full_attention"],
         hidden_size_per_layer_input=0,
+        final_logit_softcapping=4.0,
+    )
+
+
+def _phi3() -> Any:
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.75,
+        "short_factor": [1.0, 1.1, 1.3],
+        "long_factor": [1.5, 3.0, 9.0],
+        "original_max_position_embeddings": 64,
+    }
+    return Phi3Config(
+        **_COMMON,
+        pad_token_id=None,
+        intermediate_size=48,
+        num_key_value_heads=2,
+        original_max_position_embeddings=64,
+        rope_parameters=rope,
+        tie_word_embeddings=True,
     )
 
 
@@ -148,7 +227,13 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "qwen3_moe": _qwen3_moe,
     "deepseek_v3": _deepseek_v3,
     "gpt_oss": _gpt_oss,
+    "granite": _granite,
+    "granitemoe": _granitemoe,
+    "cohere": _cohere,
+    "cohere2": _cohere2,
+    "gemma2": _gemma2,
     "gemma4_text": _gemma4,
+    "phi3": _phi3,
 }
 
 

@@ -1,6 +1,7 @@
 """Parity of every architecture with the plainest possible computation of the same thing, experts included."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import ALPHA
+from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums
 from tests.engine.families import COMPOSITES, FAMILIES, load_reference, save_family
 from tests.engine.numerics import assert_gradients_near, assert_logprobs_near, near_sum
@@ -156,17 +158,25 @@ def test_the_bare_model_equals_transformers(loaded: TorchEngine, folder: str) ->
         snapshot_id=None,
         prompt_T=PROMPT_T,
         seed=0,
-        max_tokens=1,
+        max_tokens=8,
+        temperature=0.0,
+        stop=[],
         prompt_logprobs=True,
     )
     loaded.submit_sample(request)
-    (output,) = advance(loaded)
+    while not (outputs := advance(loaded)):
+        pass
+    (output,) = outputs
     assert output.prompt_logprobs_T is not None
     model = load_reference(folder, attn_implementation="eager")
     with torch.no_grad():
         logits = model(input_ids=torch.from_numpy(PROMPT_T)[None]).logits[0]
     expected = torch.log_softmax(logits, -1)[:-1].gather(1, torch.from_numpy(PROMPT_T[1:, None]))[:, 0]
     assert_logprobs_near(output.prompt_logprobs_T[1:], expected.numpy())
+    model.generation_config.eos_token_id = None
+    prompt_1T = torch.from_numpy(PROMPT_T)[None]
+    continued = model.generate(prompt_1T, attention_mask=torch.ones_like(prompt_1T), max_new_tokens=8, do_sample=False)
+    assert output.sequences[0].tokens_T.tolist() == continued[0, len(PROMPT_T) :].tolist()
 
 
 def test_training_lowers_the_loss_and_a_checkpoint_brings_it_back(
@@ -214,6 +224,13 @@ def _paths(layer: int, attention: tuple[str, ...], *mlps: str, decoder: str = "m
 _TEXT = "model.language_model"
 """Where a model that takes images keeps its decoder, in its checkpoints as well."""
 _DENSE_TEXT = _paths(0, _ATTENTION, "mlp", decoder=_TEXT) | _paths(1, _ATTENTION, "mlp", decoder=_TEXT)
+
+
+def _fused_paths(layer: int) -> set[str]:
+    names = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
+    return {f"model.layers.{layer}.{name}" for name in names}
+
+
 SITES = {
     "llama": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
     "qwen2": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
@@ -221,6 +238,12 @@ SITES = {
     "qwen3_moe": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp.experts"),
     "deepseek_v3": _paths(0, _MLA, "mlp") | _paths(1, _MLA, "mlp.experts", "mlp.shared_experts"),
     "gpt_oss": _paths(0, _ATTENTION, "mlp.experts") | _paths(1, _ATTENTION, "mlp.experts"),
+    "granite": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
+    "granitemoe": _paths(0, _ATTENTION, "block_sparse_moe.experts") | _paths(1, _ATTENTION, "block_sparse_moe.experts"),
+    "cohere": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
+    "cohere2": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
+    "gemma2": _paths(0, _ATTENTION, "mlp") | _paths(1, _ATTENTION, "mlp"),
+    "phi3": _fused_paths(0) | _fused_paths(1),
     # Keys of the layer that sees everything are its values, too.
     "gemma4_text": _paths(0, _ATTENTION, "mlp") | _paths(1, ("q_proj", "k_proj", "o_proj"), "mlp"),
     "gemma3": _DENSE_TEXT,
@@ -229,8 +252,15 @@ SITES = {
     "kimi_k25": _paths(0, _MLA, "mlp", decoder=_TEXT)
     | _paths(1, _MLA, "mlp.experts", "mlp.shared_experts", decoder=_TEXT),
 }
+_GRANITE = {
+    "gate_proj": ("input_linear", slice(0, 24)),
+    "up_proj": ("input_linear", slice(24, 48)),
+    "down_proj": ("output_linear", slice(0, 32)),
+}
+"""Where Granite keeps the matrices of its experts: gates and ups one below the other."""
 # Features in and out over all adapted matrices, by hand from the configs; the output projection is 32 + 264.
 _DENSE, _HEAD = 3 * (32 + 48), 32 + VOCAB_SIZE
+_NARROW = 2 * (32 + 32) + 2 * (32 + 16)
 _QWEN3 = 2 * (32 + 48) + 2 * (32 + 24)
 NUM_FEATURES = {
     "llama": 2 * (2 * (32 + 32) + 2 * (32 + 16) + _DENSE) + _HEAD,
@@ -242,6 +272,12 @@ NUM_FEATURES = {
     + (8 + 1) * 3 * (32 + 16)
     + _HEAD,
     "gpt_oss": 2 * (_QWEN3 + 4 * 3 * (32 + 24)) + _HEAD,
+    "granite": 2 * (_NARROW + _DENSE) + _HEAD,
+    "granitemoe": 2 * (_NARROW + 4 * 3 * (32 + 24)) + _HEAD,
+    "cohere": 2 * (_NARROW + _DENSE) + _HEAD,
+    "cohere2": 2 * (_NARROW + _DENSE) + _HEAD,
+    "gemma2": 2 * (_QWEN3 + _DENSE) + _HEAD,
+    "phi3": 2 * ((32 + 64) + (32 + 32) + (32 + 96) + (48 + 32)) + _HEAD,
     "gemma4_text": 2 * (32 + 32) + 2 * (32 + 16) + 2 * (32 + 64) + (32 + 16) + 2 * _DENSE + _HEAD,
     "gemma3": 2 * (_QWEN3 + _DENSE) + _HEAD,
     "mistral3": 2 * (2 * (32 + 32) + 2 * (32 + 16) + _DENSE) + _HEAD,
@@ -260,10 +296,13 @@ def test_expert_sites_are_the_matrices_that_checkpoints_name(loaded: TorchEngine
     base = loaded._bases[folder]
     stored = load_file(Path(folder) / "model.safetensors")
     sites = [site for site in base.adapter_layout(LoraSpec()).sites if site.num_experts]
-    assert bool(sites) == (family in ("qwen3_moe", "deepseek_v3", "gpt_oss", "kimi_k25"))
+    assert bool(sites) == (family in ("qwen3_moe", "deepseek_v3", "gpt_oss", "granitemoe", "kimi_k25"))
     for site in sites:
         path, _, child = site.name.rpartition(".")
-        if family == "gpt_oss":  # published as one matrix, (I, O), with gate and up columns taking turns
+        if family == "granitemoe":
+            matrices = stored[f"{path.removesuffix('.experts')}.{_GRANITE[child][0]}.weight"]
+            expected = matrices[:, _GRANITE[child][1]]
+        elif family == "gpt_oss":  # published as one matrix, (I, O), with gate and up columns taking turns
             columns = {"gate_proj": slice(0, None, 2), "up_proj": slice(1, None, 2), "down_proj": slice(None)}[child]
             expected = stored[site.parameter][:, :, columns].mT
         else:
@@ -271,3 +310,33 @@ def test_expert_sites_are_the_matrices_that_checkpoints_name(loaded: TorchEngine
             expected = torch.stack([stored[f"{path}.{e}.{child}.weight"] for e in range(site.num_experts or 0)])
         parameter = base.parameters[site.parameter]
         assert torch.equal(site.select(parameter).cpu(), expected)
+
+
+_DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"), [("phi3", {}), ("llama", {"max_position_embeddings": 64, "rope_parameters": _DYNAMIC})]
+)
+def test_frequencies_that_change_with_length_stay_within_the_context(
+    tmp_path: Path, family: str, changes: dict[str, Any]
+) -> None:
+    """Catches a sequence that is computed by what is beside it, or by how long it becomes; a longer one is refused."""
+    folder = save_family(tmp_path, family, **changes)
+    engine = TorchEngine(base_models=[folder], precision="float32")
+    assert engine._bases[folder].info.max_context_tokens == 64
+    engine.create_model("m", folder, LoraSpec(rank=2, seed=1))
+    data_D = random_datums([64, 20, 64])
+    (output,) = _run(engine, {"m": data_D})
+    loss, gradient = _reference(folder, engine, "m", data_D)
+    assert output.metrics["loss:sum"] == near_sum(loss)
+    assert_gradients_near(engine._model("m").gradient, gradient)
+    longer = ForwardBackward(model_id="m", data_D=random_datums([65]), loss_fn="cross_entropy")
+    (refused,) = engine.forward_backward([longer])
+    assert isinstance(refused, InputError)
+    assert "65" in str(refused)
+    request = SampleRequest(
+        request_id="r", base_model=folder, snapshot_id=None, prompt_T=PROMPT_T, seed=0, max_tokens=64 - 20
+    )
+    with pytest.raises(InputError, match=r"context window: 21 prompt tokens \+ 44 max_tokens > 64"):
+        engine.submit_sample(request)

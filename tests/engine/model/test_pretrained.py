@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import GPT2Config
+from transformers import CohereConfig, Gemma2Config, GPT2Config, GraniteConfig, HyperCLOVAXConfig, LlamaConfig
 
 from cookhouse.engine.model.base_model import BaseModel
-from cookhouse.engine.model.pretrained import num_weight_bytes, read_model
+from cookhouse.engine.model.logits import LogitRule, logit_rule
+from cookhouse.engine.model.pretrained import num_weight_bytes, read_config, read_model
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, save_model
 from tests.engine.families import COMPOSITES, FAMILIES, save_family
@@ -110,7 +111,6 @@ def _set(folder: Path, **options: Any) -> None:
     ("options", "message"),
     [
         ({"logits_scaling": 8.0}, "logits_scaling"),
-        ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "rotary embedding"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantized by gptq"),
         ({"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
     ],
@@ -122,6 +122,41 @@ def test_what_the_engine_would_compute_wrongly_is_refused(
     _set(tmp_path, **options)
     with pytest.raises(InputError, match=message):
         _load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "message"),
+    [
+        ("gemma2", {"final_logit_softcapping": 0.0}, "final_logit_softcapping is 0.0; it must be a number above 0"),
+        ("granite", {"logits_scaling": -8.0}, "logits_scaling is -8.0"),
+        ("cohere", {"logits_scaling": 2.0}, "it uses logits_scaling, and what cohere means by that is not known"),
+        ("granite", {"final_logit_softcapping": 30.0}, "what granite means by that"),
+    ],
+)
+def test_logits_of_no_family_are_refused(tmp_path: Path, family: str, options: dict[str, Any], message: str) -> None:
+    """Would catch an option that is read as another family means it, and one that no number can be computed with."""
+    save_family(tmp_path, family)
+    _set(tmp_path, **options)
+    with pytest.raises(InputError, match=message):
+        read_config(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        (GraniteConfig(logits_scaling=8.0), LogitRule(factor=0.125)),
+        (HyperCLOVAXConfig(logits_scaling=8.0), LogitRule(factor=8.0)),
+        (CohereConfig(logit_scale=0.25), LogitRule(factor=0.25)),
+        (CohereConfig(logit_scale=None), LogitRule()),
+        (Gemma2Config(final_logit_softcapping=30.0), LogitRule(cap=30.0)),
+        (Gemma2Config(final_logit_softcapping=None), LogitRule()),
+        (LlamaConfig(), LogitRule()),
+    ],
+    ids=str,
+)
+def test_options_mean_what_their_family_means(config: Any, rule: LogitRule) -> None:
+    """Would catch a factor that is a divisor elsewhere: families share the names of their options."""
+    assert logit_rule(config) == rule
 
 
 def test_a_module_that_cannot_carry_an_adapter_is_refused_by_name(tmp_path: Path) -> None:

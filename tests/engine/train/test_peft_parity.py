@@ -1,5 +1,6 @@
 """Catches a LoRA that is not the field's: PEFT on the same weights and data must give the same losses and gradients."""
 
+from pathlib import Path
 from typing import Any
 
 import peft
@@ -12,16 +13,19 @@ from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackward
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import ALPHA, AdapterLayout
 from tests.engine.conftest import random_datums
+from tests.engine.families import save_family
 from tests.engine.numerics import MODEL, near_sum
 
 RANK = 8
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+FAMILIES = ("granite", "cohere2", "gemma2", "phi3")
+"""With a factor or a cap of logits, a cap of scores, and fused projections."""
 
 
 def _peft_model(folder: str, layout: AdapterLayout, flat: torch.Tensor) -> tuple[Any, list[torch.nn.Parameter]]:
     """A PEFT model that starts from the same matrices, and its trained parameters in the order of our flat tensor."""
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS)
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    targets = sorted({site.name.rpartition(".")[2] for site in layout.sites})
+    config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets)
     model = peft.get_peft_model(model, config).eval()
     parameters = []
     for name, (a_RI, b_OR) in layout.views(flat).items():
@@ -34,12 +38,24 @@ def _peft_model(folder: str, layout: AdapterLayout, flat: torch.Tensor) -> tuple
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft calls it
 def test_ten_steps_equal_peft_with_adamw(engine: TorchEngine, qwen3_folder: str) -> None:
-    engine.create_model("m", qwen3_folder, LoraSpec(rank=RANK, seed=1, train_unembed=False))
+    _check_steps(engine, qwen3_folder, 10)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_steps_of_other_families_equal_peft(family: str, tmp_path: Path) -> None:
+    folder = save_family(tmp_path, family)
+    _check_steps(TorchEngine(base_models=[folder], precision="float32"), folder, 2)
+
+
+def _check_steps(engine: TorchEngine, folder: str, num_steps: int) -> None:
+    """Loss and gradient of each step of the engine, and of PEFT from the same start."""
+    engine.create_model("m", folder, LoraSpec(rank=RANK, seed=1, train_unembed=False))
     adapter = engine._model("m")
     assert isinstance(adapter, Adapter)
-    model, parameters = _peft_model(qwen3_folder, adapter.layout, adapter.params)
+    model, parameters = _peft_model(folder, adapter.layout, adapter.params)
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
-    for step in range(10):
+    for step in range(num_steps):
         data_D = random_datums([40, 9, 23], step)
         (output,) = engine.forward_backward([ForwardBackward(model_id="m", data_D=data_D, loss_fn="cross_entropy")])
         assert isinstance(output, ForwardBackwardOutput)

@@ -16,13 +16,14 @@ from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackward
 from cookhouse.engine.lora.lora import ALPHA
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.numerics import MODEL
-from tests.engine.train.test_peft_parity import RANK, TARGETS
+from tests.engine.train.test_peft_parity import RANK
 
 trl: Any = pytest.importorskip("trl")
 datasets: Any = pytest.importorskip("datasets")
 peft: Any = pytest.importorskip("peft")
 SFTTrainer: Any = trl.SFTTrainer
 
+_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _NUM_STEPS = 10
 _BATCH = 4
 _LEARNING_RATE = 5e-3
@@ -99,7 +100,7 @@ def _trl(folder: str, rows: list[dict[str, list[int]]], engine: TorchEngine, out
         ),
         train_dataset=datasets.Dataset.from_list(rows),
         processing_class=AutoTokenizer.from_pretrained(folder),
-        peft_config=peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS),
+        peft_config=peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=_TARGETS),
     )
     adapter = engine._model("m")
     for name, (a_RI, _) in adapter.layout.views(adapter.params).items():

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.families import FAMILIES as ENGINE_FAMILIES
@@ -212,6 +213,19 @@ def test_how_long_a_sequence_may_be_is_in_the_models_own_config(tmp_path: Path) 
     assert context_tokens(str(tmp_path)) is None
 
 
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"rope_scaling": {"type": "longrope", "long_factor": [2.0]}, "original_max_position_embeddings": 64},
+        {"rope_parameters": {"full_attention": {"long_factor": [2.0], "original_max_position_embeddings": 64}}},
+    ],
+)
+def test_frequencies_that_change_with_length_bound_it(tmp_path: Path, rope: dict[str, Any]) -> None:
+    """Would catch prompts that are laid out for a length at which the engine refuses them."""
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 512, **rope}))
+    assert context_tokens(str(tmp_path)) == 64
+
+
 @pytest.mark.parametrize("model", ["someone/model-that-nobody-has", "not/a/hub/name", "two words"])
 def test_what_is_not_here_is_for_the_service_to_say(model: str) -> None:
     assert context_tokens(model) is None
@@ -289,4 +303,4 @@ def test_every_family_that_the_engine_trains_is_in_the_table(tmp_path: Path, fam
     model = save_family(tmp_path, family)
     assert family_of(model) in FAMILIES
     assert default_renderer(model) == "role_colon"
-    assert context_tokens(model) == 512
+    assert context_tokens(model) == (64 if family == "phi3" else 512)  # phi3's was 64 before it was made longer

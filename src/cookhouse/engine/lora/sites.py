@@ -12,7 +12,7 @@ from cookhouse.engine.lora.lora import AdapterLayout, LoraLinear, LoraSite, Rout
 from cookhouse.errors import InputError
 
 _ROUTERS = ("gate", "router", "shared_expert_gate")
-_PARTS = {"self_attn": "attn", "mlp": "mlp"}
+_PARTS = {"self_attn": "attn", "mlp": "mlp", "block_sparse_moe": "mlp", "shared_mlp": "mlp"}
 
 
 def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSite, ...]:
@@ -24,7 +24,7 @@ def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSi
     sites: list[LoraSite] = []
     for name, module in list(model.named_modules()):
         parents, _, child = name.rpartition(".")
-        if not _has_matrix(module) or isinstance(module, nn.Embedding) or child in _ROUTERS:
+        if not _has_matrix(module) or isinstance(module, nn.Embedding) or _is_norm(module) or child in _ROUTERS:
             continue
         part = "unembed" if module is output else _part(parents)
         replacement: LoraLinear | LoraExperts
@@ -58,6 +58,11 @@ def choose_sites(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
 
 def _has_matrix(module: nn.Module) -> bool:
     return any(parameter.dim() > 1 for parameter in module.parameters(recurse=False))
+
+
+def _is_norm(module: nn.Module) -> bool:
+    """Those of heads may have a weight for each head, which is no matrix to multiply by."""
+    return type(module).__name__.endswith("Norm")
 
 
 def _part(parents: str) -> str | None:

@@ -22,6 +22,7 @@ from cookhouse.engine.model.activations import Activations
 from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
 from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, CacheShape, PackedLayout
 from cookhouse.engine.model.head import Head
+from cookhouse.engine.model.logits import logit_rule
 from cookhouse.engine.model.packed import PackedWeights
 from cookhouse.engine.model.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
 from cookhouse.engine.model.published import Published, first_line
@@ -49,7 +50,7 @@ class BaseModel:
         fuse(model)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
-        self.head = Head(model.get_output_embeddings(), output_name)
+        self.head = Head(model.get_output_embeddings(), output_name, logit_rule(self.config))
         self._embedding: nn.Module = model.get_input_embeddings()
         self.packed = PackedWeights(m.weight for m in model.modules() if isinstance(m, LoraLinear | nn.Linear))
         self.activations = Activations(self.decoder, device, self._one_sequence)

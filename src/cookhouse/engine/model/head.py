@@ -16,6 +16,7 @@ from cookhouse.engine.kernels.softmax import log_sum_exp, logits_gradient
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Adapters, LoraLinear, Segment, Segments, SiteProduct
 from cookhouse.engine.memory import free_bytes, total_bytes
+from cookhouse.engine.model.logits import PLAIN, LogitRule
 
 _CPU_BYTES = 2**26
 _GPU_BYTES = 2**30
@@ -60,12 +61,13 @@ class ChunkLogits:
 
 
 class Head:
-    """The output projection of a base model with its adapters."""
+    """The output projection of a base model with its adapters, and what makes logits of its products."""
 
-    def __init__(self, projection: nn.Module, name: str) -> None:
+    def __init__(self, projection: nn.Module, name: str, rule: LogitRule = PLAIN) -> None:
         assert isinstance(projection, LoraLinear | nn.Linear)
         self.projection = projection
         self.name = name
+        self.rule = rule
         self._weight_VH = projection.weight
         self._bias_V = projection.bias
 
@@ -85,7 +87,9 @@ class Head:
 
     def _apply(self, hidden_CH: Tensor, adapters: SiteProduct | None) -> tuple[Tensor, list[Tensor]]:
         logits_CV = linear(hidden_CH, self._weight_VH, self._bias_V)
-        return logits_CV, [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
+        lows = [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
+        self.rule.apply_(logits_CV)
+        return logits_CV, lows
 
     def can_keep(self, targets: Targets, max_bytes: int | None) -> bool:
         """Whether a GPU has room for the logits of a pass, of all its memory, whatever is free: those that are computed
@@ -177,7 +181,10 @@ class Head:
         return ChunkLogits(chunk, hidden_CH, product, lows, logits_CV)
 
     def _backward_chunk(self, part: ChunkLogits, dlogprobs_M: Tensor) -> Tensor:
+        slope = self.rule.slope(part.logits_CV)  # before their gradient takes the logits' place
         dlogits_CV = logits_gradient(part.logits_CV, part.chunk.local_M, part.chunk.tokens_M, dlogprobs_M)
+        if not isinstance(slope, float) or slope != 1.0:
+            dlogits_CV.mul_(slope)
         dhidden_CH = matmul(dlogits_CV, self._weight_VH)
         if self._weight_VH.requires_grad:
             torch.autograd.backward(self._weight_VH, matmul(dlogits_CV.T, part.hidden_CH))

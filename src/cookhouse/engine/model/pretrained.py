@@ -16,14 +16,12 @@ from transformers import AutoConfig, AutoTokenizer, FineGrainedFP8Config, Mxfp4C
 from cookhouse.assets import resolve_model
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.engine.model import text_part
+from cookhouse.engine.model.logits import logit_rule
 from cookhouse.errors import InputError
+from cookhouse.models.catalog.context import context_of_config
 
 _T = TypeVar("_T")
 _UNPACKED = {"mxfp4": Mxfp4Config, "fp8": FineGrainedFP8Config}
-_UNSUPPORTED_OPTIONS = ("final_logit_softcapping", "attn_logit_softcapping", "logit_scale", "logits_scaling")
-"""Options that change logits outside the modules this engine calls."""
-_LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
-"""Rotary embeddings that change with the longest sequence of a pass, and so with what else is in it."""
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings")
 """What every config must say."""
 _MAX_LORA_RANK = 512
@@ -107,7 +105,7 @@ def describe(name: str, config: Any) -> BaseModelInfo:
         tokenizer_id=str(Path(source).resolve()) if Path(source).is_dir() else source,
         architecture=str(config.model_type),
         vocab_size=int(config.vocab_size),
-        max_context_tokens=int(config.max_position_embeddings),
+        max_context_tokens=_context_tokens(config),
         max_lora_rank=max_lora_rank(config),
     )
 
@@ -164,6 +162,18 @@ def _quantization(config: Any) -> str | None:
     return str(packed["quant_method"] if isinstance(packed, dict) else packed.quant_method)
 
 
+def _context_tokens(config: Any) -> int:
+    # Some families have another name for it in their config.json, which their config knows.
+    named = {"max_position_embeddings": config.max_position_embeddings}
+    found = context_of_config(config.to_dict() | named)
+    if found is None:
+        raise InputError(
+            "its config has a long_factor, and no original_max_position_embeddings that says for which length; use "
+            "another model"
+        )
+    return found
+
+
 def _check(config: Any) -> None:
     text_part.model_class(config)
     text = text_part.text_config(config)
@@ -175,16 +185,8 @@ def _check(config: Any) -> None:
     unknown = [size for size in _SIZES if not isinstance(getattr(text, size, None), int)]
     if unknown:
         raise InputError(f"its config names no {' and no '.join(unknown)}, which this engine needs; use another model")
-    for option in _UNSUPPORTED_OPTIONS:
-        if getattr(text, option, None) not in (None, 1, 1.0):
-            raise InputError(f"it uses {option}, which this engine does not compute; use another model")
+    logit_rule(text)
+    _context_tokens(text)
     for kind in getattr(text, "layer_types", None) or ():
         if kind not in ATTENTION_KINDS:
             raise InputError(f"it has layers of kind {kind}; this engine computes {' and '.join(ATTENTION_KINDS)}")
-    rope = getattr(text, "rope_parameters", None) or {}
-    for kind in (rope.get("rope_type"), *(part.get("rope_type") for part in rope.values() if isinstance(part, dict))):
-        if kind in _LENGTH_DEPENDENT_ROPE:
-            raise InputError(
-                f"its rotary embedding ({kind}) depends on the length of other sequences in a pass; set another "
-                "rope_type in config.json, or use another model"
-            )

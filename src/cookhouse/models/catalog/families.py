@@ -101,11 +101,15 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 marks=(("<|channel|>", _GPT_OSS[0]),),
             ),
             Family(name="smollm2", model_types=("llama",), vocab_size=49152),
+            Family(name="gemma-2", model_types=("gemma2",)),
             Family(name="gemma-3", model_types=("gemma3", "gemma3_text")),
+            Family(name="gemma-4", model_types=("gemma4", "gemma4_text")),
             Family(name="mistral", model_types=("mistral", "mistral3")),
             Family(name="phi-4", model_types=("phi3",)),
             Family(name="olmo-2", model_types=("olmo2",)),
             Family(name="glm-4", model_types=("glm", "glm4", "glm4_moe")),
+            Family(name="granite", model_types=("granite", "granitemoe")),
+            Family(name="command", model_types=("cohere", "cohere2")),
         )
     }
 )
