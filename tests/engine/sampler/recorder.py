@@ -39,6 +39,7 @@ def attend_plainly(
     scaling: float,
     window: int | None,
     sinks_H: Tensor | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """What `paged_attention` computes, row by row over whole tables."""
     assert 0 < min_queries <= max_queries
@@ -51,6 +52,8 @@ def attend_plainly(
     distance_NL = positions_N.unsqueeze(1) - torch.arange(slots_SL.shape[1])
     is_hidden_NL = (distance_NL < 0) | (distance_NL >= (window or distance_NL.shape[1]))
     scores_NHL = torch.einsum("nhd,nlhd->nhl", q_NHD, k_NLHD) * scaling
+    if softcap is not None:
+        scores_NHL = softcap * torch.tanh(scores_NHL / softcap)
     scores_NHL = scores_NHL.masked_fill(is_hidden_NL.unsqueeze(1), float("-inf"))
     sinks_H = q_NHD.new_full(q_NHD.shape[1:2], float("-inf")) if sinks_H is None else sinks_H
     sinks_NH1 = sinks_H.view(1, -1, 1).expand(len(q_NHD), -1, -1)
