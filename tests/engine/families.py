@@ -301,10 +301,18 @@ def save_family(folder: Path, family: str, *, max_shard_size: str = "1GB", **cha
 
     `changes` are fields of its config.
     """
-    torch.manual_seed(0)
     config = (FAMILIES | COMPOSITES)[family]()
     for name, value in changes.items():
         setattr(config, name, value)
+    save_config(folder, config, max_shard_size=max_shard_size)
+    if family == "kimi_k25":
+        _name_layers_as_published(folder / "model.safetensors")
+    return str(folder)
+
+
+def save_config(folder: Path, config: Any, *, max_shard_size: str = "1GB") -> str:
+    """Write a random model of a config in which every parameter matters, with a tokenizer."""
+    torch.manual_seed(0)
     model = auto_class(config).from_config(config)
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
@@ -315,8 +323,6 @@ def save_family(folder: Path, family: str, *, max_shard_size: str = "1GB", **cha
             else:
                 tensor.add_(torch.randn(tensor.shape), alpha=0.3)
     model.save_pretrained(folder, max_shard_size=max_shard_size)
-    if family == "kimi_k25":
-        _name_layers_as_published(folder / "model.safetensors")
     save_tokenizer(folder)
     return str(folder)
 
