@@ -24,8 +24,11 @@ from transformers import (
     Mistral3Config,
     Phi3Config,
     Qwen2Config,
+    Qwen3_5Config,
+    Qwen3_5MoeTextConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    Qwen3NextConfig,
     Qwen3VLConfig,
 )
 
@@ -220,6 +223,34 @@ def _phi3() -> Any:
     )
 
 
+# Heads of gated delta layers are divided by their length, which magnifies the rounding of one that is near zero: a
+# larger epsilon bounds that, or any two ways of computing would differ by hundreds of roundings.
+_DELTA = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "rms_norm_eps": 1e-3,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 8,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 8,
+}
+_SHARED_EXPERT = {
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+}
+
+
+def _qwen3_5_moe() -> Any:
+    return Qwen3_5MoeTextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT)
+
+
+def _qwen3_next() -> Any:
+    return Qwen3NextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT, intermediate_size=48, mlp_only_layers=[0])
+
+
 FAMILIES: dict[str, Callable[[], Any]] = {
     "llama": _llama,
     "qwen2": _qwen2,
@@ -234,6 +265,8 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "gemma2": _gemma2,
     "gemma4_text": _gemma4,
     "phi3": _phi3,
+    "qwen3_5_moe_text": _qwen3_5_moe,
+    "qwen3_next": _qwen3_next,
 }
 
 
@@ -277,11 +310,19 @@ def _kimi_k25() -> Any:
     return Kimi_K25Config(text_config=text, vision_config=vision, projection_hidden_size=16, tie_word_embeddings=False)
 
 
+def _qwen3_5() -> Any:
+    text = {**_COMMON, **_DELTA, "intermediate_size": 48}
+    vision: dict[str, Any] = {"depth": 1, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2}
+    vision |= {"out_hidden_size": 32, "num_position_embeddings": 16}
+    return Qwen3_5Config(text_config=text, vision_config=vision, tie_word_embeddings=True)
+
+
 COMPOSITES: dict[str, Callable[[], Any]] = {
     "gemma3": _gemma3,
     "mistral3": _mistral3,
     "qwen3_vl": _qwen3_vl,
     "kimi_k25": _kimi_k25,
+    "qwen3_5": _qwen3_5,
 }
 """Models that take images as well, whose text part is run."""
 

@@ -213,12 +213,18 @@ def test_bf16_stays_near_fp32(engine: TorchEngine, folder: str) -> None:
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _MLP = ("gate_proj", "up_proj", "down_proj")
+_DELTA = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 _MLA = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
 
 
-def _paths(layer: int, attention: tuple[str, ...], *mlps: str, decoder: str = "model") -> set[str]:
+def _paths(
+    layer: int, attention: tuple[str, ...], *mlps: str, decoder: str = "model", kind: str = "self_attn"
+) -> set[str]:
     start = f"{decoder}.layers.{layer}"
-    return {f"{start}.self_attn.{name}" for name in attention} | {f"{start}.{mlp}.{n}" for mlp in mlps for n in _MLP}
+    return {f"{start}.{kind}.{name}" for name in attention} | {f"{start}.{mlp}.{n}" for mlp in mlps for n in _MLP}
+
+
+_EXPERTS = ("mlp.experts", "mlp.shared_expert")
 
 
 _TEXT = "model.language_model"
@@ -251,6 +257,11 @@ SITES = {
     "qwen3_vl": _DENSE_TEXT,
     "kimi_k25": _paths(0, _MLA, "mlp", decoder=_TEXT)
     | _paths(1, _MLA, "mlp.experts", "mlp.shared_experts", decoder=_TEXT),
+    "qwen3_5": _paths(0, _DELTA, "mlp", decoder=_TEXT, kind="linear_attn")
+    | _paths(1, _ATTENTION, "mlp", decoder=_TEXT),
+    "qwen3_5_moe_text": _paths(0, _DELTA, *_EXPERTS, kind="linear_attn") | _paths(1, _ATTENTION, *_EXPERTS),
+    "qwen3_next": _paths(0, ("in_proj_qkvz", "in_proj_ba", "out_proj"), "mlp", kind="linear_attn")
+    | _paths(1, _ATTENTION, *_EXPERTS),
 }
 _GRANITE = {
     "gate_proj": ("input_linear", slice(0, 24)),
@@ -262,6 +273,10 @@ _GRANITE = {
 _DENSE, _HEAD = 3 * (32 + 48), 32 + VOCAB_SIZE
 _NARROW = 2 * (32 + 32) + 2 * (32 + 16)
 _QWEN3 = 2 * (32 + 48) + 2 * (32 + 24)
+_GATED = (32 + 128) + 2 * (32 + 32) + (64 + 32)  # queries bring a gate along
+_MIXED, _HEADS = 2 * 2 * 16 + 8 * 8, 8 * 8
+_DELTA_LAYER = (32 + _MIXED) + (32 + _HEADS) + 2 * (32 + 8) + (_HEADS + 32)
+_SIX_EXPERTS = 6 * 3 * (32 + 24) + 3 * (32 + 40)
 NUM_FEATURES = {
     "llama": 2 * (2 * (32 + 32) + 2 * (32 + 16) + _DENSE) + _HEAD,
     "qwen2": 2 * (2 * (32 + 32) + 2 * (32 + 8) + _DENSE) + _HEAD,
@@ -282,6 +297,9 @@ NUM_FEATURES = {
     "gemma3": 2 * (_QWEN3 + _DENSE) + _HEAD,
     "mistral3": 2 * (2 * (32 + 32) + 2 * (32 + 16) + _DENSE) + _HEAD,
     "qwen3_vl": 2 * (_QWEN3 + _DENSE) + _HEAD,
+    "qwen3_5": _DELTA_LAYER + _GATED + 2 * _DENSE + _HEAD,
+    "qwen3_5_moe_text": _DELTA_LAYER + _GATED + 2 * _SIX_EXPERTS + _HEAD,
+    "qwen3_next": (32 + _MIXED + _HEADS) + (32 + 16) + (_HEADS + 32) + _DENSE + _GATED + _SIX_EXPERTS + _HEAD,
 }
 NUM_FEATURES["kimi_k25"] = NUM_FEATURES["deepseek_v3"]
 
@@ -296,7 +314,8 @@ def test_expert_sites_are_the_matrices_that_checkpoints_name(loaded: TorchEngine
     base = loaded._bases[folder]
     stored = load_file(Path(folder) / "model.safetensors")
     sites = [site for site in base.adapter_layout(LoraSpec()).sites if site.num_experts]
-    assert bool(sites) == (family in ("qwen3_moe", "deepseek_v3", "gpt_oss", "granitemoe", "kimi_k25"))
+    with_experts = ("qwen3_moe", "deepseek_v3", "gpt_oss", "granitemoe", "kimi_k25", "qwen3_5_moe_text", "qwen3_next")
+    assert bool(sites) == (family in with_experts)
     for site in sites:
         path, _, child = site.name.rpartition(".")
         if family == "granitemoe":

@@ -356,7 +356,7 @@ class TorchEngine:
     def _cache_bytes(self, base: BaseModel, held: int) -> int:
         """How many bytes the cache of a base model may take by now, so many of which it holds."""
         bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
-        bytes_per_sequence = bytes_per_token * base.info.max_context_tokens
+        bytes_per_sequence = bytes_per_token * base.info.max_context_tokens + 2 * base.state_bytes
         # Asked for every request: what the heap keeps must not go back each time.
         spare = self._budget.spare_bytes(2 * bytes_per_sequence if held else math.inf)
         return cache_bytes(self._device, spare + held, bytes_per_sequence, self._max_cache_bytes)

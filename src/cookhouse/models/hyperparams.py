@@ -12,7 +12,7 @@ _LORA_FACTOR = 10.0
 _REFERENCE_HIDDEN = 2000
 _FAR = 10.0
 """Factor between two learning rates from which on it is worth a word."""
-_ATTN = re.compile(r"\.self_attn\.\w+_proj(_with_mqa)?\.weight$")
+_ATTN = re.compile(r"\.(self_attn\.\w+_proj(_with_mqa)?|linear_attn\.(in_proj_\w+|out_proj))\.weight$")
 _MLP = re.compile(r"\.mlp\.(shared_experts?\.)?\w+_proj\.weight$")
 _EXPERT = re.compile(r"\.mlp\.experts\.\d+\.\w+_proj\.weight$")
 _STACKED_EXPERTS = re.compile(r"\.(mlp\.experts\.down_proj(_blocks)?|block_sparse_moe\.output_linear\.weight)$")

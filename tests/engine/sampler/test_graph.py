@@ -144,8 +144,9 @@ def test_only_shapes_that_come_up_again_are_captured(bench: _Bench, monkeypatch:
     assert (recorder.num_captures, recorder.num_replays) == (1, 4)
 
 
+# Recurrent layers are not captured.
 @pytest.mark.usefixtures("plain_attention")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"qwen3_5_moe_text", "qwen3_next"}))
 def test_steps_of_every_family_can_be_captured(family: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Would catch a layer that reads back to the host, so that its models decode slowly on a GPU."""
     bench = _Bench(save_family(tmp_path, family))

@@ -1,7 +1,7 @@
 """Where adapters attach in a model of `transformers`: linear layers and experts are replaced by ones that carry them.
 
-Routers, norms, embeddings and attention sinks stay as they are. Any other weight matrix is refused by name: an adapter
-that silently skipped it would train less than the user believes.
+Routers, norms, embeddings, attention sinks and short convolutions stay as they are. Any other weight matrix is refused
+by name: an adapter that silently skipped it would train less than the user believes.
 """
 
 from torch import nn
@@ -11,8 +11,14 @@ from cookhouse.engine.lora.experts import LoraExperts
 from cookhouse.engine.lora.lora import AdapterLayout, LoraLinear, LoraSite, Routing
 from cookhouse.errors import InputError
 
-_ROUTERS = ("gate", "router", "shared_expert_gate")
-_PARTS = {"self_attn": "attn", "mlp": "mlp", "block_sparse_moe": "mlp", "shared_mlp": "mlp"}
+_NEVER_ADAPTED = ("gate", "router", "shared_expert_gate", "conv1d")
+_PARTS = {
+    "self_attn": "attn",
+    "linear_attn": "attn",
+    "mlp": "mlp",
+    "block_sparse_moe": "mlp",
+    "shared_mlp": "mlp",
+}
 
 
 def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSite, ...]:
@@ -24,7 +30,7 @@ def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSi
     sites: list[LoraSite] = []
     for name, module in list(model.named_modules()):
         parents, _, child = name.rpartition(".")
-        if not _has_matrix(module) or isinstance(module, nn.Embedding) or _is_norm(module) or child in _ROUTERS:
+        if not _has_matrix(module) or isinstance(module, nn.Embedding) or _is_norm(module) or child in _NEVER_ADAPTED:
             continue
         part = "unembed" if module is output else _part(parents)
         replacement: LoraLinear | LoraExperts

@@ -20,7 +20,8 @@ from cookhouse.engine.lora.lora import AdapterLayout, Adapters, LoraLinear, Rout
 from cookhouse.engine.lora.sites import adapt, choose_sites
 from cookhouse.engine.model.activations import Activations
 from cookhouse.engine.model.attention import NAME as ATTENTION_NAME
-from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, CacheShape, PackedLayout
+from cookhouse.engine.model.attention import AttentionLayout, AttentionShapes, PackedLayout
+from cookhouse.engine.model.delta import RECURRENT_KIND, use_layout
 from cookhouse.engine.model.head import Head
 from cookhouse.engine.model.logits import logit_rule
 from cookhouse.engine.model.packed import PackedWeights
@@ -48,13 +49,16 @@ class BaseModel:
         self.sites = adapt(model, output, self.routing) if is_frozen else ()
         self.routing.is_grouped = can_group(self.sites, device, output.weight.dtype)
         fuse(model)
+        use_layout(model)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         self.head = Head(model.get_output_embeddings(), output_name, logit_rule(self.config))
         self._embedding: nn.Module = model.get_input_embeddings()
         self.packed = PackedWeights(m.weight for m in model.modules() if isinstance(m, LoraLinear | nn.Linear))
         self.activations = Activations(self.decoder, device, self._one_sequence)
-        self.cache_shape = self._probe()
+        seen = self._probe()
+        self.cache_shape = seen.of(range(int(self.config.num_hidden_layers)))
+        self.state_shapes = seen.state_shapes
         self.published: Published | None = None
         """What a way of computing must agree with; see `Published`."""
 
@@ -103,6 +107,11 @@ class BaseModel:
     def dtype(self) -> torch.dtype:
         """Precision of weights and activations."""
         return self.head.dtype
+
+    @property
+    def state_bytes(self) -> int:
+        """What the state of a sequence takes in its recurrent layers, whatever its length; 0 where there are none."""
+        return sum(shape.num_bytes(self.dtype) for shape in self.state_shapes.values())
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
@@ -208,18 +217,18 @@ class BaseModel:
         return self._decode(tokens_N, positions_N, layout, self.arrange(segments, length))
 
     @torch.no_grad()
-    def _probe(self) -> CacheShape:
-        """Keys and values of one position in each layer, seen in a pass over one token.
+    def _probe(self) -> AttentionShapes:
+        """What each layer asks of a layout, seen in a pass over one token.
 
         Raises:
-            InputError: some layer does not attend through this engine, so that sequences would run into each other; or
+            InputError: some layer asks nothing of this engine, so that sequences would run into each other; or attends
                 more than once, for which a cache has no place.
         """
         seen = AttentionShapes()
         zero_N = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.hidden(zero_N, zero_N, seen, ())
         num_layers = int(self.config.num_hidden_layers)
-        missing = sorted(set(range(num_layers)) - set(seen.layers))
+        missing = sorted(set(range(num_layers)) - set(seen.layers) - set(seen.state_shapes))
         if missing:
             raise InputError(f"layers {missing} attend in a way that this engine does not compute; use another model")
         if seen.repeated:
@@ -227,7 +236,11 @@ class BaseModel:
                 f"layers {sorted(seen.repeated)} attend more than once for a token, which this engine does not "
                 "compute; use another model"
             )
+        if not seen.layers:
+            raise InputError("no layer attends, and this engine needs one that does; use another model")
         for layer, kind in enumerate(getattr(self.config, "layer_types", None) or ()):
-            if (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
+            if (kind == RECURRENT_KIND) != (layer in seen.state_shapes):
+                raise InputError(f"layer {layer} is {kind} but does not compute as such; use another model")
+            if kind != RECURRENT_KIND and (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
-        return seen.of(range(num_layers))
+        return seen

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoTokenizer, FineGrainedFP8Config, Mxfp4C
 from cookhouse.assets import resolve_model
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.engine.model import text_part
+from cookhouse.engine.model.delta import MODEL_TYPES, RECURRENT_KIND
 from cookhouse.engine.model.logits import logit_rule
 from cookhouse.errors import InputError
 from cookhouse.models.catalog.context import context_of_config
@@ -187,6 +188,7 @@ def _check(config: Any) -> None:
         raise InputError(f"its config names no {' and no '.join(unknown)}, which this engine needs; use another model")
     logit_rule(text)
     _context_tokens(text)
+    kinds = [*ATTENTION_KINDS, *([RECURRENT_KIND] if text.model_type in MODEL_TYPES else [])]
     for kind in getattr(text, "layer_types", None) or ():
-        if kind not in ATTENTION_KINDS:
-            raise InputError(f"it has layers of kind {kind}; this engine computes {' and '.join(ATTENTION_KINDS)}")
+        if kind not in kinds:
+            raise InputError(f"it has layers of kind {kind}; this engine computes {' and '.join(kinds)}")

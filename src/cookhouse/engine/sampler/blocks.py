@@ -142,6 +142,10 @@ class BlockManager:
             prefix = self._prefixes[block]
         return blocks
 
+    def prefix(self, block: int) -> int:
+        """Number of the prefix that ends with a block; 0 where it is not remembered."""
+        return self._prefixes[block]
+
     def _add(self, num_blocks: int) -> None:
         added = range(self.num_blocks, self.num_blocks + num_blocks)
         for block in reversed(added):  # before those that hold something known

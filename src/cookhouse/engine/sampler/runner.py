@@ -20,6 +20,7 @@ from cookhouse.engine.sampler.capture import Capture
 from cookhouse.engine.sampler.graph import DecodeGraphs
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.scheduler import Piece
+from cookhouse.engine.sampler.state_pool import StateLayout, StatePool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,20 @@ class Runner:
         num_blocks: int,
         block_size: int,
         *,
+        num_states: int = 0,
         max_running: int,
         is_native: bool,
         capture: Capture | None,
     ) -> None:
-        """`capture` needs the kernels that attend by tables of blocks."""
+        """`capture` needs the kernels that attend by tables of blocks. `num_states` is that of a model with recurrent
+        layers, which no captured step serves yet.
+        """
         self._base = base
         self._cache = KeyValueCache(base.cache_shape, num_blocks, block_size, base.device, base.dtype)
-        self._graphs = None if capture is None else DecodeGraphs(base, self._cache, capture, max_rows=max_running)
+        self._states = StatePool(base.state_shapes, num_states, base.device, base.dtype) if num_states else None
+        self._graphs = (
+            None if capture is None or num_states else DecodeGraphs(base, self._cache, capture, max_rows=max_running)
+        )
         self._kernel = DecodeKernel.build(base, self._cache) if is_native and capture is None else None
 
     def copy_block(self, source: int, target: int) -> None:
@@ -103,7 +110,8 @@ class Runner:
     def _layout(self, pieces: Sequence[Piece]) -> AttentionLayout:
         if self._graphs is not None:
             return TableLayout.of(pieces, self._cache, self._base.device)
-        return PagedLayout(self._cache, pieces, self._base.device)
+        layout = PagedLayout(self._cache, pieces, self._base.device)
+        return layout if self._states is None else StateLayout(layout, self._states, pieces, self._base.device)
 
 
 def _merge(

@@ -19,6 +19,7 @@ from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.delta import CHUNK
 from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.engine.sampler.alone import together_or_alone
 from cookhouse.engine.sampler.blocks import BlockManager
@@ -29,6 +30,7 @@ from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
+from cookhouse.engine.sampler.state_slots import StateSlots, share_of_states
 from cookhouse.errors import InputError
 
 _BLOCK_SIZE = 16
@@ -87,21 +89,34 @@ class Sampler:
         self._base = base
         block_bytes = base.cache_shape.num_features * _BLOCK_SIZE * base.dtype.itemsize
         self._block_bytes = block_bytes
-        num_blocks = max(cache_bytes // block_bytes, 1)
+        max_running, num_kept = share_of_states(cache_bytes, base.state_bytes, _MAX_RUNNING)
+        states_bytes = (2 * max_running + num_kept) * base.state_bytes
+        num_blocks = max((cache_bytes - states_bytes) // block_bytes, 1)
         first = num_blocks if limit is None else min(max(_FIRST_BYTES // block_bytes, 1), num_blocks)
 
         def most_blocks(held: int) -> int:  # without the sampler: a cycle would keep the cache of one that is dropped
-            return held if limit is None else limit(held * block_bytes) // block_bytes
+            if limit is None:
+                return held
+            return max(limit(held * block_bytes + states_bytes) - states_bytes, 0) // block_bytes
 
+        blocks = BlockManager(first, _BLOCK_SIZE, max_blocks=num_blocks, limit=most_blocks)
+        states = StateSlots(blocks, max_running=max_running, num_kept=num_kept, stride=CHUNK)
         self._scheduler = Scheduler(
-            BlockManager(first, _BLOCK_SIZE, max_blocks=num_blocks, limit=most_blocks),
-            max_running=_MAX_RUNNING,
+            blocks,
+            max_running=max_running,
             budget_tokens=_BUDGET_TOKENS[base.device.type],
+            states=states if base.state_shapes else None,
         )
-        if capture is None and can_page(base.device, base.dtype):
+        if capture is None and can_page(base.device, base.dtype) and not base.state_shapes:
             capture = CudaCapture(base.device)
         self._runner = Runner(
-            base, num_blocks, _BLOCK_SIZE, max_running=_MAX_RUNNING, is_native=is_native, capture=capture
+            base,
+            num_blocks,
+            _BLOCK_SIZE,
+            num_states=states.num_slots if base.state_shapes else 0,
+            max_running=max_running,
+            is_native=is_native,
+            capture=capture,
         )
         self._requests: dict[str, _Request] = {}
         self._base_roots: dict[str, int] = {}
@@ -144,7 +159,11 @@ class Sampler:
     def unused_bytes(self) -> int:
         """What the cache will take when it is needed, and has not yet: on a CPU pages are taken as they are touched."""
         is_taken_at_once = self._base.device.type != "cpu"
-        return 0 if is_taken_at_once else self._scheduler.blocks.num_unused * self._block_bytes
+        if is_taken_at_once:
+            return 0
+        states = self._scheduler.states
+        unused_states = 0 if states is None else states.num_unused * self._base.state_bytes
+        return self._scheduler.blocks.num_unused * self._block_bytes + unused_states
 
     def submit(self, request: SampleRequest, weights: Weights | None) -> None:
         """Queue a request under these weights (None: the bare base model).

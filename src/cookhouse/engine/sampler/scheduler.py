@@ -7,8 +7,9 @@
 Running sequences go first, oldest first; what is left of the token budget reads prompts, in pieces if need be. Owners
 share it equally, and who was served fewest tokens is admitted first. Where sequences or blocks are as many as there may
 be, the owner that has the most gives up its youngest sequence. A sequence starts with the full blocks that the cache
-knows of its tokens, whoever computed them. It is admitted only if the whole cache can hold it at its full length, which
-is promised to it, and the oldest is never given up for others, so that it always finishes.
+knows of its tokens, whoever computed them; where layers are recurrent, with those up to a state that was kept. It is
+admitted only if the whole cache can hold it at its full length, which is promised to it, and the oldest is never given
+up for others, so that it always finishes.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from cookhouse.engine.rotation import Rotation
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.sequence import Sequence
+from cookhouse.engine.sampler.state_slots import StateSlots
 from cookhouse.engine.sampler.waiting import Waiting
 
 
@@ -63,8 +65,12 @@ class Plan:
 class Scheduler:
     """Moves sequences between waiting and running; alone calls the block manager."""
 
-    def __init__(self, blocks: BlockManager, *, max_running: int, budget_tokens: int) -> None:
+    def __init__(
+        self, blocks: BlockManager, *, max_running: int, budget_tokens: int, states: StateSlots | None = None
+    ) -> None:
+        """`states` has slots for `max_running` sequences; None: the model has no recurrent layers."""
         self.blocks = blocks
+        self.states = states
         self.max_running = max_running
         self.budget_tokens = budget_tokens
         self.waiting = Waiting()
@@ -103,9 +109,11 @@ class Scheduler:
         for index in range(piece.start // size, piece.stop // size):
             tokens = sequence.tokens[index * size : (index + 1) * size]
             self.blocks.remember(sequence.root, sequence.blocks, index, tokens)
+        if self.states is not None:
+            self.states.commit(sequence)
 
     def fork(self, parent: Sequence, child: Sequence) -> tuple[int, int] | None:
-        """Start a further sample of a prompt that is in the cache: it shares the full blocks.
+        """Start a further sample of a prompt that is in the cache: it shares the full blocks and the state.
 
         Returns the (source, target) blocks to copy for a partly filled last one. Without a free block for it the child
         waits, and reads the prompt again.
@@ -119,6 +127,8 @@ class Scheduler:
             return None
         self.blocks.share(parent.blocks[:full])
         child.blocks = parent.blocks[:full]
+        if self.states is not None:
+            self.states.fork(parent, child)
         self._start(child)
         if not has_partial:
             return None
@@ -176,7 +186,7 @@ class Scheduler:
                 return
         if num_uncached > 1:
             shares[owner] -= count
-        plan.add(Piece(sequence, sequence.num_cached, sequence.num_cached + count))
+        self._add(plan, sequence, sequence.num_cached + count)
 
     def _admit_waiting(self, plan: Plan, shares: dict[str, int]) -> None:
         """Admit from the owners that were served least. When one finds no blocks, nobody else takes those that there
@@ -207,9 +217,14 @@ class Scheduler:
             return False
         self.waiting.remove(sequence, num_read=sequence.num_uncached)
         self._start(sequence)
-        plan.add(Piece(sequence, sequence.num_cached, stop))
+        self._add(plan, sequence, stop)
         self._owners.charge(sequence.request.owner, stop - sequence.num_cached)
         return True
+
+    def _add(self, plan: Plan, sequence: Sequence, stop: int) -> None:
+        if self.states is not None:
+            self.states.begin(sequence, stop)
+        plan.add(Piece(sequence, sequence.num_cached, stop))
 
     def _give_place(self, plan: Plan, owner: str) -> bool:
         """Make the owner that runs the most sequences give one up, if it will still have at least as many."""
@@ -269,9 +284,9 @@ class Scheduler:
             del self.num_running[owner]
 
     def _reuse(self, sequence: Sequence) -> None:
-        if sequence.can_skip_prompt:
-            sequence.blocks = self.blocks.find(sequence.root, sequence.tokens)
-            self.blocks.share(sequence.blocks)
+        known = self.blocks.find(sequence.root, sequence.tokens) if sequence.can_skip_prompt else []
+        sequence.blocks = known if self.states is None else self.states.reuse(sequence, known)
+        self.blocks.share(sequence.blocks)
         sequence.num_cached = len(sequence.blocks) * self.blocks.block_size
         if len(sequence.tokens) == sequence.num_prompt:
             sequence.num_reused = sequence.num_cached
@@ -293,4 +308,6 @@ class Scheduler:
     def _release(self, sequence: Sequence) -> None:
         self.blocks.free(sequence.blocks)
         sequence.blocks = []
+        if self.states is not None:
+            self.states.release(sequence)
         sequence.num_cached = 0

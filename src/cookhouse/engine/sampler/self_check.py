@@ -27,10 +27,22 @@ def check_cached(base: BaseModel) -> None:
         return
     tokens = published.tokens_T.tolist()
     counts = range(1, len(tokens))
-    runner = Runner(base, len(counts), _BLOCK_SIZE, max_running=len(counts), is_native=False, capture=None)
+    num_states = 2 * len(counts) if base.state_shapes else 0
+    runner = Runner(
+        base,
+        len(counts),
+        _BLOCK_SIZE,
+        num_states=num_states,
+        max_running=len(counts),
+        is_native=False,
+        capture=None,
+    )
     sequences = [_sequence(tokens[: count + 1], block) for block, count in enumerate(counts)]
     nothing = [None] * len(counts)
     runner.run([Piece(each, 0, len(each.tokens) - 1) for each in sequences], nothing, with_hidden=True)
+    for each in sequences:  # each reads the state that it wrote, and writes another
+        each.state = each.next_states.pop(len(each.tokens) - 1)
+        each.next_states[len(each.tokens)] = len(counts) + each.state
     last = [Piece(each, len(each.tokens) - 1, len(each.tokens)) for each in sequences]
     hidden_NH = runner.run(last, nothing, with_hidden=True).hidden_NH
     try:
@@ -53,4 +65,5 @@ def _sequence(tokens: list[int], block: int) -> Sequence:
         stop_tokens=frozenset(),
         stop_strings=(),
         blocks=[block],
+        next_states={len(tokens) - 1: block},
     )

@@ -27,6 +27,12 @@ class Sequence:
     num_cached: int = 0
     """Positions whose keys and values are in the cache."""
     blocks: list[int] = field(default_factory=list)
+    state: int | None = None
+    """Slot of the state of recurrent layers after `num_cached` positions; None before the first one."""
+    next_states: dict[int, int] = field(default_factory=dict)
+    """Slots that the pass under way writes to, by the number of positions after which; the last one is its end."""
+    kept_positions: set[int] = field(default_factory=set)
+    """After how many positions the state is kept for others."""
     logprobs: list[float] = field(default_factory=list)
     ranked: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = field(default_factory=list)
     """Candidates (K,) for each sampled token and their log-probabilities (K,), most likely first, if asked for."""

@@ -54,7 +54,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             ),
             Family(
                 name="qwen3",
-                model_types=("qwen3", "qwen3_moe"),
+                model_types=("qwen3", "qwen3_moe", "qwen3_next"),
                 renderers=_QWEN3,
                 marks=(("enable_thinking", "qwen3"), ("</think>", TEMPLATE), ("<|im_start|>", "qwen3_instruct")),
                 lr_exponent=_QWEN_EXPONENT,

@@ -18,6 +18,7 @@ from cookhouse.engine.kernels.cpu import CausalAttention
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.model.attention.products import Group, PackedProducts, Rule, group_sequences
 from cookhouse.engine.model.attention.varlen import VarlenLengths, obstacle, varlen_attention
+from cookhouse.engine.model.delta import DeltaInputs, PackedDelta
 
 
 class PackedLayout:
@@ -52,6 +53,15 @@ class PackedLayout:
         out: Tensor = PackedProducts.apply(q_NHD, k_NKD, v_NKD, rule, self._groups)  # type: ignore[no-untyped-call]
         return out
 
+    def recur(self, layer: int, inputs: DeltaInputs) -> Tensor:
+        """See `DeltaLayout`."""
+        del layer
+        return self._delta.recur(inputs)
+
+    @cached_property
+    def _delta(self) -> PackedDelta:
+        return PackedDelta(self._lengths, self._device)
+
     @cached_property
     def _starts(self) -> Tensor:
         """First row of each sequence and the number of rows, on the host."""
@@ -69,7 +79,7 @@ class PackedLayout:
 
 class SharedLayout(PackedLayout):
     """Sequences of which some begin with positions of another: `rows_F` is the packed position of each position of each
-    sequence. Attention sees every sequence whole; all else is computed once for a position.
+    sequence. Attention and gated delta layers see every sequence whole; all else is computed once for a position.
     """
 
     def __init__(self, lengths: Sequence[int], rows_F: NDArray[np.int64], device: torch.device) -> None:
@@ -95,3 +105,7 @@ class SharedLayout(PackedLayout):
             layer, q_FHD, k_FKD, v_FKD, scaling=scaling, window=window, sinks_H=sinks_H, softcap=softcap
         )
         return out_FHD.index_select(0, self._places_N)
+
+    def recur(self, layer: int, inputs: DeltaInputs) -> Tensor:
+        """See `DeltaLayout`."""
+        return super().recur(layer, inputs.at(self._rows_F)).index_select(0, self._places_N)

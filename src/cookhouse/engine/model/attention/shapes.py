@@ -1,4 +1,4 @@
-"""What a model's layers ask of attention, and what a key-value cache keeps of it.
+"""What a model's layers ask of a layout, and what a key-value cache keeps of it.
 
 Legend: N packed positions, H query heads, K key-value heads, D features per head.
 """
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
+
+from cookhouse.engine.model.delta import DeltaInputs, StateShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class AttentionShapes:
         self.windows: dict[int, int | None] = {}
         self.repeated: set[int] = set()
         """Layers that attended more than once."""
+        self.state_shapes: dict[int, StateShape] = {}
+        """Of gated delta layers."""
 
     def of(self, layers: Iterable[int]) -> CacheShape:
         """What a cache keeps for these layers."""
@@ -73,3 +77,9 @@ class AttentionShapes:
         self.layers[layer] = LayerShape(k_NKD.shape[1], k_NKD.shape[2], v_NKD.shape[2])
         self.windows[layer] = window
         return q_NHD.new_zeros(*q_NHD.shape[:2], v_NKD.shape[2])
+
+    def recur(self, layer: int, inputs: DeltaInputs) -> Tensor:
+        """See `DeltaLayout`."""
+        shape = inputs.shape
+        self.state_shapes[layer] = shape
+        return inputs.mixed_NC.new_zeros(len(inputs.mixed_NC), shape.num_value_heads, shape.value_dim)
