@@ -87,7 +87,7 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def fused_sampling(device: str) -> None:
     """Skip where torch samples: by rounding, what it computes depends on a sequence's neighbors in the batch."""
-    from cookhouse.engine.sampler.native.build import library
+    from cookhouse.engine.kernels.cpu.decode.build import library
 
     if device != "cpu" or library() is None:
         pytest.skip("samples are the same to the bit only on a CPU with a C++ compiler")

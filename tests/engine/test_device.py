@@ -63,7 +63,7 @@ def test_a_processor_gains_from_bf16_by_tiles_or_dot_products(tiles: bool, dots:
     """Would catch a processor with dot products alone that computes in fp32, at two thirds of its speed."""
     compiled = MagicMock()
     compiled.has_tiles.return_value, compiled.has_bf16_dots.return_value = tiles, dots
-    assert CpuKernels(compiled).gains_from_bf16 is gains
+    assert CpuKernels(compiled, None).gains_from_bf16 is gains
 
 
 @pytest.mark.gpu

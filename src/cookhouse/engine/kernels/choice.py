@@ -20,13 +20,13 @@ class Kernels(Protocol):
 
     @property
     def names(self) -> frozenset[str]:
-        """The functions there are: those for attention and adapters are on the CPU only."""
+        """The functions there are: those for attention, adapters and a residual stream in fp32 are on the CPU only."""
 
     def __call__(self, name: str, dtype: torch.dtype, *arguments: Any) -> None:
         """Call a function for numbers of `dtype`. Tensors are contiguous and all on one device."""
 
-    def norm_weight(self, weight: Tensor) -> Tensor:
-        """The weight of a norm as the functions read it."""
+    def constant(self, tensor: Tensor) -> Tensor:
+        """The weight of a norm, and cosines and sines, as the functions read them."""
 
 
 def kernels_for(x: Tensor, *names: str) -> Kernels | None:

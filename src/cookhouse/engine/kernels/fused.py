@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.elementwise import RmsNorm, RotateHeads, SiluGate
@@ -21,12 +22,18 @@ _FAMILIES = ("Llama", "Qwen2", "Qwen3", "Qwen3Moe")
 _NORMS = frozenset(f"{family}RMSNorm" for family in (*_FAMILIES, "DeepseekV3", "GptOss"))
 _MLPS = frozenset(f"{family}MLP" for family in (*_FAMILIES, "DeepseekV3"))
 _ATTENTIONS = frozenset(f"{family}Attention" for family in _FAMILIES)
+_LAYERS = frozenset(f"{family}DecoderLayer" for family in _FAMILIES)
+"""Those that take a residual stream in fp32: their norms give what their products multiply."""
 
 
-def fuse(model: Any) -> None:
-    """Give the modules of a model the forwards below, where there are kernels for its weights."""
-    if kernels_for(model.get_input_embeddings().weight, "norm", "rotate", "gate") is None:
-        return
+def fuse(model: Any) -> torch.dtype:
+    """Give the modules of a model the forwards below, where there are kernels for its weights; the precision that its
+    residual stream is to have.
+    """
+    weight: Tensor = model.get_input_embeddings().weight
+    kernels = kernels_for(weight, "norm", "rotate", "gate")
+    if kernels is None:
+        return weight.dtype
     for module in model.modules():
         if type(module) in _LINEARS:
             module.forward = MethodType(_linear_forward, module)
@@ -39,6 +46,11 @@ def fuse(model: Any) -> None:
             module.forward = MethodType(_mlp_forward, module)
         elif kind in _ATTENTIONS:
             module.forward = MethodType(_attention_forward, module)
+    layers = [type(module) for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    can_widen = "residual_norm" in kernels.names and all(
+        kind.__name__ in _LAYERS and kind.__module__.startswith("transformers.models.") for kind in layers
+    )
+    return torch.float32 if can_widen else weight.dtype
 
 
 def _linear_forward(self: Any, x: Tensor) -> Tensor:
@@ -48,11 +60,16 @@ def _linear_forward(self: Any, x: Tensor) -> Tensor:
 
 def _norm_forward(self: Any, hidden_states: Tensor) -> Tensor:
     kernels = kernels_for(hidden_states)
-    if kernels is None or self.weight.requires_grad:
+    if kernels is None or (self.weight.requires_grad and not _is_residual(hidden_states, self.weight)):
         plain: Tensor = type(self).forward(self, hidden_states)
         return plain
     y: Tensor = RmsNorm.apply(hidden_states, self.weight, self.variance_epsilon, kernels)  # type: ignore[no-untyped-call]
     return y
+
+
+def _is_residual(x: Tensor, weight: Tensor) -> bool:
+    """Whether a norm takes a residual stream in fp32, and gives what products in bf16 take."""
+    return x.dtype == torch.float32 and weight.dtype == torch.bfloat16
 
 
 def _mlp_forward(self: Any, x: Tensor) -> Tensor:
@@ -86,8 +103,10 @@ def _attention_forward(
 
 def _rotate(x_NHD: Tensor, norm: Any, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
     weight_D, eps = (None, 0.0) if norm is None else (norm.weight, norm.variance_epsilon)
-    if weight_D is not None and torch.is_grad_enabled() and weight_D.requires_grad:
-        x_NHD, weight_D = norm(x_NHD), None
     kernels = kernels_for(x_NHD)
+    # On a CPU in bf16 what sampling has is rounded once, behind both.
+    is_sampled = kernels is not None and "rows_rotate" in kernels.names and x_NHD.dtype == torch.bfloat16
+    if weight_D is not None and torch.is_grad_enabled() and weight_D.requires_grad and not is_sampled:
+        x_NHD, weight_D = norm(x_NHD), None
     y: Tensor = RotateHeads.apply(x_NHD, weight_D, eps, cos_ND, sin_ND, kernels)  # type: ignore[no-untyped-call]
     return y

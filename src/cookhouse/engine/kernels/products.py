@@ -1,4 +1,4 @@
-"""Matrix products in fp32, by the library that computes them best on this processor.
+"""Matrix products: in fp32 by the library that computes them best on this processor, in bf16 on a CPU as sampling does.
 
 Torch multiplies in fp32 through MKL, which uses AVX-512 on Intel's processors alone. On others that have it oneDNN,
 which comes with torch as well, is twice as fast from some size on, in fp32 throughout. Which of both computes depends
@@ -6,11 +6,14 @@ on the processor and on sizes, never on a measurement, so that a run gets the sa
 """
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from cookhouse.engine.kernels.rows import rows_kernels, rows_linear
 
 _MIN_PRODUCTS = 2_000_000
 _MIN_ROWS = 16
@@ -18,43 +21,68 @@ _MIN_ROWS = 16
 
 
 def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """X Wᵀ + bias, of matrices of any strides."""
+    """X Wᵀ + bias, of matrices of any strides. In bf16 on a CPU a row's result is what sampling has, to the bit."""
     if _is_for_onednn(x_NI, weight_OI):
-        return _onednn_linear(x_NI, weight_OI, bias_O)
+        return _computed(_onednn_linear, x_NI, weight_OI, bias_O)
+    if rows_kernels(x_NI, weight_OI) is not None:
+        return _computed(_rows_linear, x_NI, weight_OI, bias_O)
     return torch.nn.functional.linear(x_NI, weight_OI, bias_O)
+
+
+def wide_linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """As `linear`, in bf16 on a CPU as fp32: not rounded. Not differentiable there."""
+    kernels = rows_kernels(x_NI, weight_OI)
+    if kernels is None:
+        return linear(x_NI, weight_OI, bias_O)
+    return rows_linear(kernels, x_NI, weight_OI, bias_O, is_wide=True)[0]
 
 
 def matmul(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """The product of two matrices of any strides."""
     right_MK = right_KM.T
-    return _onednn_linear(left_NK, right_MK, None) if _is_for_onednn(left_NK, right_MK) else left_NK @ right_KM
+    if _is_for_onednn(left_NK, right_MK):
+        return _computed(_onednn_linear, left_NK, right_MK, None)
+    return left_NK @ right_KM
 
 
-def _onednn_linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-    y_NO: Tensor
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x_NI, weight_OI, bias_O)):
-        y_NO = _Linear.apply(x_NI, weight_OI, bias_O)  # type: ignore[no-untyped-call]
-    else:
-        y_NO = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
+_Compute = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def _computed(compute: _Compute, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in (x_NI, weight_OI, bias_O)):
+        return compute(x_NI, weight_OI, bias_O)
+    y_NO: Tensor = _Linear.apply(x_NI, weight_OI, bias_O, compute)  # type: ignore[no-untyped-call]
     return y_NO
 
 
+def _onednn_linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    y_NO: Tensor = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
+    return y_NO
+
+
+def _rows_linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    kernels = rows_kernels(x_NI, weight_OI)
+    assert kernels is not None
+    return rows_linear(kernels, x_NI, weight_OI, bias_O)[0]
+
+
 class _Linear(torch.autograd.Function):
-    """The derivative that oneDNN's operation lacks."""
+    """The derivative that these operations lack."""
 
     @staticmethod
-    def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, compute: _Compute) -> Tensor:
         ctx.save_for_backward(x_NI, weight_OI)
-        return _onednn_linear(x_NI, weight_OI, bias_O)  # no gradient is recorded in here
+        return compute(x_NI, weight_OI, bias_O)
 
     @staticmethod
     def backward(ctx: Any, dy_NO: Tensor) -> tuple[Tensor | None, ...]:
         x_NI, weight_OI = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
         return (
             matmul(dy_NO, weight_OI) if needs_x else None,
             matmul(dy_NO.T, x_NI) if needs_weight else None,
             dy_NO.sum(0) if needs_bias else None,
+            None,
         )
 
 

@@ -3,7 +3,7 @@
 Legend: N packed positions, I features in, O features out, R rank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import Array, addressof
 from typing import Any, Protocol
 
@@ -14,8 +14,8 @@ from cookhouse.engine.kernels.choice import Kernels, kernels_for
 from cookhouse.engine.kernels.cpu import TILE, LoraSegment
 
 _MAX_WEIGHT = 2**20
-"""Numbers of a frozen weight up to which its product is part of the kernel. It is packed anew in every pass, and what
-does not stay in a core's cache oneDNN multiplies faster."""
+"""Numbers of a frozen weight up to which its product on the way back is part of the kernel. It is packed anew in every
+pass; what does not stay in a core's cache oneDNN multiplies faster. Of any size is the forward, which is sampling's."""
 
 
 class TiledAdapters(Protocol):
@@ -40,14 +40,8 @@ class TiledProduct(torch.autograd.Function):
     def forward(
         ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, adapters: TiledAdapters, kernels: Kernels
     ) -> Tensor:
-        x_NI = x_NI.contiguous()
-        table = adapters.table()
-        low = x_NI.new_empty(_low_size(table))
-        if weight_OI.numel() <= _MAX_WEIGHT:
-            y_NO, weight = x_NI.new_empty(x_NI.shape[0], weight_OI.shape[0]), weight_OI
-        else:
-            y_NO, weight = torch.nn.functional.linear(x_NI, weight_OI, bias_O), None
-        kernels("linear", x_NI.dtype, *_shared(table, x_NI, weight), bias_O, weight_OI.shape[0], low, y_NO)
+        x_NI, table = x_NI.contiguous(), adapters.table()
+        y_NO, low = tiled_linear(kernels, table, x_NI, weight_OI, bias_O)
         ctx.save_for_backward(x_NI, weight_OI, low)
         ctx.table, ctx.kernels = table, kernels
         ctx.adapters = adapters  # what the table points at
@@ -69,6 +63,34 @@ class TiledProduct(torch.autograd.Function):
 def _shared(table: Array[LoraSegment], x_NI: Tensor, weight: Tensor | None) -> Sequence[Any]:
     """The arguments that both ways begin with."""
     return addressof(table), len(table), x_NI, *x_NI.shape, weight
+
+
+def tiled_linear(
+    kernels: Kernels,
+    table: Array[LoraSegment],
+    x_NI: Tensor,
+    weight_OI: Tensor,
+    bias_O: Tensor | None,
+    *,
+    is_wide: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """y, rounded or `is_wide` in fp32, and scaling · A x of each segment: (rows / 32, R, 32) with both rounded up."""
+    low = x_NI.new_empty(_low_size(table))
+    y_NO = x_NI.new_empty(len(x_NI), len(weight_OI), dtype=torch.float32 if is_wide else x_NI.dtype)
+    shared = _shared(table, x_NI, weight_OI)
+    kernels("wide_linear" if is_wide else "linear", x_NI.dtype, *shared, bias_O, len(weight_OI), low, y_NO)
+    return y_NO, low
+
+
+def turned_back(table: Array[LoraSegment], low: Tensor) -> Iterator[Tensor]:
+    """Of each segment scaling · A x (rows, R), out of what `tiled_linear` gives."""
+    start = 0
+    for row in table:
+        length, rank = int(row.stop - row.start), int(row.rank)
+        num_blocks, width = -(-length // TILE), -(-rank // TILE) * TILE
+        blocks = low[start : start + num_blocks * width * TILE].view(num_blocks, width, TILE)
+        yield blocks.transpose(1, 2).reshape(-1, width)[:length, :rank]
+        start += blocks.numel()
 
 
 def _low_size(table: Array[LoraSegment]) -> int:

@@ -19,6 +19,7 @@ from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.cpu import LANES, LoraSegment
 from cookhouse.engine.kernels.products import linear, matmul
+from cookhouse.engine.kernels.rows import rows_kernels, rows_linear
 from cookhouse.engine.kernels.tiled import TiledProduct, tiles_for
 
 ALPHA = 32.0
@@ -239,9 +240,13 @@ class _LoraProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, adapters: SiteProduct) -> Tensor:
         x_NI = x_NI.contiguous()
-        y_NO = linear(x_NI, weight_OI, bias_O)
+        if isinstance(adapters, SiteAdapters) and rows_kernels(x_NI, weight_OI) is not None:
+            y_NO, lows = adapters.linear(x_NI, weight_OI, bias_O)
+        else:
+            y_NO = linear(x_NI, weight_OI, bias_O)
+            lows = adapters.apply(x_NI, y_NO)
         ctx.adapters = adapters
-        ctx.save_for_backward(x_NI, weight_OI, *adapters.apply(x_NI, y_NO))
+        ctx.save_for_backward(x_NI, weight_OI, *lows)
         return y_NO
 
     @staticmethod
@@ -266,7 +271,7 @@ class SiteAdapters:
     def apply(self, x_NI: Tensor, y_NO: Tensor) -> list[Tensor]:
         """Add scaling · B A x of each segment to its rows of `y_NO`; return what backward needs of A x."""
         short, long = self._parts(x_NI, y_NO.shape[1])
-        lows = []
+        lows: list[Tensor] = []
         for segment in long:
             a_RI, b_OR = segment.weights.views[self._name]
             low_NR = linear(x_NI[segment.start : segment.stop], a_RI)
@@ -277,6 +282,21 @@ class SiteAdapters:
             lows.append(x_NI.new_empty(x_NI.shape[0], -(-widest // LANES) * LANES, dtype=torch.float32))
             self._call("lora", short, x_NI, lows[-1], y_NO)
         return lows
+
+    def linear(
+        self, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, *, is_wide: bool = False
+    ) -> tuple[Tensor, list[Tensor]]:
+        """W x + b and the adapters, where there are `rows_kernels`, rounded once or `is_wide` in fp32; and what
+        backward needs of A x.
+        """
+        kernels = rows_kernels(x_NI, weight_OI)
+        assert kernels is not None
+        y_NO, low_NR = rows_linear(kernels, x_NI, weight_OI, bias_O, self.table(), is_wide=is_wide)
+        short, long = self._parts(x_NI, y_NO.shape[1])
+        lows = [
+            low_NR[segment.start : segment.stop, : segment.weights.layout.spec.rank].to(x_NI.dtype) for segment in long
+        ]
+        return y_NO, [*lows, low_NR] if short else lows
 
     def backward(self, x_NI: Tensor, lows: Sequence[Tensor], dy_NO: Tensor, dx_NI: Tensor | None) -> None:
         """Add the adapters' gradients, and their share of dx in place; gradients are fp32."""

@@ -48,7 +48,7 @@ class BaseModel:
         output_name = next(name for name, module in model.named_modules() if module is output)
         self.sites = adapt(model, output, self.routing) if is_frozen else ()
         self.routing.is_grouped = can_group(self.sites, device, output.weight.dtype)
-        fuse(model)
+        self._residual_dtype = fuse(model)
         use_layout(model)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
@@ -176,7 +176,7 @@ class BaseModel:
             return self._decode(tokens_N, positions_N, layout, adapters)
 
     def _decode(self, tokens_N: Tensor, positions_N: Tensor, layout: AttentionLayout, adapters: Adapters) -> Tensor:
-        embeddings_1NH = self._embedding(tokens_N.unsqueeze(0))
+        embeddings_1NH = self._embedding(tokens_N.unsqueeze(0)).to(self._residual_dtype)
         if torch.is_grad_enabled() and not embeddings_1NH.requires_grad:
             embeddings_1NH = embeddings_1NH.requires_grad_()
         with self.routing.use(adapters):
@@ -207,7 +207,7 @@ class BaseModel:
 
     @property
     def _hidden_bytes(self) -> int:
-        return int(self.config.hidden_size) * self.dtype.itemsize
+        return int(self.config.hidden_size) * self._residual_dtype.itemsize
 
     def _one_sequence(self, length: int, segments: Sequence[Segment]) -> Tensor:
         """Final hidden states of a sequence of zeros."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cookhouse.engine.kernels.products import linear, matmul
+from cookhouse.engine.kernels.products import matmul, wide_linear
+from cookhouse.engine.kernels.rows import rows_kernels
 from cookhouse.engine.kernels.softmax import log_sum_exp, logits_gradient
 from cookhouse.engine.kernels.upload import upload
-from cookhouse.engine.lora.lora import Adapters, LoraLinear, Segment, Segments, SiteProduct
+from cookhouse.engine.lora.lora import Adapters, LoraLinear, Segment, Segments, SiteAdapters, SiteProduct
 from cookhouse.engine.memory import free_bytes, total_bytes
 from cookhouse.engine.model.logits import PLAIN, LogitRule
 
@@ -82,12 +83,17 @@ class Head:
         return self._weight_VH.dtype
 
     def logits(self, hidden_CH: Tensor, adapters: Sequence[Segment] | Adapters) -> Tensor:
-        """Logits (C, V) in the precision of the projection; adapters are those of the rows of `hidden_CH`."""
+        """Logits (C, V), in fp32 on a CPU, else in the precision of the projection; adapters are those of the rows of
+        `hidden_CH`.
+        """
         return self._apply(hidden_CH, _adapters(adapters).at(self.name))[0]
 
     def _apply(self, hidden_CH: Tensor, adapters: SiteProduct | None) -> tuple[Tensor, list[Tensor]]:
-        logits_CV = linear(hidden_CH, self._weight_VH, self._bias_V)
-        lows = [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
+        if isinstance(adapters, SiteAdapters) and rows_kernels(hidden_CH, self._weight_VH) is not None:
+            logits_CV, lows = adapters.linear(hidden_CH, self._weight_VH, self._bias_V, is_wide=True)
+        else:
+            logits_CV = wide_linear(hidden_CH, self._weight_VH, self._bias_V)
+            lows = [] if adapters is None else adapters.apply(hidden_CH, logits_CV)
         self.rule.apply_(logits_CV)
         return logits_CV, lows
 
@@ -185,6 +191,7 @@ class Head:
         dlogits_CV = logits_gradient(part.logits_CV, part.chunk.local_M, part.chunk.tokens_M, dlogprobs_M)
         if not isinstance(slope, float) or slope != 1.0:
             dlogits_CV.mul_(slope)
+        dlogits_CV = dlogits_CV.to(self.dtype)
         dhidden_CH = matmul(dlogits_CV, self._weight_VH)
         if self._weight_VH.requires_grad:
             torch.autograd.backward(self._weight_VH, matmul(dlogits_CV.T, part.hidden_CH))

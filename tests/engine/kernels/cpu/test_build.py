@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cookhouse.engine.kernels.cpu import build, cache, cpu_kernels
-from cookhouse.engine.sampler.native.build import library
+from cookhouse.engine.kernels.cpu.decode.build import library
 
 _build = import_module("cookhouse.engine.kernels.cpu.build")
 _SOURCE = 'extern "C" int answer() { return %s; }'

@@ -5,8 +5,8 @@ import torch
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.kernels.cpu import cpu_kernels
+from cookhouse.engine.kernels.cpu.decode.build import library
 from cookhouse.engine.lora.lora import AdapterLayout, LoraSite, Segment, SiteAdapters, Weights
-from cookhouse.engine.sampler.native.build import library
 from tests.engine.numerics import assert_same, random
 
 pytestmark = pytest.mark.skipif(cpu_kernels() is None, reason="no C++ compiler")

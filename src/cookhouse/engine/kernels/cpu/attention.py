@@ -39,7 +39,10 @@ class CausalAttention(torch.autograd.Function):
         )
         out_NHD = q_NHD.new_empty(*q_NHD.shape[:2], v_NKD.shape[2])
         sums_NH = torch.empty(q_NHD.shape[:2])
-        kernels("attention", q_NHD.dtype, ctypes.addressof(ctx.shape), q_NHD, k_NKD, v_NKD, out_NHD, sums_NH)
+        # In bf16 what sampling has, which takes values of as many features as keys.
+        is_sampled = q_NHD.dtype == torch.bfloat16 and k_NKD.shape == v_NKD.shape and "rows_attention" in kernels.names
+        name = "rows_attention" if is_sampled else "attention"
+        kernels(name, q_NHD.dtype, ctypes.addressof(ctx.shape), q_NHD, k_NKD, v_NKD, out_NHD, sums_NH)
         ctx.save_for_backward(q_NHD, k_NKD, v_NKD, sums_NH, starts)
         ctx.kernels = kernels
         return out_NHD

@@ -36,8 +36,9 @@ void norm(const T* x, const float* weight, float eps, int64_t rows, int64_t n, T
     }
 }
 
-template <typename T>
-void norm_backward(const T* x, const float* weight, float eps, int64_t rows, int64_t n, const T* dy, T* dx) {
+// Y is what the norm gives, X what it takes: of a residual stream in fp32 it gives bf16.
+template <typename X, typename Y>
+void norm_backward(const X* x, const float* weight, float eps, int64_t rows, int64_t n, const Y* dy, X* dx) {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; ++r) {
         float *buffer = scratch().take(0, 2 * n), *out = buffer + n;
@@ -66,11 +67,11 @@ inline void turn(const float* x, const float* cos, const float* sin, int64_t dim
 
 // Heads of each row, normalized if there is a weight, with their halves rotated.
 template <typename T>
-void rotate(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows, int64_t heads, int64_t dim, T* y) {
+void rotate(const T* x, const float* weight, float eps, const float* cos, const float* sin, int64_t rows, int64_t heads, int64_t dim, T* y) {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; ++r) {
-        float *buffer = scratch().take(0, 4 * dim), *normed = buffer + 2 * dim, *out = buffer + 3 * dim;
-        const float *c = wide(cos + r * dim, dim, buffer), *s = wide(sin + r * dim, dim, buffer + dim);
+        float *normed = scratch().take(0, 2 * dim), *out = normed + dim;
+        const float *c = cos + r * dim, *s = sin + r * dim;
         for (int64_t at = r * heads * dim; at < (r + 1) * heads * dim; at += dim) {
             const float* in = wide(x + at, dim, normed);
             if (weight) {
@@ -84,14 +85,14 @@ void rotate(const T* x, const float* weight, float eps, const T* cos, const T* s
 }
 
 template <typename T>
-void rotate_backward(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows, int64_t heads, int64_t dim, const T* dy, T* dx) {
+void rotate_backward(const T* x, const float* weight, float eps, const float* cos, const float* sin, int64_t rows, int64_t heads, int64_t dim, const T* dy, T* dx) {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; ++r) {
-        float *buffer = scratch().take(0, 5 * dim), *out = buffer + 4 * dim;
-        const float *c = wide(cos + r * dim, dim, buffer), *s = wide(sin + r * dim, dim, buffer + dim);
+        float *buffer = scratch().take(0, 3 * dim), *out = buffer + 2 * dim;
+        const float *c = cos + r * dim, *s = sin + r * dim;
         for (int64_t at = r * heads * dim; at < (r + 1) * heads * dim; at += dim) {
-            turn(wide(dy + at, dim, buffer + 2 * dim), c, s, dim, true, out);
-            if (weight) normalize_backward(wide(x + at, dim, buffer + 3 * dim), weight, eps, dim, out, out);
+            turn(wide(dy + at, dim, buffer), c, s, dim, true, out);
+            if (weight) normalize_backward(wide(x + at, dim, buffer + dim), weight, eps, dim, out, out);
             put(out, dim, dx + at);
         }
     }
@@ -179,12 +180,12 @@ void softmax_backward(T* logits, int64_t rows, int64_t n, const int64_t* first, 
     extern "C" void norm_backward_##SUFFIX(const T* x, const float* weight, float eps, int64_t rows, int64_t n, const T* dy, T* dx) { \
         norm_backward(x, weight, eps, rows, n, dy, dx);                                                                               \
     }                                                                                                                                 \
-    extern "C" void rotate_##SUFFIX(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows,             \
+    extern "C" void rotate_##SUFFIX(const T* x, const float* weight, float eps, const float* cos, const float* sin, int64_t rows,     \
                                     int64_t heads, int64_t dim, T* y) {                                                               \
         rotate(x, weight, eps, cos, sin, rows, heads, dim, y);                                                                        \
     }                                                                                                                                 \
-    extern "C" void rotate_backward_##SUFFIX(const T* x, const float* weight, float eps, const T* cos, const T* sin, int64_t rows,    \
-                                             int64_t heads, int64_t dim, const T* dy, T* dx) {                                        \
+    extern "C" void rotate_backward_##SUFFIX(const T* x, const float* weight, float eps, const float* cos, const float* sin,          \
+                                             int64_t rows, int64_t heads, int64_t dim, const T* dy, T* dx) {                          \
         rotate_backward(x, weight, eps, cos, sin, rows, heads, dim, dy, dx);                                                          \
     }                                                                                                                                 \
     extern "C" void gate_##SUFFIX(const T* g, const T* up, int64_t size, T* y) { gate(g, up, size, y); }                              \
@@ -201,6 +202,10 @@ void softmax_backward(T* logits, int64_t rows, int64_t n, const int64_t* first, 
 
 EXPORT(float, fp32)
 EXPORT(bf16, bf16)
+
+extern "C" void residual_norm_backward_bf16(const float* x, const float* weight, float eps, int64_t rows, int64_t n, const bf16* dy, float* dx) {
+    norm_backward(x, weight, eps, rows, n, dy, dx);
+}
 
 // Whether products of bf16 numbers are added in pairs by one instruction, as oneDNN does then.
 extern "C" bool has_bf16_dots() {

@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import Structure, c_bool, c_double, c_float, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.kernels.cpu.build import build
+from cookhouse.engine.kernels.cpu.decode import library
 
 # Not -ffast-math: sums are written in vectors where order may not matter, and what is no number must stay so.
 _FLAGS = ("-fno-math-errno", "-fno-trapping-math")
@@ -34,8 +35,19 @@ _SIGNATURES = {
     "lora": "pnpnpnpn",
     "lora_backward": "pnpnpnpnp",
 }
-_TILE_SIGNATURES = {"linear": "pnpnnppnpp", "linear_backward": "pnpnnppnpp"}
+_TILE_SIGNATURES = {"linear": "pnpnnppnpp", "wide_linear": "pnpnnppnpp", "linear_backward": "pnpnnppnpp"}
 """Of functions for bf16 alone, on processors with a matrix unit."""
+_BF16_SIGNATURES = {"residual_norm_backward": "ppfnnpp"}
+_SAMPLED_SIGNATURES = {
+    "residual_norm": "ppfnnp",
+    "rows_rotate": "ppfppnnnp",
+    "rows_gate": "ppnp",
+    "rows_attention": "pppppp",
+    "rows_linear": "pnpnnppnpnpp",
+}
+"""Of the forward in bf16 that sampling has too, compiled with it (see training.h)."""
+_REPLACED = {"rotate": "rows_rotate", "gate": "rows_gate"}
+"""Functions whose forward in bf16 is sampling's."""
 
 
 class AttentionShape(Structure):
@@ -64,20 +76,28 @@ class CpuKernels:
     gains_from_bf16: bool
     """Whether the processor multiplies bf16 faster than fp32: by a matrix unit, or by dot products."""
 
-    def __init__(self, compiled: ctypes.CDLL) -> None:
+    def __init__(self, compiled: ctypes.CDLL, sampling: ctypes.CDLL | None) -> None:
         compiled.has_tiles.restype = compiled.has_bf16_dots.restype = compiled.bind_threads.restype = c_bool
         self._bind_threads: Callable[[], bool] = compiled.bind_threads
         self.gains_from_bf16 = compiled.has_tiles() or compiled.has_bf16_dots()
-        tiled = _TILE_SIGNATURES if compiled.has_tiles() else {}
-        self.names = frozenset((*_SIGNATURES, *tiled))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
-        for signatures, dtypes in ((_SIGNATURES, tuple(_SUFFIXES)), (tiled, (torch.bfloat16,))):
-            for name, letters in signatures.items():
-                for dtype in dtypes:
-                    function = getattr(compiled, f"{name}_{_SUFFIXES[dtype]}")
-                    function.argtypes = [_TYPES[letter] for letter in letters]
-                    function.restype = None
-                    self._functions[name, dtype] = function
+        for dtype in _SUFFIXES:
+            self._add(compiled, _SIGNATURES, dtype)
+        self._add(compiled, _BF16_SIGNATURES, torch.bfloat16)
+        if compiled.has_tiles():
+            self._add(compiled, _TILE_SIGNATURES, torch.bfloat16)
+        if sampling is not None:
+            self._add(sampling, _SAMPLED_SIGNATURES, torch.bfloat16)
+            for name, replacement in _REPLACED.items():
+                self._functions[name, torch.bfloat16] = self._functions[replacement, torch.bfloat16]
+        self.names = frozenset(name for name, _ in self._functions)
+
+    def _add(self, compiled: ctypes.CDLL, signatures: Mapping[str, str], dtype: torch.dtype) -> None:
+        for name, letters in signatures.items():
+            function = getattr(compiled, f"{name}_{_SUFFIXES[dtype]}")
+            function.argtypes = [_TYPES[letter] for letter in letters]
+            function.restype = None
+            self._functions[name, dtype] = function
 
     def __call__(self, name: str, dtype: torch.dtype, *arguments: Any) -> None:
         """Call a function for numbers of `dtype`. Tensors are contiguous and pass their address."""
@@ -87,9 +107,9 @@ class CpuKernels:
         """Bind the calling thread and those that compute for it to a core each; False where cores would be left."""
         return self._bind_threads()
 
-    def norm_weight(self, weight: Tensor) -> Tensor:
+    def constant(self, tensor: Tensor) -> Tensor:
         """In fp32, whatever the precision of the function."""
-        return weight.float()
+        return tensor.float().contiguous()
 
 
 @functools.cache
@@ -97,9 +117,10 @@ def cpu_kernels() -> CpuKernels | None:
     """The kernels of this machine; None where nothing compiles."""
     functions = ["has_tiles", "has_bf16_dots", "bind_threads"]
     functions += [f"{name}_{suffix}" for name in _SIGNATURES for suffix in _SUFFIXES.values()]
+    functions += [f"{name}_bf16" for name in _BF16_SIGNATURES]
     consequence = "training goes through torch, which is slower"
     compiled = build("train", Path(__file__).parent, _FLAGS, functions, consequence)
-    return None if compiled is None else CpuKernels(compiled)
+    return None if compiled is None else CpuKernels(compiled, library())
 
 
 def _address(tensor: Tensor) -> int:

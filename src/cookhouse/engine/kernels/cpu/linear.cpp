@@ -41,9 +41,10 @@ class Layer {
     Layer(const LoraSegment* segments, int64_t count, int64_t num_rows, int64_t in, int64_t out)
         : segments_(segments), count_(count), num_rows_(num_rows), in_(in), out_(out) {}
 
-    // y (N, n) = z · wide + bias + t · widening, or += t · widening; `turned` receives each segment's t transposed, block
-    // after block.
-    void apply(const bf16* z, Right wide, const bf16* bias, bool is_forward, bf16* turned, bf16* y) {
+    // y (N, n), rounded or in fp32, = z · wide + bias + t · widening, or += t · widening; `turned` receives each segment's t
+    // transposed, block after block.
+    template <typename Y>
+    void apply(const bf16* z, Right wide, const bf16* bias, bool is_forward, bf16* turned, Y* y) {
         plan(is_forward, turned);
         int64_t k = wide.k, n = wide.n, num_columns = n;
         if (wide.data) num_columns = std::min(n, std::max<int64_t>(1, kCached / wide.panel_size()) * kEdge);
@@ -152,7 +153,8 @@ class Layer {
         }
     }
 
-    static void widen_rows(const bf16* left, int64_t k, const Rows& rows, const bf16* panel, const bf16* bias, int64_t column, bf16* y, int64_t n) {
+    template <typename Y>
+    static void widen_rows(const bf16* left, int64_t k, const Rows& rows, const bf16* panel, const bf16* bias, int64_t column, Y* y, int64_t n) {
         Block sums;
         clear_sums();
         if (left) add_product(left, k, kEdge, panel, k / kEdge);
@@ -165,7 +167,7 @@ class Layer {
         if (bias) first = load(bias + column), second = load(bias + column + kLanes);
         for (int64_t i = 0; i < rows.count; ++i) {
             auto [a, b] = in_order(sums.rows[i]);
-            bf16* to = y + (rows.first + i) * n + column;
+            Y* to = y + (rows.first + i) * n + column;
             if (!left) first = load(to), second = load(to + kLanes);
             store_row(to, a + first, b + second);
         }
@@ -213,6 +215,11 @@ class Layer {
 extern "C" bool has_tiles() { return are_tiles_allowed(); }
 
 // `low` receives what the way back needs of each segment, (rows / 32, R, 32) with both rounded up. `bias` may be null.
+extern "C" void wide_linear_bf16(const LoraSegment* segments, int64_t count, const bf16* x, int64_t rows, int64_t in, const bf16* w, const bf16* bias,
+                                 int64_t out, bf16* low, float* y) {
+    Layer(segments, count, rows, in, out).apply(x, Right{w, in, out, true, in}, bias, true, low, y);
+}
+
 extern "C" void linear_bf16(const LoraSegment* segments, int64_t count, const bf16* x, int64_t rows, int64_t in, const bf16* w, const bf16* bias,
                             int64_t out, bf16* low, bf16* y) {
     Layer(segments, count, rows, in, out).apply(x, Right{w, in, out, true, in}, bias, true, low, y);

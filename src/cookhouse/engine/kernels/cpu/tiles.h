@@ -84,6 +84,11 @@ inline void store_row(bf16* p, Vec low, Vec high) {
     std::memcpy(p, &both, sizeof both);
 }
 
+inline void store_row(float* p, Vec low, Vec high) {
+    store(p, low);
+    store(p + kLanes, high);
+}
+
 // A right matrix (k, n), or its transposed as it lies in memory (n, k); rows are `stride` apart.
 struct Right {
     const bf16* data;

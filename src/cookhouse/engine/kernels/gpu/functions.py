@@ -34,9 +34,9 @@ class GpuKernels:
         assert all(a.is_contiguous() for a in arguments if isinstance(a, Tensor))
         _FUNCTIONS[name](*arguments)
 
-    def norm_weight(self, weight: Tensor) -> Tensor:
+    def constant(self, tensor: Tensor) -> Tensor:
         """As it is: the functions read either precision."""
-        return weight.contiguous()
+        return tensor.contiguous()
 
     @staticmethod
     def check(device: torch.device) -> None:

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from cookhouse.engine.kernels.cpu.decode.build import library
 from cookhouse.engine.lora.lora import Segment, Weights
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.packed import pack
 from cookhouse.engine.sampler.cache import KeyValueCache
-from cookhouse.engine.sampler.native.build import library
 from cookhouse.engine.sampler.scheduler import Piece
 
 _BLOCK_SIZE = 16
@@ -90,6 +90,8 @@ class DecodeKernel:
     def __init__(self, base: BaseModel, cache: KeyValueCache, compiled: ctypes.CDLL) -> None:
         config = base.config
         self._base = base
+        self._compiled = compiled
+        self._rank_tile = _LANES if base.dtype == torch.float32 else 2 * _LANES
         self._step = compiled.run_fp32 if base.dtype == torch.float32 else compiled.run_bf16
         self._step.argtypes = (POINTER(_Model), POINTER(_Batch))
         self._step.restype = None
@@ -222,13 +224,18 @@ class DecodeKernel:
             a_RI, b_OR = weights.views[name]
             entry.rank, entry.scaling = a_RI.shape[0], weights.layout.scaling
             entry.is_packed = is_packed and a_RI.shape[1] % _LANES == 0 and b_OR.shape[0] % _LANES == 0
-            if entry.is_packed:
-                missing = -entry.rank % _LANES  # further features in the middle, of zeros, change nothing
+            if entry.is_packed or self._fills_ranks(a_RI.shape[1], b_OR.shape[0]):
+                missing = -entry.rank % self._rank_tile  # further features in the middle, of zeros, change nothing
                 entry.rank += missing
-                a_RI, b_OR = pack(pad(a_RI, (0, 0, 0, missing))), pack(pad(b_OR, (0, missing)))
+                a_RI, b_OR = pad(a_RI, (0, 0, 0, missing)), pad(b_OR, (0, missing))
+                if entry.is_packed:
+                    a_RI, b_OR = pack(a_RI), pack(b_OR)
                 found.kept.extend((a_RI, b_OR))
             entry.a, entry.b = a_RI.data_ptr(), b_OR.data_ptr()
         return found
+
+    def _fills_ranks(self, in_features: int, out_features: int) -> bool:
+        return self._base.dtype == torch.bfloat16 and bool(self._compiled.fills_bf16_ranks(in_features, out_features))
 
     def _layer(self, layer: Any, cache: KeyValueCache, index: int) -> _Layer:
         attention = layer.self_attn

@@ -8,6 +8,8 @@
 
 #pragma once
 
+#include <cmath>
+
 #include "matmul.h"
 
 namespace {
@@ -40,8 +42,13 @@ inline void score(const Context<W>& context, const float* q, int64_t block, floa
         for (int p = 0; p < NP; ++p) store(scores + r * stride + p * kLanes, acc[r][p]);
 }
 
-// Scores of the keys [start, stop) of `size` become weights, those of the others nothing. Returns what to scale them by.
-inline float soften(float* scores, int64_t start, int64_t stop, int64_t size, float scaling) {
+// What to scale the weights of a query by, and the logarithm of the sum of the exponentials of its scores.
+struct Softmax {
+    float factor, log;
+};
+
+// Scores of the keys [start, stop) of `size` become weights, those of the others nothing.
+inline Softmax soften(float* scores, int64_t start, int64_t stop, int64_t size, float scaling) {
     std::fill(scores, scores + start, -INFINITY);
     std::fill(scores + stop, scores + size, -INFINITY);
     Vec most = load(scores);
@@ -58,7 +65,8 @@ inline float soften(float* scores, int64_t start, int64_t stop, int64_t size, fl
         total += weights;
         store(scores + j, weights);
     }
-    return 1.0f / sum(total);
+    float whole = sum(total);
+    return {1.0f / whole, largest * scaling + std::log(whole)};
 }
 
 // NP · 16 features of MR weighted sums of the values at [first, stop), `first` at the start of a block.
@@ -75,17 +83,21 @@ inline void mix(const Context<W>& context, const float* weights, int64_t stride,
         for (int p = 0; p < NP; ++p) store(out + r * context.dim + feature + p * kLanes, acc[r][p] * factors[r]);
 }
 
-// Outputs (MR, D) of queries (MR, D) at ascending positions; `scores` has room for MR rows of all blocks they see.
+// Outputs (MR, D) of queries (MR, D) at ascending positions; `scores` has room for MR rows of all blocks they see, `logs`
+// for MR numbers.
 template <int MR, typename W>
-void attend(const Context<W>& context, const float* q, const int64_t* positions, float* scores, float* out) {
+void attend(const Context<W>& context, const float* q, const int64_t* positions, float* scores, float* out, float* logs) {
     constexpr int NP = MR > 4 ? 2 : 4;
     int64_t stop = positions[MR - 1] + 1, block = context.first_seen(positions[0]) / kBlockSize;
     int64_t first = block * kBlockSize, num_blocks = (stop - first + kBlockSize - 1) / kBlockSize, stride = num_blocks * kBlockSize, b = 0;
     for (; b + NP <= num_blocks; b += NP) score<MR, NP>(context, q, block + b, scores + b * kBlockSize, stride);
     for (; b < num_blocks; ++b) score<MR, 1>(context, q, block + b, scores + b * kBlockSize, stride);
     float factors[MR];
-    for (int r = 0; r < MR; ++r)
-        factors[r] = soften(scores + r * stride, context.first_seen(positions[r]) - first, positions[r] + 1 - first, stride, context.scaling);
+    for (int r = 0; r < MR; ++r) {
+        Softmax softmax = soften(scores + r * stride, context.first_seen(positions[r]) - first, positions[r] + 1 - first, stride, context.scaling);
+        factors[r] = softmax.factor;
+        logs[r] = softmax.log;
+    }
     int64_t i = 0;
     for (; i + NP * kLanes <= context.dim; i += NP * kLanes) mix<MR, NP>(context, scores, stride, first, stop, i, factors, out);
     if constexpr (NP > 2)
@@ -102,9 +114,9 @@ void attend(const Context<W>& context, const float* q, const int64_t* positions,
 
 // As above for `count` queries, up to kMaxQueries, with rows added up to the next size there is.
 template <typename W>
-void attend_any(int64_t count, const Context<W>& context, const float* q, const int64_t* positions, float* scores, float* out) {
+void attend_any(int64_t count, const Context<W>& context, const float* q, const int64_t* positions, float* scores, float* out, float* logs) {
     auto run = count > 8 ? attend<12, W> : count > 4 ? attend<8, W> : count > 2 ? attend<4, W> : count > 1 ? attend<2, W> : attend<1, W>;
-    run(context, q, positions, scores, out);
+    run(context, q, positions, scores, out, logs);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // One pass of a dense Llama-like model over rows: each is one position of a sequence whose earlier positions are in the
 // cache, or are rows before it. A sequence that decodes has one row, a prompt as many as are read of it.
 //
-// Built for this machine at first use (see build.py); the structures below are mirrored in kernel.py. Activations and
-// sums are fp32, weights and cache fp32 or bf16. A row's result never depends on the rows of other sequences, nor on
-// where its prompt was cut, not even in rounding.
+// Built for this machine at first use (see build.py); the structures below are mirrored in kernel.py. Weights, cache and
+// what lies between the products of a layer are fp32 or bf16, the residual stream and all sums fp32. A row's result never
+// depends on the rows of other sequences, nor on where its prompt was cut, not even in rounding; in bf16 it is the
+// trainer's, to the bit.
 //
 // Legend: N rows, B rows whose logits are wanted, I features in, O features out, R rank, H query heads, K key-value
 // heads, D features per head, V vocabulary.
@@ -16,8 +17,8 @@
 #include <omp.h>
 
 #include "attention.h"
-#include "matmul.h"
-#include "tiles.h"
+#include "rows.h"
+#include "training.h"
 
 extern "C" {
 
@@ -48,7 +49,7 @@ struct Model {
     const void* embedding;  // (V, hidden)
 };
 
-// Adapter of one linear layer: y += scaling · B A x. A null `a` is no adapter.
+// Adapter of one linear layer: y += scaling · B A x. A null `a` is no adapter. See `fills_ranks`.
 struct Lora {
     const void* a;  // (R, I), or packed
     const void* b;  // (O, R), or packed
@@ -101,6 +102,18 @@ inline void rotate(float* x, const float* norm, float eps, const float* cos, con
     }
 }
 
+inline void norm(const float* x, const float* weight, float eps, int64_t n, float* y, float*) { rms_norm(x, weight, eps, n, y); }
+inline void norm(const float* x, const float* weight, float eps, int64_t n, bf16* y, float* room) { rounded_norm(x, weight, eps, n, y, room); }
+inline void rotate(float* x, const float* norm, float eps, const float* cos, const float* sin, int64_t dim, float*) { rotate(x, norm, eps, cos, sin, dim); }
+inline void rotate(bf16* x, const float* norm, float eps, const float* cos, const float* sin, int64_t dim, float* room) {
+    rounded_rotation(x, norm, eps, cos, sin, dim, x, room);
+}
+inline void gate(float* gate, const float* up) {
+    Vec x = load(gate);
+    store(gate, x / (1.0f + exp(-x)) * load(up));
+}
+inline void gate(bf16* gate, const bf16* up) { rounded_gate(gate, up, kLanes, gate); }
+
 template <typename W>
 class Step {
    public:
@@ -117,7 +130,8 @@ class Step {
           gate_(batch.num_rows * model.layers->gate.out),
           up_(batch.num_rows * model.layers->gate.out),
           low_(batch.num_rows * rank_),
-          packed_((batch.num_rows + kLanes) * std::max({model.hidden, model.layers->gate.out, model.num_heads * model.head_dim, rank_})) {
+          sums_(std::is_same_v<W, float> ? 0 : batch.num_rows * widest(model)),
+          packed_((batch.num_rows + kLanes) * std::max(widest(model), rank_)) {
         cut_tiles();
         for (int64_t s = 0; s <= batch.num_segments; ++s)
             output_starts_.push_back(std::lower_bound(batch.outputs, batch.outputs + batch.num_outputs, batch.segment_starts[s]) - batch.outputs);
@@ -135,11 +149,12 @@ class Step {
             normalize(m_.final_norm);
 #pragma omp single
             {
-                if (b_.hidden) std::copy_n(normed_.data(), rows * hidden, b_.hidden);
+                if (b_.hidden)
+                    for (int64_t i = 0; i < rows * hidden; ++i) b_.hidden[i] = load1(&normed_[i]);
                 for (int64_t i = 0; i < b_.num_outputs; ++i)  // never behind where it is read from
                     std::copy_n(&normed_[b_.outputs[i] * hidden], hidden, &normed_[i * hidden]);
             }
-            project(m_.head, m_.num_layers * 7, normed_.data(), b_.num_outputs, output_starts_.data(), b_.logits, false);
+            project(m_.head, m_.num_layers * 7, normed_.data(), b_.num_outputs, output_starts_.data(), {nullptr, b_.logits, false});
         }
     }
 
@@ -150,82 +165,95 @@ class Step {
         return rank;
     }
 
+    // Features of whatever goes into a product of a layer, or comes out of one.
+    static int64_t widest(const Model& model) {
+        return std::max({model.hidden, model.layers->gate.out, model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim});
+    }
+
     int64_t sites() const { return m_.num_layers * 7 + 1; }
 
     void layer(int64_t l) {
         const Layer& layer = m_.layers[l];
         normalize(layer.input_norm);
-        linear(layer.q, l * 7 + 0, normed_.data(), q_.data(), false);
-        linear(layer.k, l * 7 + 1, normed_.data(), k_.data(), false);
-        linear(layer.v, l * 7 + 2, normed_.data(), v_.data(), false);
+        linear(layer.q, l * 7 + 0, normed_.data(), {q_.data(), nullptr, false});
+        linear(layer.k, l * 7 + 1, normed_.data(), {k_.data(), nullptr, false});
+        linear(layer.v, l * 7 + 2, normed_.data(), {v_.data(), nullptr, false});
         remember(layer);
         attend(layer);
-        linear(layer.o, l * 7 + 3, mixed_.data(), hidden_.data(), true);
+        linear(layer.o, l * 7 + 3, mixed_.data(), {nullptr, hidden_.data(), true});
         normalize(layer.attention_norm);
-        linear(layer.gate, l * 7 + 4, normed_.data(), gate_.data(), false);
-        linear(layer.up, l * 7 + 5, normed_.data(), up_.data(), false);
+        linear(layer.gate, l * 7 + 4, normed_.data(), {gate_.data(), nullptr, false});
+        linear(layer.up, l * 7 + 5, normed_.data(), {up_.data(), nullptr, false});
         int64_t size = b_.num_rows * layer.gate.out;
-        float *gate = gate_.data(), *up = up_.data();
+        W *gates = gate_.data(), *up = up_.data();
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < size; i += kLanes) {  // there is room behind the last
-            Vec x = load(gate + i);
-            store(gate + i, x / (1.0f + exp(-x)) * load(up + i));
-        }
-        linear(layer.down, l * 7 + 6, gate, hidden_.data(), true);
+        for (int64_t i = 0; i < size; i += kLanes) gate(gates + i, up + i);  // there is room behind the last
+        linear(layer.down, l * 7 + 6, gates, {nullptr, hidden_.data(), true});
     }
 
     void normalize(const float* weight) {
+        Buffer<float> room(m_.hidden);
 #pragma omp for schedule(static)
         for (int64_t r = 0; r < b_.num_rows; ++r)
-            rms_norm(&hidden_[r * m_.hidden], weight, m_.norm_eps, m_.hidden, &normed_[r * m_.hidden]);
+            norm(&hidden_[r * m_.hidden], weight, m_.norm_eps, m_.hidden, &normed_[r * m_.hidden], room.data());
     }
 
-    void linear(const Linear& layer, int64_t site, const float* x, float* y, bool add) {
-        project(layer, site, x, b_.num_rows, b_.segment_starts, y, add);
-    }
+    // Where the result of a layer goes: to what is multiplied next, or to what is fp32, added there if asked.
+    struct Output {
+        W* next;
+        float* wide;
+        bool add;
+    };
 
-    void project(const Linear& layer, int64_t site, const float* x, int64_t rows, const int64_t* starts, float* y, bool add) {
-        product(x, rows, layer.in, layer.weight, layer.is_packed, layer.out, y, {layer.bias, 1.0f, add});
-        for (int64_t s = 0; s < b_.num_segments; ++s) {
-            const Lora& lora = b_.loras[s * sites() + site];
-            int64_t start = starts[s], count = starts[s + 1] - start;
-            if (!lora.a || !count) continue;
-            product(x + start * layer.in, count, layer.in, lora.a, lora.is_packed, lora.rank, low_.data(), {nullptr, 1.0f, false});
-            product(low_.data(), count, lora.rank, lora.b, lora.is_packed, layer.out, y + start * layer.out, {nullptr, lora.scaling, true});
-        }
-    }
+    void linear(const Linear& layer, int64_t site, const W* x, Output y) { project(layer, site, x, b_.num_rows, b_.segment_starts, y); }
 
-    void product(const float* x, int64_t rows, int64_t in, const void* weight, bool is_packed, int64_t out, float* y, Finish finish) {
-        const W* w = static_cast<const W*>(weight);
+    void project(const Linear& layer, int64_t site, const W* x, int64_t rows, const int64_t* starts, Output y) {
         if constexpr (std::is_same_v<W, float>) {
-            if (is_packed) return packed_matmul(x, rows, in, w, out, y, finish);
-        } else {
-            if constexpr (kHasDots) {
-                if (is_packed) {
-                    round_rows(x, rows, in, packed_.data());
-                    return packed_matmul<W>(packed_.data(), rows, in, w, out, y, finish);
-                }
+            float* target = y.wide ? y.wide : y.next;
+            product(x, rows, layer.in, layer.weight, layer.is_packed, layer.out, {layer.bias, 1.0f, y.add, target, layer.out});
+            for (int64_t s = 0; s < b_.num_segments; ++s) {
+                const Lora& lora = b_.loras[s * sites() + site];
+                int64_t start = starts[s], count = starts[s + 1] - start;
+                if (!lora.a || !count) continue;
+                product(x + start * layer.in, count, layer.in, lora.a, lora.is_packed, lora.rank, {nullptr, 1.0f, false, low_.data(), lora.rank});
+                product(low_.data(), count, lora.rank, lora.b, lora.is_packed, layer.out, {nullptr, lora.scaling, true, target + start * layer.out, layer.out});
             }
-            if (fits_tiles(in, out)) return tile_matmul(x, rows, in, w, out, y, finish, packed_.data());
+        } else {
+            std::vector<Adapter> adapters;
+            for (int64_t s = 0; s < b_.num_segments; ++s) {
+                const Lora& lora = b_.loras[s * sites() + site];
+                adapters.push_back({starts[s], starts[s + 1], lora.rank, static_cast<const bf16*>(lora.a), static_cast<const bf16*>(lora.b), lora.scaling, bool(lora.is_packed)});
+            }
+            Factor base{static_cast<const bf16*>(layer.weight), layer.in, layer.out, bool(layer.is_packed), is_even(layer.in, layer.out)};
+            // The head has more features than there is room for, but fp32 is where its sums go anyway.
+            float* sums = y.wide && !y.add ? y.wide : sums_.data();
+            Round target{nullptr, layer.bias, 1.0f, y.next, y.wide, y.add, layer.out};
+            ::project(x, rows, base, adapters, target, {sums, low_.data(), packed_.data()}, [](const Adapter&, const bf16*) {});
         }
-        matmul(x, rows, in, w, out, y, finish);
+    }
+
+    static void product(const float* x, int64_t rows, int64_t in, const void* weight, bool is_packed, int64_t out, Finish finish) {
+        const float* w = static_cast<const float*>(weight);
+        if (is_packed) packed_matmul(x, rows, in, w, out, finish);
+        else matmul(x, rows, in, w, out, finish);
     }
 
     // Rotate queries and keys, and put keys and values into the cache before any row reads them.
     void remember(const Layer& layer) {
         int64_t dim = m_.head_dim, kv_heads = m_.num_kv_heads;
+        Buffer<float> room(2 * dim);
 #pragma omp for schedule(static)
         for (int64_t r = 0; r < b_.num_rows; ++r) {
             const float *cos = b_.cos + r * dim, *sin = b_.sin + r * dim;
             int64_t block = table(r)[b_.positions[r] / kBlockSize] * block_stride(), offset = b_.positions[r] % kBlockSize;
             W *keys = static_cast<W*>(layer.keys) + block + offset, *values = static_cast<W*>(layer.values) + block + offset * dim;
             for (int64_t h = 0; h < kv_heads; ++h) {
-                float *k = &k_[(r * kv_heads + h) * dim], *v = &v_[(r * kv_heads + h) * dim];
-                rotate(k, layer.k_norm, m_.norm_eps, cos, sin, dim);
-                for (int64_t i = 0; i < dim; ++i) store1(keys + (h * dim + i) * kBlockSize, k[i]);
-                for (int64_t i = 0; i < dim; ++i) store1(values + h * kBlockSize * dim + i, v[i]);
+                W *k = &k_[(r * kv_heads + h) * dim], *v = &v_[(r * kv_heads + h) * dim];
+                rotate(k, layer.k_norm, m_.norm_eps, cos, sin, dim, room.data());
+                for (int64_t i = 0; i < dim; ++i) keys[(h * dim + i) * kBlockSize] = k[i];
+                std::copy_n(v, dim, values + h * kBlockSize * dim);
             }
-            for (int64_t h = 0; h < m_.num_heads; ++h) rotate(&q_[(r * m_.num_heads + h) * dim], layer.q_norm, m_.norm_eps, cos, sin, dim);
+            for (int64_t h = 0; h < m_.num_heads; ++h) rotate(&q_[(r * m_.num_heads + h) * dim], layer.q_norm, m_.norm_eps, cos, sin, dim, room.data());
         }
     }
 
@@ -263,10 +291,11 @@ class Step {
         float *mixed = queries + kMaxQueries * dim, *scores = mixed + kMaxQueries * dim;
         int64_t positions[kMaxQueries];
         for (int64_t i = 0; i < kMaxQueries; ++i) positions[i] = b_.positions[tile.row + std::min(i, count - 1) / heads];
-        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(&q_[start + r * stride], heads * dim, queries + r * heads * dim);
+        float logs[kMaxQueries];
+        for (int64_t r = 0; r < tile.num_rows; ++r) widen_row(&q_[start + r * stride], heads * dim, queries + r * heads * dim);
         std::fill(queries + count * dim, mixed, 0.0f);
-        attend_any(count, context, queries, positions, scores, mixed);
-        for (int64_t r = 0; r < tile.num_rows; ++r) std::copy_n(mixed + r * heads * dim, heads * dim, &mixed_[start + r * stride]);
+        attend_any(count, context, queries, positions, scores, mixed, logs);
+        for (int64_t r = 0; r < tile.num_rows; ++r) round_row(mixed + r * heads * dim, heads * dim, &mixed_[start + r * stride]);
     }
 
     const int64_t* table(int64_t r) const { return b_.blocks + b_.first_block[r]; }
@@ -275,8 +304,10 @@ class Step {
     const Model& m_;
     const Batch& b_;
     int64_t rank_;
-    Buffer<float> hidden_, normed_, q_, k_, v_, mixed_, gate_, up_, low_;
-    Buffer<bf16> packed_;                  // rows being multiplied, in bf16
+    Buffer<float> hidden_;
+    Buffer<W> normed_, q_, k_, v_, mixed_, gate_, up_, low_;
+    Buffer<float> sums_;                  // of a layer with adapters, in bf16
+    Buffer<bf16> packed_;                 // rows being multiplied, as the matrix unit takes them
     std::vector<Tile> tiles_;
     int64_t longest_ = 0;                 // positions that a row sees, at most
     std::vector<int64_t> output_starts_;  // which of the outputs are of which segment
@@ -364,6 +395,9 @@ void run(const Model& model, const Batch& batch) {
 
 // Whether bf16 weights multiply fastest packed: dot products want pairs of features, a matrix unit takes them as they lie.
 extern "C" bool packs_bf16() { return kHasDots && !has_tiles(); }
+
+// Whether an adapter of a layer of these features is given with its rank filled up to whole tiles, with zeros.
+extern "C" bool fills_bf16_ranks(int64_t in, int64_t out) { return fills_ranks(in, out); }
 
 extern "C" void run_fp32(const Model* model, const Batch* batch) { run<float>(*model, *batch); }
 extern "C" void run_bf16(const Model* model, const Batch* batch) { run<bf16>(*model, *batch); }

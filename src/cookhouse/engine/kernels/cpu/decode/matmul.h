@@ -97,6 +97,27 @@ inline void store1(bf16* p, float value) {  // round to nearest, ties to even
     std::memcpy(&bits, &value, 4);
     p->bits = uint16_t((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
+inline void store(bf16* p, Vec v) {
+#ifdef __AVX512BF16__
+    __m256bh half = _mm512_cvtneps_pbh((__m512)v);
+    std::memcpy(p, &half, sizeof half);
+#else
+    UVec bits = (UVec)v;
+    HVec half = __builtin_convertvector((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, HVec);
+    std::memcpy(p, &half, sizeof half);
+#endif
+}
+// What becomes of a number that is stored in bf16.
+inline Vec round_off(Vec v) {
+    bf16 stored[kLanes];
+    store(stored, v);
+    return load(stored);
+}
+inline float round_off(float value) {
+    bf16 stored;
+    store1(&stored, value);
+    return load1(&stored);
+}
 
 // Numbers so placed that none of their vectors straddles two lines of the processor's cache.
 template <typename T>
@@ -149,8 +170,8 @@ inline Vec exp(Vec x) {
 
 // Dot products of MR rows of x with NR rows of w, lane by lane, of the features that fill whole vectors; rows of `acc` are
 // `stride` apart.
-template <int MR, int NR, typename W>
-inline __attribute__((always_inline)) void add_dots(const float* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, Vec* acc, int stride) {
+template <int MR, int NR, typename X, typename W>
+inline __attribute__((always_inline)) void add_dots(const X* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, Vec* acc, int stride) {
     Register sums[MR][NR][kRegisters] = {};
     for (int64_t i = 0; i + kLanes <= n; i += kLanes)
 #pragma GCC unroll 2
@@ -170,8 +191,8 @@ inline __attribute__((always_inline)) void add_dots(const float* x, int64_t x_st
 }
 
 // Dot products, of n features each, of MR rows of x with NR rows of w.
-template <int MR, int NR, typename W>
-inline void tile(const float* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, float out[MR * NR]) {
+template <int MR, int NR, typename X, typename W>
+inline void tile(const X* x, int64_t x_stride, const W* w, int64_t w_stride, int64_t n, float out[MR * NR]) {
     Vec acc[MR * NR];
     constexpr int kAtOnce = std::min(NR, std::max(1, kSums / MR));
     for (int first = 0; first < NR; first += kAtOnce) {
@@ -184,28 +205,72 @@ inline void tile(const float* x, int64_t x_stride, const W* w, int64_t w_stride,
     else for (int c = 0; c < MR * NR; ++c) out[c] = sum(acc[c]);
     for (; i < n; ++i)
         for (int r = 0; r < MR; ++r)
-            for (int c = 0; c < NR; ++c) out[r * NR + c] += x[r * x_stride + i] * load1(w + c * w_stride + i);
+            for (int c = 0; c < NR; ++c) out[r * NR + c] += load1(x + r * x_stride + i) * load1(w + c * w_stride + i);
 }
 
-// What becomes of a product t: y = or += scale · t + bias.
+// Products go to a target. It says what the sums of a row begin with (`before`, of `column` and on; null: nothing), and
+// takes `count` of them. This one is for fp32: y = or += scale · t + bias.
 struct Finish {
     const float* bias;  // (O) or null
     float scale;
     bool add;
+    float* y;  // (rows, O)
+    int64_t out;
 
-    void operator()(const float* t, int64_t count, float* y, int64_t column) const {
+    Finish from(int64_t row) const { return {bias, scale, add, y + row * out, out}; }
+    const float* before(int64_t, int64_t) const { return nullptr; }
+    void operator()(const float* t, int64_t count, int64_t row, int64_t column) const {
+        float* target = y + row * out;
         for (int64_t c = 0; c < count; ++c) {
             float value = scale * t[c] + (bias ? bias[column + c] : 0.0f);
-            y[column + c] = add ? y[column + c] + value : value;
+            target[column + c] = add ? target[column + c] + value : value;
         }
     }
 };
 
-template <int MR, int NR, typename W>
-inline void panel(const float* x, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish) {
+// For bf16. A product with an adapter is one sum: that over the features of x, then that over the adapter's rank. It is
+// rounded once, with its bias, wherever it is computed: as one token is sampled, as a prompt is read, and in training.
+struct Round {
+    const float* sums;  // (rows, O): what the sums begin with; null: nothing
+    const float* bias;  // (O) or null
+    float scale;        // of what is rounded
+    bf16* rounded;      // (rows, O), or null
+    float* wide;        // (rows, O), or null
+    bool add;           // to `wide`, once rounded
+    int64_t out;
+
+    Round from(int64_t row) const {
+        auto at = [&](auto* p) { return p ? p + row * out : p; };
+        return {at(sums), bias, scale, at(rounded), at(wide), add, out};
+    }
+    const float* before(int64_t row, int64_t column) const { return sums ? sums + row * out + column : nullptr; }
+    void operator()(const float* t, int64_t count, int64_t row, int64_t column) const {
+        int64_t at = row * out + column, c = 0;
+        for (; c + kLanes <= count; c += kLanes) {
+            Vec value = load(t + c);
+            if (bias) value += load(bias + column + c);
+            if (rounded) store(rounded + at + c, value * scale);
+            if (wide) store(wide + at + c, add ? load(wide + at + c) + round_off(value) : value);
+        }
+        for (; c < count; ++c) {
+            float value = t[c] + (bias ? bias[column + c] : 0.0f);
+            if (rounded) store1(rounded + at + c, value * scale);
+            if (wide) wide[at + c] = add ? wide[at + c] + round_off(value) : value;
+        }
+    }
+};
+
+template <int MR, int NR, typename W, typename Target>
+inline void panel(const W* x, int64_t in, const W* w, int64_t row, int64_t column, Target target) {
     alignas(64) float t[MR * NR];
     tile<MR, NR>(x, in, w + column * in, in, in, t);
-    for (int r = 0; r < MR; ++r) finish(t + r * NR, NR, y + r * out, column);
+    for (int r = 0; r < MR; ++r) {
+        if (const float* before = target.before(row + r, column)) {
+            for (int c = 0; c < NR; ++c) t[r * NR + c] += before[c];
+            __asm__ volatile("" : "+m"(t));  // or sums of three might be added in another order for panels of another size
+        }
+        target(t + r * NR, NR, row + r, column);
+    }
 }
 
 // acc (MR, NP) += x (MR, n) · w (n, NP): the vectors of column p lie `step` apart from w[p] on.
@@ -256,84 +321,123 @@ inline __attribute__((always_inline)) void accumulate(Vec (&acc)[MR][NP], const 
         }
     }
 }
-
-// Rows (rows, I) rounded to the nearest bf16, ties to even.
-inline void round_rows(const float* x, int64_t rows, int64_t in, bf16* rounded) {
-#pragma omp for schedule(static)
-    for (int64_t r = 0; r < rows; ++r) {
-        const float* row = x + r * in;
-        bf16* target = rounded + r * in;
-        int64_t i = 0;
-        for (; i + 2 * kLanes <= in; i += 2 * kLanes) {
-            __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + i + kLanes), _mm512_loadu_ps(row + i));
-            std::memcpy(target + i, &both, sizeof both);
-        }
-        for (; i < in; ++i) store1(target + i, row[i]);
-    }
-}
 #else
 constexpr bool kHasDots = false;
-inline void round_rows(const float*, int64_t, int64_t, bf16*) {}
 #endif
 
-template <int MR, int NP, typename W>
-inline void packed_panel(const W* x, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish) {
+template <int MR, int NP, typename W, typename Target>
+inline void packed_panel(const W* x, int64_t in, const W* w, int64_t row, int64_t column, Target target) {
     const W* columns[NP];
-    for (int p = 0; p < NP; ++p) columns[p] = w + (column + p * kLanes) * in;
+    for (int p = 0; p < NP; ++p) columns[p] = w + p * kLanes * in;
     Vec acc[MR][NP] = {};
+    for (int r = 0; r < MR; ++r)
+        if (const float* before = target.before(row + r, column)) std::memcpy(acc[r], before, sizeof acc[r]);
     accumulate<MR, NP>(acc, x, in, columns, kLanes, in);
-    for (int r = 0; r < MR; ++r) finish((const float*)acc[r], NP * kLanes, y + r * out, column);
+    for (int r = 0; r < MR; ++r) target((const float*)acc[r], NP * kLanes, row + r, column);
 }
 
 constexpr int kPanel = 24;  // vectors of sums of a panel
 
 // Rows go through the panels in parts as equal as can be: few rows at a time wait for the sums of the last feature.
-template <int NP, typename W, int... MR>
-inline void packed_parts(const W* x, int64_t rows, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish, std::integer_sequence<int, MR...>) {
-    constexpr decltype(&packed_panel<1, NP, W>) panels[] = {packed_panel<MR + 1, NP, W>...};
+template <int NP, typename W, typename Target, int... MR>
+inline void packed_parts(const W* x, int64_t rows, int64_t in, const W* w, int64_t column, Target target, std::integer_sequence<int, MR...>) {
+    constexpr decltype(&packed_panel<1, NP, W, Target>) panels[] = {packed_panel<MR + 1, NP, W, Target>...};
     constexpr int64_t kMost = sizeof...(MR);
     int64_t parts = (rows + kMost - 1) / kMost;
     for (int64_t p = 0, r = 0, next; p < parts; ++p, r = next) {
         next = rows * (p + 1) / parts;
-        panels[next - r - 1](x + r * in, in, w, y + r * out, out, column, finish);
+        panels[next - r - 1](x + r * in, in, w, r, column, target);
     }
 }
 
-template <int NP, typename W>
-inline void packed_panels(const W* x, int64_t rows, int64_t in, const W* w, float* y, int64_t out, int64_t column, Finish finish) {
-    packed_parts<NP>(x, rows, in, w, y, out, column, finish, std::make_integer_sequence<int, std::min(12, kPanel / NP)>());
+// `w` is that of the panel's first column.
+template <int NP, typename W, typename Target>
+inline void packed_panels(const W* x, int64_t rows, int64_t in, const W* w, int64_t column, Target target) {
+    packed_parts<NP>(x, rows, in, w, column, target, std::make_integer_sequence<int, std::min(12, kPanel / NP)>());
 }
 
-// As `matmul`, of weights packed as (O / 16, I, 16); in bf16, which the rows are then too, as (O / 16, I / 2, 16, 2).
-template <typename W>
-inline void packed_matmul(const W* x, int64_t rows, int64_t in, const W* w, int64_t out, float* y, Finish finish) {
+// Calls f(panel of so many vectors, first column) with panels that cover all columns, of one thread or shared by all.
+template <typename F>
+inline void each_panel(int64_t out, F f) {
     // Wide panels read each row least often; where threads share the columns, narrow ones are shared more evenly.
     int64_t wide = kRegisters == 1 && omp_get_num_threads() == 1 ? out / (4 * kLanes) * 4 * kLanes : 0;
-    for (int64_t column = 0; column < wide; column += 4 * kLanes) packed_panels<4>(x, rows, in, w, y, out, column, finish);
+    for (int64_t column = 0; column < wide; column += 4 * kLanes) f(std::integral_constant<int, 4>(), column);
 #pragma omp for schedule(static)
     for (int64_t column = wide; column < out; column += 2 * kLanes)
-        if (out - column > kLanes) packed_panels<2>(x, rows, in, w, y, out, column, finish);
-        else packed_panels<1>(x, rows, in, w, y, out, column, finish);
+        if (out - column > kLanes) f(std::integral_constant<int, 2>(), column);
+        else f(std::integral_constant<int, 1>(), column);
 }
 
-// y (rows, O) from x (rows, I) · w (O, I)ᵀ. Called inside a parallel region; ends in a barrier.
-template <typename W>
-void matmul(const float* x, int64_t rows, int64_t in, const W* w, int64_t out, float* y, Finish finish) {
+// As `matmul`, of weights packed as (O / 16, I, 16); in bf16 as (O / 16, I / 2, 16, 2).
+template <typename W, typename Target>
+inline void packed_matmul(const W* x, int64_t rows, int64_t in, const W* w, int64_t out, Target target) {
+    each_panel(out, [&](auto size, int64_t column) { packed_panels<size.value>(x, rows, in, w + column * in, column, target); });
+}
+
+// x (rows, I) · w (O, I)ᵀ, to the target. Called inside a parallel region; ends in a barrier.
+template <typename W, typename Target>
+void matmul(const W* x, int64_t rows, int64_t in, const W* w, int64_t out, Target target) {
     constexpr int64_t kColumns = 16;
 #pragma omp for schedule(static)
     for (int64_t start = 0; start < out; start += kColumns) {
         int64_t stop = std::min(start + kColumns, out), r = 0;
         for (; r + 4 <= rows; r += 4) {
             int64_t c = start;
-            for (; c + 4 <= stop; c += 4) panel<4, 4>(x + r * in, in, w, y + r * out, out, c, finish);
-            for (; c < stop; ++c) panel<4, 1>(x + r * in, in, w, y + r * out, out, c, finish);
+            for (; c + 4 <= stop; c += 4) panel<4, 4>(x + r * in, in, w, r, c, target);
+            for (; c < stop; ++c) panel<4, 1>(x + r * in, in, w, r, c, target);
         }
         for (; r < rows; ++r) {
             int64_t c = start;
-            for (; c + kColumns <= stop; c += kColumns) panel<1, kColumns>(x + r * in, in, w, y + r * out, out, c, finish);
-            for (; c < stop; ++c) panel<1, 1>(x + r * in, in, w, y + r * out, out, c, finish);
+            for (; c + kColumns <= stop; c += kColumns) panel<1, kColumns>(x + r * in, in, w, r, c, target);
+            for (; c < stop; ++c) panel<1, 1>(x + r * in, in, w, r, c, target);
         }
     }
+}
+
+// Lanes of a with bit H change places with those of b without it.
+template <int H, int... L>
+inline void exchange(Vec& a, Vec& b, std::integer_sequence<int, L...>) {
+    Vec low = shuffle<((L & H) ? (L ^ H) + kLanes : L)...>(a, b);
+    b = shuffle<((L & H) ? L + kLanes : (L ^ H))...>(a, b);
+    a = low;
+}
+template <int H>
+inline void exchange_all(Vec v[kLanes]) {
+    for (int i = 0; i < kLanes; ++i)
+        if (!(i & H)) exchange<H>(v[i], v[i | H], Lanes());
+}
+inline void transpose(Vec v[kLanes]) {
+    exchange_all<8>(v);
+    exchange_all<4>(v);
+    exchange_all<2>(v);
+    exchange_all<1>(v);
+}
+
+// Packs the columns [column, column + 16) of w (O, I) in bf16, I even, as `packed_matmul` reads them.
+inline void pack_columns(const bf16* w, int64_t in, bf16* packed) {
+    constexpr int64_t kAtOnce = 2 * kLanes;
+    int64_t i = 0;
+    for (; i + kAtOnce <= in; i += kAtOnce, packed += kAtOnce * kLanes) {
+        Vec pairs[kLanes];
+        for (int64_t c = 0; c < kLanes; ++c) std::memcpy(&pairs[c], w + c * in + i, sizeof pairs[c]);
+        transpose(pairs);
+        std::memcpy(packed, pairs, sizeof pairs);
+    }
+    for (; i < in; i += 2, packed += 2 * kLanes)
+        for (int64_t c = 0; c < kLanes; ++c) std::memcpy(packed + 2 * c, w + c * in + i, 2 * sizeof(bf16));
+}
+
+// As `packed_matmul`, of weights in bf16 as they lie, (O, I): each panel is packed for this product alone.
+template <typename Target>
+inline void packing_matmul(const bf16* x, int64_t rows, int64_t in, const bf16* w, int64_t out, Target target) {
+    thread_local std::unique_ptr<Buffer<bf16>> room;
+    thread_local int64_t size = 0;
+    if (size < 4 * kLanes * in) room = std::make_unique<Buffer<bf16>>(size = 4 * kLanes * in);
+    each_panel(out, [&](auto panel, int64_t column) {
+        bf16* packed = room->data();
+        for (int p = 0; p < panel.value; ++p) pack_columns(w + (column + p * kLanes) * in, in, packed + p * kLanes * in);
+        packed_panels<panel.value>(x, rows, in, packed, column, target);
+    });
 }
 
 }  // namespace
