@@ -47,13 +47,14 @@ _SIZES: Mapping[str, Any] = {
 }
 _LATENT = {"num_key_value_heads": 4}
 """Of attention over latent keys and values, which every head has for itself."""
+_DELTA = {"layer_types": ["linear_attention", "full_attention"], "rms_norm_eps": 1e-3}
+"""Of gated delta layers; for the epsilon see `families.py`."""
 _OWN: Mapping[str, Mapping[str, Any]] = {
     **dict.fromkeys(
         ("axk1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu", "longcat_flash"), _LATENT
     ),
     "gemma3n_text": {"hidden_size_per_layer_input": 8},
-    "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]},
-    "qwen3_next": {"layer_types": ["linear_attention", "full_attention"]},
+    **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"), _DELTA),
 }
 
 
