@@ -65,3 +65,16 @@ POLICY_LOSSES: Mapping[str, PolicyLoss] = {
         mask_input="sequence_ratio_mask",
     ),
 }
+
+STABLE_REINFORCE = "stable_reinforce"
+OWN_LOSSES: Mapping[str, PolicyLoss] = {
+    # Both values are common ones: https://fengyao.notion.site/off-policy-rl truncates ratios at 2.
+    STABLE_REINFORCE: PolicyLoss(
+        ratio="token",
+        options={"kl_coeff": 0.05, CLIP_HIGH: 2.0},
+        are_defaults_published=False,
+        mask_input="is_sampled",
+    )
+}
+"""Objectives of ours for losses of the hosted service's whose own is not published. A server computes them where its
+operator has said so, for programs that ask for them by name; no recipe of ours does."""

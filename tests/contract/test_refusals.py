@@ -128,15 +128,6 @@ def test_targets_that_do_not_fit_the_prompt(client: tinker.ServiceClient) -> Non
         assert caught.value.category == "user"
 
 
-def test_stability_info_is_refused_with_the_losses_there_are(client: tinker.ServiceClient) -> None:
-    """Would catch recipes for stable_reinforce that are told to leave a flag out, and not which loss to use."""
-    sampler = client.create_sampling_client(base_model=BASE_MODEL, record_stability_info=True).result()
-    with soon(), pytest.raises(tinker.RequestFailedError, match="loss_fn=importance_sampling") as caught:
-        sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1)).result()
-    assert caught.value.category == "user"
-    assert "stable_reinforce" in str(caught.value)
-
-
 def test_too_many_samples_of_one_prompt(client: tinker.ServiceClient) -> None:
     """Would catch a request that makes the server write out a billion ids."""
     sampler = client.create_sampling_client(base_model=BASE_MODEL).result()

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -148,6 +148,14 @@ def serve(
             "clients ask for meanwhile. Costs speed where many small models are trained at once.",
         ),
     ] = False,
+    stable_reinforce: Annotated[
+        Literal["own"] | None,
+        typer.Option(
+            help="own: where a program asks for the loss stable_reinforce, train by an objective of cookhouse's: that "
+            "of the hosted service is not published.",
+            show_default="refuse it",
+        ),
+    ] = None,
     run: Annotated[
         list[str] | None,
         typer.Option(
@@ -211,6 +219,7 @@ def serve(
         "--session-minutes": session_minutes,
         "--drain-seconds": drain_seconds,
         "--journal": journal,
+        "--stable-reinforce": stable_reinforce,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
     }

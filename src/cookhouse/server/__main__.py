@@ -31,6 +31,9 @@ SNAPSHOT_VARIABLE = "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES"
 
 
 WAIT = "--wait"
+_OWN_STABLE_REINFORCE = (
+    "the loss stable_reinforce trains by an objective of this server's, which is not that of the hosted service"
+)
 _KERNELS = "cookhouse.engine.kernels.cpu.build"
 
 
@@ -64,6 +67,8 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 "samplers_only": options.samplers_only,
             }
             children.start()
+            if options.stable_reinforce:
+                _say(_OWN_STABLE_REINFORCE, as_json=options.json)
             run_server(
                 host=options.host,
                 port=options.port,
@@ -78,6 +83,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                     deterministic=options.deterministic,
                     drain_seconds=options.drain_seconds,
                     journal=options.journal,
+                    stable_reinforce=options.stable_reinforce,
                 ),
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
                 read_state_dirs=options.read_state_dir,
@@ -232,6 +238,13 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=Settings().drain_seconds,
         help="at SIGTERM or SIGINT, answer for so long what was accepted; default: %(default)g",
+    )
+    parser.add_argument(
+        "--stable-reinforce",
+        choices=["own"],
+        default=Settings().stable_reinforce,
+        help="own: where the loss stable_reinforce is asked for, train by an objective of this server's; default: "
+        "refuse it, since that of the hosted service is not published",
     )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
     parser.add_argument(

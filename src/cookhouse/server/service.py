@@ -26,6 +26,7 @@ from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.completions.completions import Answers
 from cookhouse.server.requests.completions.weights import WeightNames
 from cookhouse.server.requests.metering import Metering
+from cookhouse.server.requests.recording import Recording
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
@@ -128,11 +129,13 @@ class Service:
         self.metering = Metering(self.meter, self.store)
         self.intake = Intake(self.futures, self.sequencer, self.commit)
         self._writer = _writer("checkpoints")
+        recording = Recording(self.store, self.commit)
         self.training = TrainingRequests(
             base_models=self.base_models,
             checkpoints=self.checkpoints,
             folders=None if journal is None else journal.folders,
             reading=self.reading,
+            recording=recording,
             sessions=self.sessions,
             settings=settings,
             store=self.store,
@@ -151,6 +154,7 @@ class Service:
             checkpoints=self.checkpoints,
             commit=self.commit,
             futures=self.futures,
+            recording=recording,
             samples=self.samples,
             sessions=self.sessions,
             settings=settings,
@@ -394,6 +398,10 @@ class Service:
                 self.metering.flush()
                 self.store.flush()
                 self.store.touch_runs(times)
+                self.store.sweep_recordings(
+                    made_before=time.time() - self.settings.recording_seconds,
+                    max_bytes=self.settings.max_recording_bytes,
+                )
             except StorageError as error:
                 _log.warning("what is only listed waits to be written: %s", error)
             self.checkpoints.sweep()

@@ -26,6 +26,7 @@ def _request(loss_fn: str, config: dict[str, float | str]) -> ForwardBackward:
             "logprobs": rng.normal(-2.0, 0.7, length),
             "advantages": rng.normal(size=length) * (rng.random(length) < 0.8),
             "sequence_ratio_mask": (rng.random(length) < 0.7).astype(float),
+            "is_sampled": (rng.random(length) < 0.7).astype(float),
         }
         arrays = {name: inputs[name].astype(np.float32) for name in names}
         targets = {"target_tokens": np.zeros(length, np.int64)}
@@ -73,6 +74,10 @@ def _expected(request: ForwardBackward, lp_M: np.ndarray) -> tuple[list[float], 
                 case "dro":
                     value = -(lp * advantage - 0.5 * 0.3 * log_ratios[t] ** 2)
                     slope = -(advantage - 0.3 * log_ratios[t])
+                case "stable_reinforce":
+                    weight = fields["is_sampled"][t] * min(ratio, 1.3)
+                    value = weight * (0.5 * 0.4 * log_ratios[t] ** 2 - advantage * lp)
+                    slope = weight * (0.4 * log_ratios[t] - advantage)
                 case _:
                     value, slope = _policy(0.9, 1.1)(math.log(sequence_ratio), 0.0, advantage)
             losses.append(value)
@@ -89,6 +94,7 @@ def _expected(request: ForwardBackward, lp_M: np.ndarray) -> tuple[list[float], 
         ("cispo", {"clip_low_threshold": 0.5, "clip_high_threshold": 1.5}),
         ("dro", {"beta": 0.3}),
         ("gspo", {"clip_low_threshold": 0.9, "clip_high_threshold": 1.1}),
+        ("stable_reinforce", {"clip_high_threshold": 1.3, "kl_coeff": 0.4}),
     ],
 )
 def test_value_and_gradient_equal_the_formula(loss_fn: str, config: dict[str, float | str], device: str) -> None:
@@ -118,6 +124,21 @@ def test_prompt_positions_with_a_huge_ratio_and_no_advantage_count_for_nothing(l
     assert gradient_M.eq(0).all()
 
 
+def test_stable_reinforce_counts_sampled_tokens_alone_and_takes_any_ratio() -> None:
+    """Would catch a prompt position that is pulled towards a log-probability of 0, and an infinite weight."""
+    lp_M = torch.tensor([-3.0, -1.0, -200.0], requires_grad=True)
+    arrays = {"logprobs": [0.0, -200.0, -1.0], "advantages": [0.0, 1.0, 1.0], "is_sampled": [0.0, 1.0, 1.0]}
+    inputs = {name: np.array(values, np.float32) for name, values in arrays.items()}
+    tokens = np.zeros(3, np.int64)
+    datum = TrainingDatum(tokens_T=tokens, loss_fn_inputs={"target_tokens": tokens, **inputs})
+    request = ForwardBackward(
+        model_id="m", data_D=[datum], loss_fn="stable_reinforce", loss_fn_config={"kl_coeff": 0.0}
+    )
+    loss = LOSSES["stable_reinforce"].function(lp_M, loss_inputs(request, [datum], torch.device("cpu"))).sum()
+    (gradient_M,) = torch.autograd.grad(loss, lp_M)
+    assert gradient_M.tolist() == [0.0, -2.0, 0.0]
+
+
 def test_defaults_are_the_published_ones() -> None:
     assert {name: dict(loss.config) for name, loss in LOSSES.items() if name not in PAIR_LOSSES} == {
         "cross_entropy": {},
@@ -126,6 +147,7 @@ def test_defaults_are_the_published_ones() -> None:
         "cispo": {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0},
         "dro": {"beta": 0.05},
         "gspo": {"clip_low_threshold": 0.9997, "clip_high_threshold": 1.0004},
+        "stable_reinforce": {"kl_coeff": 0.05, "clip_high_threshold": 2.0},
     }
 
 
@@ -140,6 +162,8 @@ def test_losses_and_options_that_share_a_pass_are_each_their_own(qwen3_folder: s
         ("gspo", {"clip_low_threshold": 0.2, "clip_high_threshold": 5.0}),
         ("cispo", {}),
         ("importance_sampling", {}),
+        ("stable_reinforce", {}),
+        ("stable_reinforce", {"kl_coeff": 1.0, "clip_high_threshold": 0.5}),
     ]
     engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
     requests = []

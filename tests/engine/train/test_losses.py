@@ -50,7 +50,6 @@ def test_good_requests_pass_with_and_without_weights_and_with_several_targets() 
         ({"inputs": {"weights": np.array([1, 1, np.inf], np.float32)}}, "weights holds NaN or infinity at position 2"),
         ({"inputs": {"advantages": np.ones(3, np.float32)}}, "does not take advantages"),
         ({"loss_fn": "cross_entropi"}, "did you mean cross_entropy"),
-        ({"loss_fn": "stable_reinforce"}, "its objective is not published; use importance_sampling, ppo"),
         ({"loss_fn": "custom"}, "pass forward_backward_custom a plain function"),
         ({"loss_fn": "ppo"}, "ppo lacks advantages, logprobs"),
     ],
@@ -75,8 +74,20 @@ def test_missing_targets_unknown_options_and_no_data_are_refused() -> None:
 def test_a_loss_that_is_refused_is_so_before_its_options_and_inputs() -> None:
     """Would catch a refusal of what only that loss takes, which hides the text that says which to use instead."""
     request = dataclasses.replace(
-        _request(loss_fn="stable_reinforce", inputs={"logprobs": np.ones(3, np.float32)}),
-        loss_fn_config={"kl_coeff": 0.1, "record_stability_info": 1.0},
+        _request(loss_fn="custom", inputs={"logprobs": np.ones(3, np.float32)}),
+        loss_fn_config={"loss_id": "mine"},
     )
-    with pytest.raises(InputError, match="use importance_sampling"):
+    with pytest.raises(InputError, match="pass forward_backward_custom a plain function"):
+        check_request(request, vocab_size=10, max_tokens=3)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "bound"), [("kl_coeff", -0.1, "at least 0"), ("clip_high_threshold", 0.0, "above 0")]
+)
+def test_options_of_stable_reinforce_have_bounds(option: str, value: float, bound: str) -> None:
+    """Would catch a divergence that is rewarded, and a loss that is 0 whatever is sampled."""
+    inputs = {name: np.ones(3, np.float32) for name in ("logprobs", "advantages", "is_sampled")}
+    datum = TrainingDatum(tokens_T=np.array([1, 2, 3]), loss_fn_inputs={"target_tokens": np.array([2, 3, 4]), **inputs})
+    request = ForwardBackward(model_id="m", data_D=[datum], loss_fn="stable_reinforce", loss_fn_config={option: value})
+    with pytest.raises(InputError, match=f"{option} of stable_reinforce is {value}; it must be {bound}"):
         check_request(request, vocab_size=10, max_tokens=3)

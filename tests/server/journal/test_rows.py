@@ -9,6 +9,7 @@ from tests.server.journal.examples import LARGE, Journal, answer, body, entry, s
 from cookhouse.server.journal import (
     AddAnswer,
     AddEntry,
+    AddRecording,
     AddRun,
     AddSampler,
     AddSession,
@@ -20,7 +21,7 @@ from cookhouse.server.journal import (
     SetRunOrder,
     SetSamplerFile,
 )
-from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import RecordingRow, RunRow, SamplerRow, SessionRow
 
 Commit = Callable[..., None]
 
@@ -89,6 +90,25 @@ def test_sessions_runs_and_samplers_come_back(journal: Journal, commit: Commit) 
     assert (journal.reader.runs("other"), journal.reader.samplers("other")) == ([], [])
     commit(SetSamplerFile("s:sample:0", True))
     assert journal.reader.samplers("s") == [replace(SAMPLER, has_file=True)]
+
+
+def test_recordings_are_those_of_a_session(journal: Journal, commit: Commit) -> None:
+    """Would catch sequences that another tenant or session can train on."""
+    row = RecordingRow(
+        request_id="sample-0",
+        session_id="s",
+        owner="me",
+        created_at=5.0,
+        num_prompt_tokens=3,
+        prompt_sha256="00",
+        num_bytes=2,
+        content=b"\0\1",
+    )
+    commit(AddRecording(row), AddRecording(replace(row, request_id="sample-1", session_id="other")))
+    ids = {"sample-0", "sample-1", "sample-2"}
+    assert journal.store.recordings("s", "me", ids) == [row]
+    assert journal.store.recordings("s", "you", ids) == []
+    assert journal.store.recordings("s", "me", {"sample-1"}) == []
 
 
 def test_requests_have_the_order_in_which_they_ran(journal: Journal, commit: Commit) -> None:

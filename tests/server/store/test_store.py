@@ -8,7 +8,7 @@ from tests.server.conftest import OpenStore, Place
 
 from cookhouse.errors import InputError
 from cookhouse.server.store.clock import Clock
-from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.usage import Usage
 
 SESSION = SessionRow(session_id="s", owner="me", created_at=1.0)
@@ -160,6 +160,38 @@ def test_recorded_rows_are_there_after_a_restart(place: Place, open_store: OpenS
 
 
 HOSTILE = "a\0b ' \" \\ % :x \U0001f600"
+
+
+def test_recordings_go_with_time_their_session_and_room(place: Place, open_store: OpenStore) -> None:
+    """Would catch a database that grows with every sample, and one that forgets what may still be trained on."""
+    store = open_store(place)
+    for session_id in ("live", "ended"):
+        store.add_session(SessionRow(session_id=session_id, owner="me", created_at=1.0))
+    store.finish_session("ended", 2.0)
+    made = {"old": ("live", 1.0), "a": ("live", 5.0), "b": ("live", 6.0), "gone": ("ended", 7.0)}
+    for name, (session_id, created_at) in made.items():
+        store.add_recording(
+            RecordingRow(
+                request_id=name,
+                session_id=session_id,
+                owner="me",
+                created_at=created_at,
+                num_prompt_tokens=1,
+                prompt_sha256="00",
+                num_bytes=10,
+                content=b"0123456789",
+            )
+        )
+
+    def left() -> set[str]:
+        rows = [row for session_id in ("live", "ended") for row in store.recordings(session_id, "me", set(made))]
+        return {row.request_id for row in rows}
+
+    assert left() == set(made)
+    store.sweep_recordings(made_before=1.0, max_bytes=1000)
+    assert left() == {"a", "b"}
+    store.sweep_recordings(made_before=1.0, max_bytes=19)
+    assert left() == {"b"}
 
 
 def test_any_text_of_a_client_can_be_kept(place: Place, open_store: OpenStore) -> None:

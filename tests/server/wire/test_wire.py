@@ -220,7 +220,6 @@ def test_a_seed_is_drawn_where_a_request_is_accepted() -> None:
     [
         {"topk_sample_logprobs": -1},
         {"prompt_alt_tokens_k": 1},
-        {"record_stability_info": True},
         {"sampling_params": {"seed": -1}},
         {"sampling_params": {"seed": 2**64}},
         {"sampling_params": {"temperature": math.nan}},

@@ -4,8 +4,8 @@ Every loss is summed over tokens and datums, never averaged: callers put denomin
 Position t of a datum predicts `target_tokens`[t]. lp is the log-probability of the target under the weights being
 trained (temperature 1, fp32), q the input `logprobs` recorded when the target was sampled, A the `advantages`.
 
-The losses and their options are the hosted service's (https://tinker-docs.thinkingmachines.ai/losses), and those over
-pairs of `pairs.py`.
+The losses and their options are the hosted service's (https://tinker-docs.thinkingmachines.ai/losses), but for
+`stable_reinforce`, and those over pairs of `pairs.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,7 @@ from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.engine.train.loss import Loss, LossInputs
 from cookhouse.engine.train.pairs import PAIR_LOSSES
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.naming import listed
-from cookhouse.policy_losses import POLICY_LOSSES
+from cookhouse.policy_losses import OWN_LOSSES, POLICY_LOSSES, STABLE_REINFORCE
 
 
 def cross_entropy(lp_M: Tensor, inputs: LossInputs) -> Tensor:
@@ -68,6 +67,28 @@ def gspo(lp_M: Tensor, inputs: LossInputs) -> Tensor:
     return _clipped(sequence_ratio_M * torch.exp(lp_M - lp_M.detach()), inputs)
 
 
+def stable_reinforce(lp_M: Tensor, inputs: LossInputs) -> Tensor:
+    """sg(min(ρ, c)) · (−A · lp + ½ k (lp − q)²) over sampled tokens, 0 elsewhere: an objective of ours. That of the
+    hosted service is not published. c is `clip_high_threshold`, k is `kl_coeff`.
+
+    The first term is REINFORCE with truncated importance weights (https://arxiv.org/abs/2505.24034). The gradient of
+    the second, ρ k (lp − q) ∇lp, is in expectation over the sampler's tokens k times that of KL(policy ‖ sampler),
+    context by context (https://arxiv.org/abs/2505.17508), but for what is truncated.
+    """
+    is_sampled_M = inputs.values["is_sampled"] != 0
+    log_ratio_M = torch.where(is_sampled_M, lp_M - inputs.values["logprobs"], 0.0)
+    weight_M = torch.exp(log_ratio_M.detach()).clamp(max=inputs.config["clip_high_threshold"]) * is_sampled_M
+    return weight_M * (0.5 * inputs.config["kl_coeff"] * log_ratio_M.square() - inputs.values["advantages"] * lp_M)
+
+
+def _check_stable_reinforce(request: ForwardBackward) -> None:
+    for option, value in request.loss_fn_config.items():
+        is_allowed = value >= 0 if option == "kl_coeff" else value > 0  # type: ignore[operator]
+        if not is_allowed:
+            bound = "at least 0" if option == "kl_coeff" else "above 0"
+            raise InputError(f"option {option} of {request.loss_fn} is {value}; it must be {bound}")
+
+
 def _ratio(lp_M: Tensor, inputs: LossInputs) -> Tensor:
     """exp(lp − q), and 1 where the advantage is 0: there a huge ratio would make NaN of what counts for nothing."""
     is_used_M = inputs.values["advantages"] != 0
@@ -92,11 +113,16 @@ LOSSES: Mapping[str, Loss] = {
     "cispo": Loss(function=cispo, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["cispo"].options),
     "dro": Loss(function=dro, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["dro"].options),
     "gspo": Loss(function=gspo, inputs=_POLICY_INPUTS | {"sequence_ratio_mask"}, config=POLICY_LOSSES["gspo"].options),
+    STABLE_REINFORCE: Loss(
+        function=stable_reinforce,
+        inputs=_POLICY_INPUTS | {"is_sampled"},
+        config=OWN_LOSSES[STABLE_REINFORCE].options,
+        check=_check_stable_reinforce,
+    ),
     **PAIR_LOSSES,
 }
 
 _REFUSED = {
-    "stable_reinforce": f"its objective is not published; use {listed(POLICY_LOSSES, 'or')}",
     "custom": "losses traced on the client are not run here; pass forward_backward_custom a plain function",
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import RecordingRow, RunRow, SamplerRow, SessionRow
 
 FINISHED = "finished"
 
@@ -96,6 +96,13 @@ class AddSampler:
 
 
 @dataclass(frozen=True, slots=True)
+class AddRecording:
+    """Keep what was sampled, for training on it."""
+
+    row: RecordingRow
+
+
+@dataclass(frozen=True, slots=True)
 class EndSession:
     """Note its end, and forget its entries, answers and states, and that its samplers have files."""
 
@@ -158,6 +165,7 @@ Change = (
     | AddSession
     | AddRun
     | AddSampler
+    | AddRecording
     | EndSession
     | SetRunOrder
     | PutState

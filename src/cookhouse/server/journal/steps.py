@@ -11,6 +11,7 @@ from cookhouse.server.journal.rows import (
     FINISHED,
     AddAnswer,
     AddEntry,
+    AddRecording,
     AddRun,
     AddSampler,
     AddSession,
@@ -29,6 +30,7 @@ from cookhouse.server.store.tables import (
     AnswerRecord,
     Base,
     EntryRecord,
+    RecordingRecord,
     RunRecord,
     SamplerRecord,
     SessionRecord,
@@ -74,6 +76,8 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
             return [Step(_ADD_RUN, [_plain(run)])]
         case AddSampler(row=sampler):
             return [Step(_ADD_SAMPLER, [_plain(sampler)])]
+        case AddRecording(row=recording):
+            return [Step(_ADD_RECORDING, [_plain(recording)])]
         case EndSession(session_id=session_id):
             ended = {"of": session_id}
             finish = {"at": change.finished_at, "reason": change.reason, "detail": change.detail}
@@ -147,6 +151,7 @@ _sessions, _samplers = _table(SessionRecord), _table(SamplerRecord)
 
 _ADD_ENTRY, _ADD_ANSWER, _ADD_STATE = map(_insert_new, (EntryRecord, AnswerRecord, StateRecord))
 _ADD_SESSION, _ADD_RUN, _ADD_SAMPLER = map(_insert_new, (SessionRecord, RunRecord, SamplerRecord))
+_ADD_RECORDING = _insert_new(RecordingRecord)
 _DROP_ENTRY = _entries.delete().where(_entries.c.request_id == _OF)
 _FINISH_ENTRY = (
     _entries.update()

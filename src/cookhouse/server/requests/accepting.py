@@ -47,7 +47,7 @@ class Accepting:
         self._kinds: Mapping[str, Kind] = {
             "create_model": Kind(read=_json(types.CreateModelRequest), plan=training.create_model),
             "load_weights": Kind(read=_json(types.LoadWeightsRequest), plan=training.load_weights, find=training.found),
-            "forward_backward": Kind(read=training.read_pass, plan=training.forward_backward),
+            "forward_backward": Kind(read=training.read_pass, plan=training.forward_backward, find=training.refusal),
             "optim_step": Kind(read=_json(types.OptimStepRequest), plan=training.optim_step),
             "save_weights": Kind(read=_json(types.SaveWeightsRequest), plan=saving.save_state),
             "save_weights_for_sampler": Kind(

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from tinker import types
 
@@ -21,6 +22,7 @@ from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import check_seq_id
 from cookhouse.server.requests.opening import opened
+from cookhouse.server.requests.recording import Recording, sequence_ids
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.samples import Samples
@@ -43,6 +45,7 @@ class SamplingRequests:
         commit: GroupCommit | None,
         futures: Futures,
         calls: Calls,
+        recording: Recording,
         samples: Samples,
         sessions: Sessions,
         settings: Settings,
@@ -53,6 +56,7 @@ class SamplingRequests:
         self._commit = commit
         self._futures = futures
         self._calls = calls
+        self._recording = recording
         self._samples = samples
         self._fetching: set[asyncio.Task[None]] = set()
         self._sessions = sessions
@@ -115,7 +119,7 @@ class SamplingRequests:
         sampler = self._sessions.sampler(request.sampling_session_id, owner)
         known = None if request.seq_id is None else sampler.requests.get(request.seq_id)
         request_id = known or self._submit_new(sampler, request)
-        return request_id, [f"{request_id}-{index}" for index in range(request.num_samples)]
+        return request_id, sequence_ids(request_id, request.num_samples)
 
     def cancel(self, owner: str, request_id: str) -> None:
         """Stop a sample; anything else, and what is unknown or done, is left alone."""
@@ -175,7 +179,10 @@ class SamplingRequests:
             self._futures.finish(future, Result.of_error(error))
         else:
             try:
-                self._samples.submit(decoded, shape, future, snapshot)
+                record = None
+                if request.record_stability_info and self._settings.stable_reinforce:
+                    record = partial(self._recording.add, sampler.session_id, sampler.owner, decoded)
+                self._samples.submit(decoded, shape, future, snapshot, record)
             except InputError:
                 self._futures.drop(future.request_id)
                 raise

@@ -26,6 +26,8 @@ from cookhouse.engine.contract import (
     Step,
 )
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.naming import listed
+from cookhouse.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.folders import JournalFolders
@@ -33,6 +35,7 @@ from cookhouse.server.refusals import LostError, StorageError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
 from cookhouse.server.requests.opening import opened
+from cookhouse.server.requests.recording import Recording
 from cookhouse.server.sequencer.futures import PROTOBUF, Result
 from cookhouse.server.sequencer.plans import Drawn, Plan, request_id_of
 from cookhouse.server.sequencer.rotation import Rotation
@@ -43,6 +46,13 @@ from cookhouse.server.store.rows import CheckpointRow, RunRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
+OWN = "own"
+_OWN_OBJECTIVE = "own: an objective of this server's, not that of the hosted service, which is not published"
+_OWN_METRIC = "stable_reinforce_is_own:max"
+_NO_STABLE_REINFORCE = (
+    f"loss {STABLE_REINFORCE!r} is refused: its objective is not published; use loss_fn={listed(POLICY_LOSSES, 'or')}. "
+    f"This server's operator may have it train by an objective of ours: serve --stable-reinforce {OWN}"
+)
 _INLINE_BYTES = 64 * 2**10
 _INLINE_BODY_BYTES = 16 * 2**10
 """Of requests, which may be all of small messages."""
@@ -62,6 +72,7 @@ class TrainingRequests:
         base_models: BaseModels,
         checkpoints: Checkpoints,
         folders: JournalFolders | None,
+        recording: Recording,
         sessions: Sessions,
         reading: Rotation,
         settings: Settings,
@@ -70,6 +81,7 @@ class TrainingRequests:
         self._base_models = base_models
         self._checkpoints = checkpoints
         self._folders = folders
+        self._recording = recording
         self._sessions = sessions
         self._reading = reading
         self._settings = settings
@@ -129,11 +141,27 @@ class TrainingRequests:
         async with self._reading.turn(owner):
             return await asyncio.to_thread(_decode, body, max_bytes)
 
-    def forward_backward(self, owner: str, decoded: Decoded, _drawn: Drawn) -> Plan:
+    async def refusal(self, owner: str, decoded: Decoded) -> Mapping[str, Any]:
+        """What to draw for a pass: why it is refused, where that depends on more than the request."""
+        head, request = decoded
+        if isinstance(request, InputError) or request.loss_fn != STABLE_REINFORCE:
+            return {}
+        if self._settings.stable_reinforce != OWN:
+            return {"refusal": _NO_STABLE_REINFORCE}
+        model = self._sessions.model(head.model_id, owner)
+        try:
+            await asyncio.to_thread(self._recording.check, model.session_id, owner, head, request)
+        except InputError as error:
+            return {"refusal": str(error)}
+        return {}
+
+    def forward_backward(self, owner: str, decoded: Decoded, drawn: Drawn) -> Plan:
         head, request = decoded
         model = self._sessions.model(head.model_id, owner)
         if isinstance(request, InputError):
             return refusal_of(model, head.seq_id, request)
+        if "refusal" in drawn:
+            return refusal_of(model, head.seq_id, InputError(drawn["refusal"]))
         run = partial(_run_pass, model, request)
         return plan_of(model, head.seq_id, run, num_bytes=request.num_bytes, changes_model=not request.forward_only)
 
@@ -179,7 +207,7 @@ class TrainingRequests:
             lora=asdict(lora),
             created_at=drawn["at"],
             last_request_at=drawn["at"],
-            user_metadata=dict(user_metadata or {}),
+            user_metadata={**(user_metadata or {}), **self._own_losses()},
             model_seq_id=seq_id,
         )
 
@@ -195,6 +223,10 @@ class TrainingRequests:
             self._sessions.add_model(model)
 
         return Plan(model=model, request_id=request_id, seq_id=None, run=run, is_creation=True, on_accepted=register)
+
+    def _own_losses(self) -> Mapping[str, str]:
+        """What a run's metadata say of losses that are computed otherwise than at the hosted service."""
+        return {STABLE_REINFORCE: _OWN_OBJECTIVE} if self._settings.stable_reinforce == OWN else {}
 
     async def _load(
         self, turn: Turn, model: Model, kept: StoredCheckpoint, load_id: str, *, with_optimizer: bool
@@ -258,6 +290,8 @@ class TrainingRequests:
 async def _run_pass(model: Model, request: ForwardBackward, turn: Turn) -> Result:
     output = await turn.send(Pass(**identity_of(model), request=request))
     assert isinstance(output, ForwardBackwardOutput)
+    if request.loss_fn == STABLE_REINFORCE:
+        output = replace(output, metrics={**output.metrics, _OWN_METRIC: 1.0})
     if sum(logprobs.nbytes for logprobs in output.logprobs_D) > _INLINE_BYTES:
         body = await asyncio.to_thread(encode_pass, output)
     else:

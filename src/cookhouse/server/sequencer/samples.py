@@ -58,12 +58,23 @@ class Samples:
         """
         return {key: (len(begun), next(iter(begun.values()))) for key, begun in self._begun_at.items()}
 
-    def submit(self, request: SampleRequest, shape: SampleShape, future: Future, snapshot: Snapshot | None) -> None:
-        """Hand a sampling request to the engine, and its result to a future. Raises as `stream`."""
+    def submit(
+        self,
+        request: SampleRequest,
+        shape: SampleShape,
+        future: Future,
+        snapshot: Snapshot | None,
+        record: Callable[[SampleOutput], Awaitable[None]] | None = None,
+    ) -> None:
+        """Hand a sampling request to the engine, and its result to a future, once it is recorded where that is asked
+        for. Raises as `stream`.
+        """
 
         def finish(output: SampleOutput | Exception) -> None:
             if isinstance(output, Exception):
                 self._fail(future, output)
+            elif record is not None:
+                self._begin(self._encode(future, output, shape, record))
             elif sum(sequence.tokens_T.size for sequence in output.sequences) > _INLINE_TOKENS:
                 self._begin(self._encode(future, output, shape))
             else:
@@ -144,8 +155,16 @@ class Samples:
             self._held.give_back(sampling.owner, sampling.num_bytes)
             sampling.on_output(output)
 
-    async def _encode(self, future: Future, output: SampleOutput, shape: SampleShape) -> None:
+    async def _encode(
+        self,
+        future: Future,
+        output: SampleOutput,
+        shape: SampleShape,
+        record: Callable[[SampleOutput], Awaitable[None]] | None = None,
+    ) -> None:
         try:
+            if record is not None:
+                await record(output)
             body = await asyncio.to_thread(encode_sample, output, shape)
         except Exception as error:
             self._fail(future, error)

@@ -59,6 +59,23 @@ class SamplerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingRow:
+    """What a sampling request gave, kept for training on it."""
+
+    request_id: str
+    session_id: str
+    owner: str
+    created_at: float
+    num_prompt_tokens: int
+    prompt_sha256: str
+    """Of its tokens as int32."""
+    num_bytes: int
+    """Of the content."""
+    content: bytes
+    """Number and lengths of the sequences, then their tokens, as int32, then their logprobs, as float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
     checkpoint_id: str
     """Name of its folder; made by the server."""

@@ -5,7 +5,7 @@ in memory, and written before the next list is read, with the next checkpoint, o
 owner.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import sqlalchemy as sa
 from cookhouse.errors import InputError
 from cookhouse.server.store.clock import Clock
 from cookhouse.server.store.database import Database
-from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
     CheckpointRecord,
+    RecordingRecord,
     Row,
     RunRecord,
     SamplerRecord,
@@ -29,6 +30,8 @@ from cookhouse.server.store.tables import (
 )
 from cookhouse.server.store.usage import Usage
 
+_MAX_NAMES = 500
+"""In one query."""
 _AMOUNTS = tuple(field.name for field in fields(Usage))
 
 
@@ -135,6 +138,40 @@ class Store:
     def session_samplers(self, session_id: str, owner: str) -> Sequence[SamplerRow]:
         query = rows_of(SamplerRow).where(SamplerRecord.session_id == session_id, SamplerRecord.owner == owner)
         return self._select(SamplerRow, query.order_by(SamplerRecord.created_at))
+
+    # What was sampled to be trained on: kept for a day, as long as its session lives.
+
+    def add_recording(self, row: RecordingRow) -> None:
+        self._record(row)
+
+    def recordings(self, session_id: str, owner: str, request_ids: Collection[str]) -> Sequence[RecordingRow]:
+        """Those of a session with these ids."""
+        wanted = (RecordingRecord.session_id == session_id) & (RecordingRecord.owner == owner)
+        rows: list[RecordingRow] = []
+        names = sorted(request_ids)
+        for start in range(0, len(names), _MAX_NAMES):
+            is_named = RecordingRecord.request_id.in_(names[start : start + _MAX_NAMES])
+            rows += self._select(RecordingRow, rows_of(RecordingRow).where(wanted, is_named))
+        return rows
+
+    def sweep_recordings(self, *, made_before: float, max_bytes: int) -> None:
+        """Delete those that are too old or whose sessions have ended, and the oldest beyond so many bytes."""
+        is_ended = RecordingRecord.session_id.in_(
+            sa.select(SessionRecord.session_id).where(SessionRecord.finished_at.is_not(None))
+        )
+        newest = sa.select(RecordingRecord.created_at, RecordingRecord.num_bytes)
+        with self.database.reading() as session:
+            total = session.execute(sa.select(_total(RecordingRecord.num_bytes))).scalar_one()
+            if not total:
+                return
+            kept_bytes = 0
+            for row in session.execute(newest.order_by(RecordingRecord.created_at.desc())) if total > max_bytes else ():
+                kept_bytes += row.num_bytes
+                if kept_bytes > max_bytes:
+                    made_before = max(made_before, row.created_at)
+                    break
+        with self.database.writing() as session:
+            session.execute(sa.delete(RecordingRecord).where(is_ended | (RecordingRecord.created_at <= made_before)))
 
     # What was used: added up by session, and kept when that has ended.
 
@@ -259,7 +296,7 @@ class Store:
         with self.database.writing() as session:
             session.execute(wanted.values(**values))
 
-    def _record(self, row: SessionRow | RunRow | SamplerRow) -> None:
+    def _record(self, row: SessionRow | RunRow | SamplerRow | RecordingRow) -> None:
         self.database.record(lambda session: add_new(session, row))
 
     def _select(self, kind: type[Row], query: sa.Select[Any]) -> Sequence[Row]:

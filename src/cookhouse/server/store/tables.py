@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.usage import Usage
 
 
@@ -63,6 +63,21 @@ class SamplerRecord(Base):
     snapshot_id: Mapped[str | None]
     lora: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     has_file: Mapped[bool] = mapped_column(server_default=sa.false())
+
+
+class RecordingRecord(Base):
+    """What a sampling request gave, while it may be trained on."""
+
+    __tablename__ = "recordings"
+
+    request_id: Mapped[str] = mapped_column(primary_key=True)
+    session_id: Mapped[str] = mapped_column(index=True)
+    owner: Mapped[str]
+    created_at: Mapped[float] = mapped_column(index=True)
+    num_prompt_tokens: Mapped[int]
+    prompt_sha256: Mapped[str]
+    num_bytes: Mapped[int]
+    content: Mapped[bytes]
 
 
 class CheckpointRecord(Base):
@@ -157,11 +172,12 @@ class StateRecord(Base):
     created_at: Mapped[float]
 
 
-Row = TypeVar("Row", SessionRow, RunRow, SamplerRow, CheckpointRow, Usage)
+Row = TypeVar("Row", SessionRow, RunRow, SamplerRow, RecordingRow, CheckpointRow, Usage)
 RECORDS: Mapping[type[Any], type[Base]] = {
     SessionRow: SessionRecord,
     RunRow: RunRecord,
     SamplerRow: SamplerRecord,
+    RecordingRow: RecordingRecord,
     CheckpointRow: CheckpointRecord,
 }
 
@@ -177,7 +193,7 @@ def from_record(kind: type[Row], record: Base) -> Row:
     return kind(**{field.name: getattr(record, field.name) for field in fields(kind)})
 
 
-def add_new(session: Session, row: SessionRow | RunRow | SamplerRow | CheckpointRow) -> None:
+def add_new(session: Session, row: SessionRow | RunRow | SamplerRow | RecordingRow | CheckpointRow) -> None:
     """Insert a row; one whose key is there already is left as it is."""
     record = RECORDS[type(row)](**asdict(row))
     if session.get(type(record), sa.inspect(type(record)).primary_key_from_instance(record)) is None:

@@ -1,5 +1,6 @@
 """Between the wire's messages and the engine's types; whatever cannot be decoded is an `InputError`."""
 
+from cookhouse.server.wire.provenance import Provenance, Run
 from cookhouse.server.wire.sampling import SampleShape, decode_sample, encode_sample
 from cookhouse.server.wire.training import (
     TrainingHead,
@@ -8,11 +9,14 @@ from cookhouse.server.wire.training import (
     decode_pass,
     encode_pass,
     parse_training,
+    provenance_of,
     training_counter,
 )
 from cookhouse.server.wire.values import ValueCounter
 
 __all__ = [
+    "Provenance",
+    "Run",
     "SampleShape",
     "TrainingHead",
     "ValueCounter",
@@ -23,5 +27,6 @@ __all__ = [
     "encode_pass",
     "encode_sample",
     "parse_training",
+    "provenance_of",
     "training_counter",
 ]

@@ -12,8 +12,6 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import SampleOutput, SampleRequest
 from cookhouse.errors import InputError
-from cookhouse.naming import listed
-from cookhouse.policy_losses import POLICY_LOSSES
 from cookhouse.server.wire.targets import TargetLayout, decode_targets, encode_targets
 
 _NO_CANDIDATE_LOGPROB = -99999.0
@@ -83,12 +81,6 @@ def decode_sample(
 
 
 def _refuse_unsupported(request: types.SampleRequest) -> None:
-    if request.record_stability_info:
-        raise InputError(
-            "record_stability_info is for the loss 'stable_reinforce', which this server does not have: its objective "
-            f"is not published. Train with another loss (loss_fn={listed(POLICY_LOSSES, 'or')}), and leave "
-            "record_stability_info out"
-        )
     if request.prompt_alt_tokens_k:
         raise InputError(
             "prompt_alt_tokens_k is not supported by this server; leave it out, and sample from prefixes of the prompt"

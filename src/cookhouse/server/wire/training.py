@@ -1,9 +1,10 @@
 """Training requests and their results. D datums, T positions, K targets per position."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -13,7 +14,9 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.errors import InputError
+from cookhouse.policy_losses import OWN_LOSSES, STABLE_REINFORCE
 from cookhouse.server.wire.fields import FieldCounter, split_messages
+from cookhouse.server.wire.provenance import Provenance, decode_provenance
 from cookhouse.server.wire.tensors import Budget, decode_tensor, decode_tokens
 
 _MAX_FIELDS = 2**18
@@ -61,7 +64,9 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
     if not head.data_D:
         raise InputError("the request has no datum; send at least one")
     budget = Budget(max_bytes)
-    data_D = [_decode_datum(bytes(head.body[one]), index, budget) for index, one in enumerate(head.data_D)]
+    data_D = [
+        _decode_datum(bytes(head.body[one]), index, budget, message.loss_fn) for index, one in enumerate(head.data_D)
+    ]
     return ForwardBackward(
         model_id=head.model_id,
         data_D=data_D,
@@ -71,18 +76,35 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
     )
 
 
-def _decode_datum(data: bytes, index: int, budget: Budget) -> TrainingDatum:
+def provenance_of(head: TrainingHead, num_tokens: Iterable[int]) -> Sequence[Provenance]:
+    """Where the tokens of each datum come from, of a request that has been decoded, its datums of so many tokens."""
+    data = (pb.Datum.FromString(bytes(head.body[one])) for one in head.data_D)
+    return [decode_provenance(datum, length) for datum, length in zip(data, num_tokens, strict=True)]
+
+
+def _decode_datum(data: bytes, index: int, budget: Budget, loss_fn: str) -> TrainingDatum:
     try:
         budget.take_object()
         datum = pb.Datum.FromString(data)
-        return TrainingDatum(
-            tokens_T=decode_tokens(datum.model_input, budget),
-            loss_fn_inputs={name: decode_tensor(tensor, name, budget) for name, tensor in datum.loss_fn_inputs.items()},
-        )
+        tokens_T = decode_tokens(datum.model_input, budget)
+        inputs = {name: decode_tensor(tensor, name, budget) for name, tensor in datum.loss_fn_inputs.items()}
+        if loss_fn == STABLE_REINFORCE:
+            _add_mask(datum, len(tokens_T), inputs, budget)
+        return TrainingDatum(tokens_T=tokens_T, loss_fn_inputs=inputs)
     except DecodeError as error:
         raise InputError(f"datum {index} is not a Datum in protobuf") from error
     except InputError as error:
         raise InputError(f"datum {index}: {error}") from error
+
+
+def _add_mask(datum: pb.Datum, num_tokens: int, inputs: dict[str, NDArray[Any]], budget: Budget) -> None:
+    """Add which targets were sampled, as the spans of a datum say, for the loss that reads it."""
+    name = OWN_LOSSES[STABLE_REINFORCE].mask_input
+    assert name is not None
+    if name in inputs:
+        raise InputError(f"{STABLE_REINFORCE} does not take {name}; it is read off the spans of the datum")
+    budget.take(4 * num_tokens)
+    inputs[name] = decode_provenance(datum, num_tokens).is_sampled(num_tokens)
 
 
 def _decode_loss_config(message: pb.ForwardBackwardRequest) -> Mapping[str, float | str]:
