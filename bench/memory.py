@@ -49,8 +49,10 @@ def resident_bytes() -> int:
 def run_sampling(model: str, precision: str, options: dict[str, Any]) -> Resident:
     """Sample from the bare model; `options` are further ones of the engine."""
     from cookhouse.engine import TorchEngine
+    from cookhouse.engine.__main__ import load
     from cookhouse.engine.contract import SampleRequest
 
+    load()
     libraries = resident_bytes()
     engine = TorchEngine(base_models=[model], precision=precision, device="cpu", **options)
     loaded = resident_bytes()
@@ -75,8 +77,10 @@ def run_sampling(model: str, precision: str, options: dict[str, Any]) -> Residen
 def run_training(case: Case, precision: str) -> Resident:
     """Train an adapter on the batches of a case."""
     from cookhouse.engine import TorchEngine
+    from cookhouse.engine.__main__ import load
     from cookhouse.engine.contract import AdamStep, ForwardBackward, LoraSpec, TrainingDatum
 
+    load()
     libraries = resident_bytes()
     engine = TorchEngine(base_models=[case.model], precision=precision, device="cpu")
     loaded = resident_bytes()

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
+from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.errors import InputError
+from tests.engine.conftest import random_datums
 
 SPEC = LoraSpec(rank=4)
 
@@ -82,3 +84,53 @@ def test_an_idle_cache_makes_way_for_an_adapter(
     monkeypatch.setattr(engine._budget, "free", lambda: free + (0 if engine._samplers else unused))
     engine.create_model("a", qwen3_folder, SPEC)
     assert not engine._samplers or not unused
+
+
+def test_a_base_model_that_does_not_fit_is_refused_before_it_is_read(
+    engine: TorchEngine, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a server that is killed by what a client names."""
+    engine.drop_base_model(qwen3_folder)
+    monkeypatch.setattr(BaseModels, "load", lambda *_: pytest.fail("it was read"))
+    promised = engine._budget.promised_bytes()
+    monkeypatch.setattr(engine._budget, "free", lambda: promised + engine._bases.num_bytes(qwen3_folder) - 1)
+    with pytest.raises(
+        InputError, match=r"^base model '.*' takes [\d.]+ MiB and [\d.]+ MiB of memory are free.*; use a"
+    ):
+        engine.create_model("a", qwen3_folder, SPEC)
+    assert not engine._models
+
+
+def test_a_hundred_adapters_are_admitted_or_refused_and_those_that_are_can_all_train(
+    engine: TorchEngine, qwen3_folder: str, num_parameters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch promises that are made twice over: each adapter finds the memory free that others will take."""
+    total = engine._budget.promised_bytes() + num_parameters * 28 * 40
+    taken = 0
+
+    def free() -> int:
+        return total - taken - sum(16 * model.params.numel() for model in engine._models.values())
+
+    monkeypatch.setattr(engine._budget, "free", free)
+    refused = 0
+    for index in range(100):
+        try:
+            engine.create_model(str(index), qwen3_folder, SPEC)
+        except InputError:
+            refused += 1
+        assert engine._budget.promised_bytes() <= free()
+    assert refused == 60
+    requests = [
+        ForwardBackward(model_id=model_id, data_D=random_datums([5]), loss_fn="cross_entropy")
+        for model_id in engine._models
+    ]
+    for output in engine.forward_backward(requests):
+        assert isinstance(output, ForwardBackwardOutput)
+        taken += 4 * num_parameters  # the gradients of one pass, which are there at once
+    assert free() >= 0
+    taken = 0
+    for model_id in engine._models:
+        for number in range(2):
+            engine.snapshot(model_id, f"{model_id}-{number}")
+            taken += 4 * num_parameters
+    assert free() >= 0

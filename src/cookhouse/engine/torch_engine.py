@@ -26,7 +26,6 @@ from cookhouse.engine.device import choose_device, choose_dtype
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
-from cookhouse.engine.heap import give_back
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import AdapterLayout, Weights
 from cookhouse.engine.memory import cache_bytes, free_bytes, held_bytes, show_bytes, total_bytes
@@ -317,14 +316,9 @@ class TorchEngine:
             what = f"base model {name!r}"
             self._admit(what, self._bases.num_bytes(name), "use a smaller model, or a machine with more memory")
         self._bases.load(name)
-        if self._samplers_only and not self._bases[name].packed.are_made:
-            self._drop_originals(self._bases[name])
-
-    def _drop_originals(self, base: BaseModel) -> None:
-        """Have a base model's weights once: packed, where sampling reads them so."""
-        if DecodeKernel.gains_from_packing(base):
+        base = self._bases[name]
+        if self._samplers_only and DecodeKernel.gains_from_packing(base):
             base.packed.make(drops_originals=True)
-            give_back()
 
     def _sampler(self, samplers: dict[str, Sampler], key: str, base: BaseModel) -> Sampler:
         if key not in samplers:

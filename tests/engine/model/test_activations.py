@@ -1,6 +1,7 @@
 """Catches layers computed again that change what is learned, save nothing, or are computed again for nothing."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, Lo
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Segment
 from cookhouse.engine.model import activations
+from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import FAMILIES, save_family
 
@@ -94,6 +96,34 @@ def test_the_limit_is_half_of_what_is_free(
     assert _planned(engine, qwen3_folder, num_tokens) == 0
     monkeypatch.setattr(kept, "pass_bytes", lambda _: 2**28 - 2**20)
     assert _planned(engine, qwen3_folder, num_tokens) == 1
+
+
+def test_a_pass_that_cannot_fit_is_refused_and_one_that_can_is_cut(
+    engine: TorchEngine, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch an engine that the system kills for one long sequence, and a request that is refused although its
+    sequences fit one by one.
+    """
+    engine.create_model("m", qwen3_folder, LoraSpec(rank=4))
+    kept, adapter = engine._bases[qwen3_folder].activations, engine._models["m"]
+    assert isinstance(adapter, Adapter)
+    monkeypatch.setattr(activations, "_SMALL_BYTES", 0)
+    least = kept._computed(kept._measured(adapter.weights(torch.float32)), 4 * 64)
+    monkeypatch.setattr(kept, "pass_bytes", lambda _: int(100.5 * least))
+
+    def train(lengths: list[int]) -> object:
+        request = ForwardBackward(model_id="m", data_D=random_datums(lengths), loss_fn="cross_entropy")
+        return engine.forward_backward([request])[0]
+
+    engine._budget_tokens = 400
+    refused = train([101])
+    assert isinstance(refused, InputError)
+    message = (
+        r"^a pass of 101 positions takes at least [\d.]+ MiB and [\d.]+ MiB of memory are free; shorten the longest"
+    )
+    assert re.match(message, str(refused))
+    assert not adapter.has_gradient
+    assert isinstance(train([100] * 4), ForwardBackwardOutput)
 
 
 def test_a_pass_is_as_long_as_the_memory_of_a_gpu_allows(

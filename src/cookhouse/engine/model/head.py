@@ -19,9 +19,10 @@ from cookhouse.engine.lora.lora import Adapters, LoraLinear, Segment, Segments, 
 from cookhouse.engine.memory import free_bytes, total_bytes
 from cookhouse.engine.model.logits import PLAIN, LogitRule
 
-_CPU_BYTES = 2**26
+_CPU_BYTES = 2**25 - 2**12
 _GPU_BYTES = 2**30
-"""Bound on one chunk's fp32 logits: few, so that they stay near a CPU's caches; many, so that they fill a GPU."""
+"""Bound on one chunk's fp32 logits: few, so that they stay near a CPU's caches, and in its heap, which hands back what
+has 32 MiB or more (see `engine.heap`); many, so that they fill a GPU."""
 _FREE_SHARE = 8
 """Part of a GPU's free memory that a chunk's fp32 logits may take: more than they is held beside them."""
 _KEPT_SHARE = 1 / 16

@@ -11,7 +11,11 @@ from math import nan
 import torch
 from torch import Tensor
 
+from cookhouse.engine.heap import give_back
+
 _LANES = 16
+_MOST_FREED = 2**26
+"""Bytes of originals that the heap may hold while others are packed."""
 
 
 class PackedWeights:
@@ -46,12 +50,19 @@ class PackedWeights:
 
     def make(self, *, drops_originals: bool = False) -> None:
         """Pack all; without their originals weights keep their shape, and every number that is read of one is NaN."""
+        num_freed = 0
         for key, weight in self._weights.items():
             if key not in self._packed:
                 self._packed[key] = pack(weight.detach())
             if drops_originals and key not in self._dropped:
+                num_freed += weight.nbytes
                 weight.data = _nothing_like(weight)
                 self._dropped.add(key)
+            if num_freed > _MOST_FREED:  # what comes next rarely fits into the holes
+                give_back()
+                num_freed = 0
+        if num_freed:
+            give_back()
 
     def rows(self, weight: Tensor, rows_N: Tensor) -> Tensor | None:
         """Rows (N, I) of a weight whose original was dropped; None of any other."""
