@@ -77,5 +77,5 @@ def _small(name: str) -> dict[str, Any]:
         "num_key_value_heads": max(1, hidden // 128),
         "head_dim": 64,
         "tie_word_embeddings": True,
-        "max_position_embeddings": 4096,
+        "max_position_embeddings": 40_960,
     }
