@@ -152,7 +152,7 @@ def test_logits_of_no_family_are_refused(tmp_path: Path, family: str, options: d
         (Gemma2Config(final_logit_softcapping=None), LogitRule()),
         (LlamaConfig(), LogitRule()),
     ],
-    ids=str,
+    ids=lambda value: value.model_type if hasattr(value, "model_type") else None,
 )
 def test_options_mean_what_their_family_means(config: Any, rule: LogitRule) -> None:
     """Would catch a factor that is a divisor elsewhere: families share the names of their options."""
