@@ -145,7 +145,7 @@ def test_all_weights_of_a_model_that_takes_images_are_those_of_its_text(tmp_path
     assert_all_near(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs)
 
 
-@pytest.mark.parametrize("family", ["qwen2", "qwen3_moe", "deepseek_v3", "gpt_oss"])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3_moe", "deepseek_v3", "gpt_oss", "granitemoe"])
 def test_adapters_of_experts_are_merged_into_theirs(family: str, tmp_path: Path) -> None:
     """Would catch a gate that is merged into an up projection, or one expert's adapter into another's weights."""
     base = save_family(tmp_path / "base", family)
