@@ -186,6 +186,7 @@ def dry_run(
         settled = make_config(recipe_named(recipe), config, given.service)
         found = resolved(recipe, settled, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
+        _check_base_models(found)
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
     changed.pop("log_path", None)  # the plan's folder
     plan = replace(plan, changed=changed, notes=[*plan.notes, *unread_defaults(found.config)])
@@ -221,6 +222,14 @@ def _connection(
         is_chosen=adapters.service is not None,
         process=process,
     )
+
+
+def _check_base_models(run: Resolved) -> None:
+    """Refuse models that the run's own service would not load, where it is to have one."""
+    from cookhouse.service.models import check_models
+
+    if run.is_connecting and run.address is None:
+        check_models(_base_models((run.config, *run.recipe.parts(run.config)), run.context.adapters.ports))
 
 
 def _peft_folders(configs: Sequence[RunSettings]) -> list[Path]:

@@ -3,8 +3,9 @@
 Legend: N packed positions of a pass, H hidden.
 """
 
+import contextlib
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +26,14 @@ from cookhouse.engine.model.delta import RECURRENT_KIND, use_layout
 from cookhouse.engine.model.head import Head
 from cookhouse.engine.model.logits import logit_rule
 from cookhouse.engine.model.packed import PackedWeights
-from cookhouse.engine.model.pretrained import ATTENTION_KINDS, check_rank, describe, read_model, read_tokenizer
+from cookhouse.engine.model.pretrained import (
+    ATTENTION_KINDS,
+    check_rank,
+    describe,
+    read_model,
+    read_shapes,
+    read_tokenizer,
+)
 from cookhouse.engine.model.published import Published, first_line
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError
@@ -81,22 +89,25 @@ class BaseModel:
         Raises:
             InputError: it is of a kind this engine cannot run, or computes otherwise.
         """
-        try:
+        with _refusals(name):
             published = Published.of(model)
             model.config._attn_implementation = ATTENTION_NAME
             base = cls(name, model, tokenizer, device, is_frozen=is_frozen)
             base.published = published
             base._check_packed(published)
-        except InputError as error:
-            raise InputError(f"base model {name!r}: {error}") from error
-        except (torch.OutOfMemoryError, MemoryError):
-            raise
-        except Exception as error:  # the code of a model is of another library, and was not written for packed passes
-            raise InputError(
-                f"base model {name!r}: its layers cannot be run over packed positions ({first_line(error)}); use "
-                "another model"
-            ) from error
-        return base
+            return base
+
+    @classmethod
+    def check_config(cls, name: str) -> None:
+        """Refuse a model that `load` would refuse, as far as its config tells; no weights are read.
+
+        Raises:
+            InputError: as there.
+        """
+        model = read_shapes(name)
+        model.config._attn_implementation = ATTENTION_NAME
+        with _refusals(name), contextlib.suppress(NotImplementedError, RuntimeError):  # layers that read numbers
+            cls(name, model, None, torch.device("meta"))
 
     @cached_property
     def info(self) -> BaseModelInfo:
@@ -244,3 +255,19 @@ class BaseModel:
             if kind != RECURRENT_KIND and (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
         return seen
+
+
+@contextlib.contextmanager
+def _refusals(name: str) -> Iterator[None]:
+    """What goes wrong while a model is tried, as a refusal of it by name."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"base model {name!r}: {error}") from error
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # the code of a model is of another library, and was not written for packed passes
+        raise InputError(
+            f"base model {name!r}: its layers cannot be run over packed positions ({first_line(error)}); use another "
+            "model"
+        ) from error
