@@ -134,3 +134,14 @@ def test_a_hundred_adapters_are_admitted_or_refused_and_those_that_are_can_all_t
             engine.snapshot(model_id, f"{model_id}-{number}")
             taken += 4 * num_parameters
     assert free() >= 0
+
+
+def test_a_copy_for_a_save_takes_nothing_that_is_promised(qwen3_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a save that leaves a pass beside it without memory; it is written without a copy then."""
+    engine = TorchEngine(base_models=[qwen3_folder], device="cpu", precision="float32")
+    engine.create_model("a", qwen3_folder, SPEC)
+    state_bytes = 12 * engine._models["a"].params.numel()
+    for missing in (0, 1):
+        free = engine._budget.promised_bytes() + 2 * state_bytes - missing
+        monkeypatch.setattr(engine._budget, "free", lambda free=free: free)
+        assert (engine.copy_state("a", with_optimizer=True) is None) == bool(missing)

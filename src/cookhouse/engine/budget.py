@@ -1,8 +1,7 @@
-"""One budget of a device's memory: weights, packed copies, caches, adapters, snapshots and passes promise it here.
+"""One budget of a device's memory: weights, packed copies, caches, adapters, snapshots and passes ask for it here.
 
-What is promised and has not been taken yet never exceeds what is free. A promise comes before the memory is taken; what
-does not fit is refused with figures. Memory that others of the machine take meanwhile is seen, since what is free is
-measured each time.
+What is promised and has not been taken yet never exceeds what is free. Nothing is taken that was not asked for; what does
+not fit is refused with figures. Memory that others of the machine take is seen, since what is free is measured each time.
 """
 
 import math
@@ -15,8 +14,10 @@ from cookhouse.engine.heap import give_back
 from cookhouse.engine.memory import free_bytes, show_bytes
 from cookhouse.errors import InputError
 
-Purpose = Literal["weights", "packed", "cache", "adapter", "request", "snapshot", "pass"]
-"""`request` is the gradient of a request while it runs, `pass` what passes compute with."""
+Purpose = Literal["cache", "request", "snapshot", "pass"]
+"""What is taken later than it is promised: `cache` as sequences need it, `request` by the gradient of a request while
+it runs, `snapshot` by weights that a model publishes, `pass` by what passes compute with. What is taken at once needs a
+`check` alone, and is then missing from what is free."""
 _RESERVE_BYTES = 2**29
 """Left to passes, which compute activations again where that is little; where little is free, an eighth of it."""
 _OF_PASSES: frozenset[Purpose] = frozenset({"request", "pass"})
@@ -70,12 +71,8 @@ class Budget:
             )
 
     def promise(self, purpose: Purpose, key: str, num_bytes: int) -> None:
-        """Count bytes that will be taken, for which there has been a `check`, until they are, or are released."""
+        """Count bytes that will be taken, for which there has been a `check`, until they are released."""
         self.watch(purpose, key, lambda: num_bytes)
-
-    def take(self, purpose: Purpose, key: str) -> None:
-        """Note that what was promised has been taken: from now on it is missing from what is free."""
-        self._left.pop((purpose, key), None)
 
     def watch(self, purpose: Purpose, key: str, left: Callable[[], int]) -> None:
         """Promise what `left` says has not been taken yet, which changes as it is."""
@@ -96,10 +93,7 @@ class Budget:
 
 
 _WORDS: dict[Purpose, str] = {
-    "weights": "weights",
-    "packed": "packed weights",
     "cache": "key-value caches",
-    "adapter": "adapters",
     "request": "gradients of requests",
     "snapshot": "snapshots",
     "pass": "passes",

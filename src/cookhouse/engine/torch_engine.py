@@ -191,7 +191,8 @@ class TorchEngine:
         model = self._model(model_id)
         tensors = model.tensors(with_optimizer=with_optimizer, with_gradient=with_gradient)
         host = torch.device("cpu")
-        if sum(tensor.nbytes for tensor in tensors.values()) > free_bytes(host) * _COPY_SHARE:
+        wanted = sum(tensor.nbytes for tensor in tensors.values()) / _COPY_SHARE
+        if wanted > (self._budget.spare_bytes(wanted) if self._device == host else free_bytes(host)):
             return None
         return self._writer(model, {name: tensor.to(host, copy=True) for name, tensor in tensors.items()})
 
