@@ -1,7 +1,7 @@
 """One budget of a device's memory: weights, packed copies, caches, adapters, snapshots and passes ask for it here.
 
 What is promised and has not been taken yet never exceeds what is free. Nothing is taken that was not asked for; what does
-not fit is refused with figures. Memory that others of the machine take is seen, since what is free is measured each time.
+not fit is refused with figures. What others on the machine take is seen, since what is free is measured each time.
 """
 
 import math
@@ -15,8 +15,8 @@ from cookhouse.engine.memory import free_bytes, show_bytes
 from cookhouse.errors import InputError
 
 Purpose = Literal["cache", "request", "snapshot", "pass"]
-"""What is taken later than it is promised: `cache` as sequences need it, `request` by the gradient of a request while
-it runs, `snapshot` by weights that a model publishes, `pass` by what passes compute with. What is taken at once needs a
+"""What is taken later than it is promised: `cache` as sequences need it, `request` by the gradient of a request that
+runs, `snapshot` by weights that a model publishes, `pass` by what passes compute with. What is taken at once needs a
 `check` alone, and is then missing from what is free."""
 _RESERVE_BYTES = 2**29
 """Left to passes, which compute activations again where that is little; where little is free, an eighth of it."""
