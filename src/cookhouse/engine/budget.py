@@ -1,7 +1,7 @@
 """One budget of a device's memory: weights, packed copies, caches, adapters, snapshots and passes ask for it here.
 
-What is promised and has not been taken yet never exceeds what is free. Nothing is taken that was not asked for; what does
-not fit is refused with figures. What others on the machine take is seen, since what is free is measured each time.
+What is promised and has not been taken yet never exceeds what is free. Nothing is taken that was not asked for; what
+does not fit is refused with figures. What others on the machine take is seen: what is free is measured each time.
 """
 
 import math
