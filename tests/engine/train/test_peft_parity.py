@@ -6,24 +6,23 @@ from typing import Any
 import peft
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import ALPHA, AdapterLayout
 from tests.engine.conftest import random_datums
-from tests.engine.families import save_family
+from tests.engine.families import load_reference, save_family
 from tests.engine.numerics import MODEL, near_sum
 
 RANK = 8
-FAMILIES = ("granite", "cohere2", "gemma2", "phi3")
-"""With a factor or a cap of logits, a cap of scores, and fused projections."""
+FAMILIES = ("granite", "cohere2", "gemma2", "phi3", "qwen3_5")
+"""With a factor or a cap of logits, a cap of scores, fused projections, and gated delta layers."""
 
 
 def _peft_model(folder: str, layout: AdapterLayout, flat: torch.Tensor) -> tuple[Any, list[torch.nn.Parameter]]:
     """A PEFT model that starts from the same matrices, and its trained parameters in the order of our flat tensor."""
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    model = load_reference(folder, attn_implementation="eager")
     targets = sorted({site.name.rpartition(".")[2] for site in layout.sites})
     config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets)
     model = peft.get_peft_model(model, config).eval()
