@@ -132,7 +132,13 @@ def test_cached_decoding_in_bf16_equals_the_trainer_but_for_rounding(family: str
 
 
 def _check_decoding(
-    engine: TorchEngine, folder: str, model_ids: Sequence[str], temperature: float, tolerance: float
+    engine: TorchEngine,
+    folder: str,
+    model_ids: Sequence[str],
+    temperature: float,
+    tolerance: float,
+    *,
+    max_tokens: int = 20,
 ) -> None:
     """Sample under some models, and compare with the log-probabilities of the same tokens in training."""
     for model_id in model_ids:
@@ -143,7 +149,7 @@ def _check_decoding(
             snapshot_id=model_id,
             prompt_T=PROMPT_T,
             num_samples=2,
-            max_tokens=20,
+            max_tokens=max_tokens,
             temperature=temperature,
             seed=4,
             stop=[],
@@ -367,6 +373,7 @@ def test_frequencies_that_change_with_length_stay_within_the_context(
     loss, gradient = _reference(folder, engine, "m", data_D)
     assert output.metrics["loss:sum"] == near_sum(loss)
     assert_gradients_near(engine._model("m").gradient, gradient)
+    _check_decoding(engine, folder, ("m",), 1.0, MODEL, max_tokens=64 - 21)
     longer = ForwardBackward(model_id="m", data_D=random_datums([65]), loss_fn="cross_entropy")
     (refused,) = engine.forward_backward([longer])
     assert isinstance(refused, InputError)

@@ -29,8 +29,6 @@ _LANES = 16
 _PACKED_ADAPTER_BYTES = 2**26
 """Those of an adapter: there may be many."""
 _ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
-_UNSTEADY_ROPES = frozenset({"dynamic", "longrope"})
-"""Rotary embeddings whose frequencies depend on the longest context of a pass."""
 _PROJECTIONS = (
     "self_attn.q_proj",
     "self_attn.k_proj",
@@ -176,12 +174,11 @@ class DecodeKernel:
         return logits_BV, hidden_NH
 
     def _rotations(self, positions_N: Tensor, stop: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (N, D) of positions below `stop`: from a table, unless they depend on each other."""
-        if self._rotary.rope_type in _UNSTEADY_ROPES:
-            cos_1ND, sin_1ND = self._rotary(torch.empty(0), positions_N.unsqueeze(0))
-            return cos_1ND[0].contiguous(), sin_1ND[0].contiguous()
+        """Cosines and sines (N, D) of positions below `stop`, from a table."""
         if stop > self._rotations_2PD.shape[1]:
-            positions_1P = torch.arange(max(stop, 2 * self._rotations_2PD.shape[1])).unsqueeze(0)
+            # Not beyond the context: there the frequencies of some models change, those of all positions.
+            grown = min(2 * self._rotations_2PD.shape[1], self._base.info.max_context_tokens)
+            positions_1P = torch.arange(max(stop, grown)).unsqueeze(0)
             self._rotations_2PD = torch.cat(self._rotary(torch.empty(0), positions_1P))
         cos_ND, sin_ND = self._rotations_2PD.index_select(1, positions_N)
         return cos_ND, sin_ND
