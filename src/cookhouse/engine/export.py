@@ -17,7 +17,8 @@ from cookhouse.engine.device import choose_dtype
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.manifest import read_num_steps, read_spec
 from cookhouse.engine.files.model_card import CARD, merged_card, peft_card
-from cookhouse.engine.files.peft_folder import PeftAdapter, first_names, read_peft, write_peft
+from cookhouse.engine.files.peft_folder import PeftAdapter, read_peft, write_peft
+from cookhouse.engine.files.peft_sites import SiteMatrices, match_peft, names_here
 from cookhouse.engine.lora.lora import AdapterLayout, LoraSite, Routing
 from cookhouse.engine.lora.sites import adapt, choose_sites
 from cookhouse.engine.model.pretrained import (
@@ -77,8 +78,7 @@ def export_peft(
     what others call the base model, which may lie in a folder of this machine; None: as the checkpoint has it.
 
     Raises:
-        InputError: `folder` holds no checkpoint, its base model cannot be found, `output` exists, or the adapter has
-            parts that the format cannot hold.
+        InputError: `folder` holds no checkpoint, its base model cannot be found, or `output` exists.
         OSError: the disk is full or not writable; nothing is left behind.
     """
     base_model, spec = read_spec(folder)
@@ -166,39 +166,28 @@ def import_peft(folder: Path, output: Path, *, base_model: str | None = None) ->
     name = base_model or adapter.base_model
     if name is None:
         raise InputError(f"{folder} does not name its base model; name it")
-    check_rank(adapter.rank, name, read_config(name))
     sites = {site.name: site for site in _sites(name)}
-    unknown = sorted(set(adapter.matrices) - {site.name for site in sites.values() if site.num_experts is None})
-    if unknown:
-        raise InputError(
-            f"{folder} adapts {first_names(unknown)}, which {name} has not, or not as a linear layer that carries "
-            "an adapter; give the base model that the adapter was trained over"
-        )
-    parts = {sites[site].part for site in adapter.matrices}
-    spec = LoraSpec(
-        rank=adapter.rank, train_attn="attn" in parts, train_mlp="mlp" in parts, train_unembed="unembed" in parts
-    )
+    matrices = match_peft(folder, adapter, name, sites)
+    rank = max(each.a.shape[-2] for each in matrices.values())
+    check_rank(rank, name, read_config(name))
+    parts = {sites[site].part for site in matrices}
+    spec = LoraSpec(rank=rank, train_attn="attn" in parts, train_mlp="mlp" in parts, train_unembed="unembed" in parts)
     layout = choose_sites(tuple(sites.values()), spec)
     _check_base_weights(folder, name, adapter)
-    checkpoint.write(output, name, layout, {"params": _flatten(folder, adapter, layout)}, 0)
+    checkpoint.write(output, name, layout, {"params": _flatten(folder, matrices, layout)}, 0)
     return name, spec
 
 
-def _flatten(folder: Path, adapter: PeftAdapter, layout: AdapterLayout) -> Tensor:
+def _flatten(folder: Path, matrices: Mapping[str, SiteMatrices], layout: AdapterLayout) -> Tensor:
+    """A module of a lower rank than the largest has B zero in the rest."""
     params = layout.initial(_CPU)
     views = layout.views(params)
-    factor = adapter.scaling / layout.scaling
-    for site, (a_RI, b_OR) in adapter.matrices.items():
-        into_a, into_b = views[site]
-        if (a_RI.shape, b_OR.shape) != (into_a.shape, into_b.shape):
-            raise InputError(
-                f"{folder}: {site} has lora_A of shape {tuple(a_RI.shape)} and lora_B of {tuple(b_OR.shape)}; the base "
-                f"model needs {tuple(into_a.shape)} and {tuple(into_b.shape)}"
-            )
-        into_a.copy_(a_RI)
-        into_b.copy_(b_OR * factor)
+    for name, (a, b, scaling) in matrices.items():
+        into_a, into_b = views[name]
+        into_a[..., : a.shape[-2], :] = a
+        into_b[..., : b.shape[-1]] = b * (scaling / layout.scaling)
     if not torch.isfinite(params).all():
-        raise InputError(f"{folder}: lora_B times {factor:g}, for a scaling of {layout.scaling:g}, is not finite")
+        raise InputError(f"{folder}: lora_B, for a scaling of {layout.scaling:g}, is not finite")
     return params
 
 
@@ -208,7 +197,8 @@ def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> 
         return
     model = read_model(base_model, torch.float32)
     for site, saved in adapter.base_weights.items():
-        if site not in adapter.matrices or not torch.equal(model.get_parameter(f"{site}.weight"), saved):
+        here = names_here([site], dict(model.named_modules()))[site]
+        if site not in adapter.matrices or not torch.equal(model.get_parameter(f"{here}.weight"), saved):
             raise InputError(
                 f"{folder} holds weights of {site} that are not those of {base_model}; only an adapter over frozen "
                 "weights can be imported"

@@ -6,7 +6,6 @@ Legend: I features in, O features out, R rank.
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cookhouse.assets import TINY_MODEL, resolve_model
+from cookhouse.engine.files.peft_experts import expert_parameters
+from cookhouse.engine.files.peft_ranks import Ranks
 from cookhouse.engine.lora.lora import ALPHA, AdapterLayout
 from cookhouse.errors import InputError
 
@@ -29,11 +30,12 @@ _PREFIX = "base_model.model."
 _KEY = re.compile(rf"{re.escape(_PREFIX)}(?P<site>[\w.]+)\.(?P<matrix>lora_A|lora_B|base_layer)\.weight", re.ASCII)
 _DTYPES = ("F32", "F16", "BF16")
 _MAX_CONFIG_BYTES = 2**20
-_MAX_ALPHA = 2**20
 _MAX_NAMED = 3
+_OF_EXPERTS = (".gate_proj", ".up_proj", ".down_proj")
 
 _HARMLESS_FIELDS = frozenset(
     (
+        "alpha_pattern",
         "auto_mapping",
         "base_model_name_or_path",
         "bias",
@@ -50,8 +52,10 @@ _HARMLESS_FIELDS = frozenset(
         "peft_version",
         "qalora_group_size",
         "r",
+        "rank_pattern",
         "runtime_config",
         "target_modules",
+        "target_parameters",
         "task_type",
         "use_rslora",
     )
@@ -68,11 +72,11 @@ class PeftAdapter:
 
     base_model: str | None
     """As this engine names it; None if the folder does not say."""
-    rank: int
-    scaling: float
-    """Factor of B A x."""
+    ranks: Ranks
+    parameters: Sequence[str]
+    """Ends of the names of parameters that are adapted as such."""
     matrices: Mapping[str, tuple[Tensor, Tensor]]
-    """fp32 A (R, I) and B (O, R) by the name of their module."""
+    """fp32 A (R, I) and B (O, R) by the name of their module, or of what PEFT wraps a parameter in."""
     base_weights: Mapping[str, Tensor]
     """Copies of frozen weights, as PEFT saves them for an adapted output projection, by the name of their module."""
 
@@ -81,34 +85,47 @@ def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Ten
     """Write the adapter that the flat tensor `params` holds into a folder, in fp32; its config names `base_model` so.
 
     Raises:
-        InputError: the adapter has parts that the format cannot hold.
         OSError: the disk is full or not writable.
     """
-    experts = [site.name for site in layout.sites if site.num_experts is not None]
-    if experts:
-        raise InputError(
-            f"adapters of single experts ({first_names(experts)}) have no place in PEFT's format; "
-            "export the merged model instead, or train with train_mlp false"
-        )
-    tensors = {}
-    for name, (a_RI, b_OR) in layout.views(params.detach().float().cpu()).items():
-        tensors[f"{_PREFIX}{name}.lora_A.weight"] = a_RI.clone()
-        tensors[f"{_PREFIX}{name}.lora_B.weight"] = b_OR.clone()
+    views = layout.views(params.detach().float().cpu())
+    linear = [site for site in layout.sites if site.num_experts is None]
+    stacked = expert_parameters(layout.sites)
+    tensors: dict[str, Tensor] = {}
+    for site in linear:
+        tensors |= _tensors(site.name, *views[site.name])
+    for parameter in stacked:
+        tensors |= _tensors(parameter.wrapper, *parameter.join(views))
+    # Of a model with experts PEFT takes a module that is called as a projection of theirs for one.
+    as_parameters = [site for site in linear if stacked and site.name.endswith(_OF_EXPERTS)]
+    modules = sorted({site.name.rpartition(".")[2] for site in linear if site not in as_parameters})
+    parameters = {".".join(site.parameter_name.split(".")[-3:]) for site in as_parameters}
+    joined = {parameter.target: len(parameter.sites) for parameter in stacked}
+    rank, alpha = layout.spec.rank, int(ALPHA)
     config = {
+        "alpha_pattern": {target: number * alpha for target, number in joined.items() if number > 1},
         "base_model_name_or_path": base_model,
         "bias": "none",
         "exclude_modules": _elsewhere(layout),
         "fan_in_fan_out": False,
         "inference_mode": True,
-        "lora_alpha": int(ALPHA),
+        "lora_alpha": alpha,
         "lora_dropout": 0.0,
         "peft_type": "LORA",
-        "r": layout.spec.rank,
-        "target_modules": sorted({site.name.rpartition(".")[2] for site in layout.sites}),
+        "r": rank,
+        "rank_pattern": {target: number * rank for target, number in joined.items() if number > 1},
+        "target_modules": modules,
+        "target_parameters": sorted({*parameters, *joined}) or None,
         "task_type": "CAUSAL_LM",
     }
     save_file(tensors, folder / _TENSORS, metadata={"format": "pt"})
     (folder / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def _tensors(module: str, a_RI: Tensor, b_OR: Tensor) -> dict[str, Tensor]:
+    return {
+        f"{_PREFIX}{module}.lora_A.weight": a_RI.contiguous().clone(),
+        f"{_PREFIX}{module}.lora_B.weight": b_OR.contiguous().clone(),
+    }
 
 
 def _elsewhere(layout: AdapterLayout) -> str | None:
@@ -125,35 +142,31 @@ def read_peft(folder: Path) -> PeftAdapter:
         InputError: it is not a LoRA of linear layers in safetensors, or has features that this engine does not compute.
     """
     config = _read_config(folder)
-    rank: Any = config.get("r")
-    alpha: Any = config.get("lora_alpha")
-    if type(rank) is not int or rank < 1:
-        raise InputError(f"{folder / _CONFIG}: r is {rank!r}; it must be a positive integer")
-    if type(alpha) not in (int, float) or not 0 < alpha <= _MAX_ALPHA:
-        raise InputError(f"{folder / _CONFIG}: lora_alpha is {alpha!r}; it must be above 0, up to {_MAX_ALPHA}")
+    ranks = Ranks.of(folder / _CONFIG, config)
     tensors = _read_tensors(folder)
     matrices = {}
     for site in sorted({site for site, matrix in tensors if matrix != "base_layer"}):
         pair = tensors.get((site, "lora_A")), tensors.get((site, "lora_B"))
         if pair[0] is None or pair[1] is None:
             raise InputError(f"{folder / _TENSORS}: {site} has one of lora_A and lora_B; both are needed")
-        if pair[0].shape[0] != rank or pair[1].shape[1] != rank:
-            shapes = tuple(pair[0].shape), tuple(pair[1].shape)
-            raise InputError(
-                f"{folder / _TENSORS}: {site} has matrices of shapes {shapes}, which is not of rank {rank}"
-            )
         matrices[site] = pair[0], pair[1]
     if not matrices:
         raise InputError(f"{folder / _TENSORS} holds no adapter")
     base_model = config.get("base_model_name_or_path")
     return PeftAdapter(
         base_model=_known_name(base_model) if isinstance(base_model, str) and base_model else None,
-        rank=rank,
-        # rslora: https://arxiv.org/abs/2312.03732, equation 7
-        scaling=alpha / math.sqrt(rank) if config.get("use_rslora") else alpha / rank,
+        ranks=ranks,
+        parameters=_parameters(folder / _CONFIG, config),
         matrices=matrices,
         base_weights={site: tensor for (site, matrix), tensor in tensors.items() if matrix == "base_layer"},
     )
+
+
+def _parameters(path: Path, config: Mapping[str, Any]) -> Sequence[str]:
+    names = config.get("target_parameters") or ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: target_parameters is {names!r:.80}; it must be a list of names")
+    return tuple(names)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,107 @@
+"""The matrices of a PEFT adapter as those of a base model's sites.
+
+Legend: I features in, O features out, R rank; of experts all are stacked, (E, …).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from cookhouse.engine.files.peft_experts import ExpertParameter, expert_parameters
+from cookhouse.engine.files.peft_folder import PeftAdapter, first_names
+from cookhouse.engine.lora.lora import LoraSite
+from cookhouse.errors import InputError
+
+_TEXT_PART = "model.language_model."
+_OTHER_NAMES = ("language_model.model.", "language_model.", "model.")
+"""What the text part of a model that takes images is called in older checkpoints, and where it is loaded alone."""
+
+
+class SiteMatrices(NamedTuple):
+    """Of one site."""
+
+    a: Tensor
+    """(R, I)"""
+    b: Tensor
+    """(O, R)"""
+    scaling: float
+    """Factor of B A x."""
+
+
+def match_peft(
+    folder: Path, adapter: PeftAdapter, base_model: str, sites: Mapping[str, LoraSite]
+) -> dict[str, SiteMatrices]:
+    """Every matrix of an adapter by its site.
+
+    Raises:
+        InputError: it adapts something else, or its matrices have other shapes than the sites.
+    """
+    parameters = {parameter.wrapper: parameter for parameter in _targeted(adapter, sites)}
+    linear = {name for name, site in sites.items() if site.num_experts is None}
+    known = names_here(adapter.matrices, {*linear, *parameters})
+    unknown = sorted(name for name, here in known.items() if here not in linear and here not in parameters)
+    if unknown:
+        raise InputError(
+            f"{folder} adapts {first_names(unknown)}, which {base_model} has not, or not as a linear layer that "
+            "carries an adapter; give the base model that the adapter was trained over"
+        )
+    found: dict[str, SiteMatrices] = {}
+    for name, (a, b) in adapter.matrices.items():
+        here = known[name]
+        parameter = parameters.get(here)
+        if parameter is None:
+            _check(folder, name, sites[here].in_features, sites[here].out_features, a, b)
+            found[here] = SiteMatrices(a, b, _scaling(folder, adapter, here, name, a.shape[0]))
+        else:
+            found |= _part(folder, adapter, parameter, name, a, b)
+    return found
+
+
+def names_here(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Names of modules as the whole base model has them: of a model that takes images there are others as well."""
+    found = {}
+    for name in names:
+        others = [_TEXT_PART + name.removeprefix(old) for old in _OTHER_NAMES if name.startswith(old)]
+        candidates = [name, *others, name.removeprefix("language_model.")]
+        found[name] = next((candidate for candidate in candidates if candidate in known), name)
+    return found
+
+
+def _targeted(adapter: PeftAdapter, sites: Mapping[str, LoraSite]) -> list[ExpertParameter]:
+    ends = tuple(f".{name}" for name in adapter.parameters)
+    return expert_parameters([site for site in sites.values() if ends and f".{site.parameter}".endswith(ends)])
+
+
+def _part(
+    folder: Path, adapter: PeftAdapter, parameter: ExpertParameter, name: str, a_FI: Tensor, b_OF: Tensor
+) -> dict[str, SiteMatrices]:
+    first = parameter.sites[0]
+    num_out = sum(site.out_features for site in parameter.sites)
+    _check(folder, name, first.in_features, num_out, a_FI, b_OF)
+    assert first.num_experts is not None
+    rank, rest = divmod(a_FI.shape[0], first.num_experts)
+    if rest:
+        raise InputError(
+            f"{folder}: {name} has {a_FI.shape[0]} rows in lora_A, and {first.num_experts} experts share them"
+        )
+    scaling = _scaling(folder, adapter, first.parameter, name, rank)
+    return {site: SiteMatrices(a, b, scaling) for site, (a, b) in parameter.part(a_FI, b_OF).items()}
+
+
+def _scaling(folder: Path, adapter: PeftAdapter, here: str, name: str, rank: int) -> float:
+    wanted = adapter.ranks.rank_of(here)
+    if rank != wanted:
+        raise InputError(
+            f"{folder}: {name} has matrices of rank {rank}, which is not of rank {wanted}, as its config says"
+        )
+    return adapter.ranks.scaling(here)
+
+
+def _check(folder: Path, name: str, num_in: int, num_out: int, a: Tensor, b: Tensor) -> None:
+    if (a.shape[1], b.shape[0]) != (num_in, num_out) or a.shape[0] != b.shape[1]:
+        raise InputError(
+            f"{folder}: {name} has lora_A of shape {tuple(a.shape)} and lora_B of {tuple(b.shape)}; the base model "
+            f"needs (rank, {num_in}) and ({num_out}, rank)"
+        )
