@@ -9,12 +9,14 @@ import torch
 
 from cookhouse.engine.contract import SampleOutput, SampleRequest
 from cookhouse.engine.engine import SampleFailure
+from cookhouse.engine.model.attention import PackedLayout
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler import Sampler
 from cookhouse.engine.sampler.scheduler import Plan
 from cookhouse.engine.sampler.sequence import Sequence as Sampled
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import load_reference, save_family
+from tests.engine.numerics import WAYS, assert_logprobs_near
 
 NUM_NEW = 12
 RNG = np.random.default_rng(3)
@@ -144,6 +146,24 @@ def test_a_pass_that_failed_is_repeated_from_where_it_began(
     assert isinstance(outputs["bad"], SampleFailure)
     _check(outputs, [LONG, OTHER], generate)
     assert not any(sampler._scheduler.states._num_users)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_logprobs_of_samples_are_those_of_a_packed_pass(folder: str, device: str, dtype: torch.dtype) -> None:
+    """Would catch a state that is rounded from token to token, which drifts from what the trainer computes."""
+    base = BaseModel.load(folder, torch.device(device), dtype)
+    sampler = Sampler(base, 2**22)
+    outputs: dict[str, SampleOutput | SampleFailure] = {}
+    sampler.submit(_ask("0", LONG, max_tokens=200, temperature=1.0), None)
+    _drain(sampler, outputs)
+    (sequence,) = outputs["0"].sequences  # type: ignore[union-attr]
+    tokens_T = torch.tensor([*LONG, *sequence.tokens_T], device=device)
+    with torch.no_grad():
+        layout = PackedLayout([len(tokens_T)], base.device)
+        hidden_TH = base.hidden(tokens_T, torch.arange(len(tokens_T), device=device), layout, ())
+        logprobs_TV = torch.log_softmax(base.head.logits(hidden_TH, ()).float(), -1).cpu()
+    wanted = logprobs_TV[len(LONG) - 1 : -1].gather(1, tokens_T[len(LONG) :, None].cpu())[:, 0]
+    assert_logprobs_near(sequence.logprobs_T, wanted.numpy(), WAYS[str(dtype).removeprefix("torch.")])
 
 
 def test_states_are_counted_in_the_memory_of_the_cache(base: BaseModel) -> None:

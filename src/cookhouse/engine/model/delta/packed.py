@@ -7,6 +7,7 @@ Legend: N packed positions, M chunks of a wave, T positions of a chunk, R of the
 E features of a value, C channels, S sequences of a group.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ class PackedDelta:
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         self._lengths = tuple(lengths)
-        rows = [sum(self._lengths[:index]) for index in range(len(self._lengths))]
+        rows = itertools.accumulate(self._lengths[:-1], initial=0)
         spans = [DeltaSpan(row, length) for row, length in zip(rows, self._lengths, strict=True)]
         self._groups = groups_of(spans, device)
         self._device = device
