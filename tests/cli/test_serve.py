@@ -63,6 +63,8 @@ def test_when_a_client_is_taken_for_dead(
     monkeypatch.setattr("cookhouse.cli.serve._serve", take)
     serve(port=0, state_dir=tmp_path, silent_minutes=2.0, session_minutes=10.0)
     assert list(seen[0]) == ["--silent-minutes", "2.0", "--session-minutes", "10.0", "--drain-seconds", "30.0"]
+    serve(port=0, state_dir=tmp_path, stable_reinforce="own")
+    assert list(seen[1])[-2:] == ["--stable-reinforce", "own"]
     for option in ("--silent-minutes", "--session-minutes"):
         with pytest.raises(SystemExit) as caught:
             main(["serve", option, "0.1"])

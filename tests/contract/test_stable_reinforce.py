@@ -1,8 +1,11 @@
 """The loss `stable_reinforce`: what it is computed from is what was sampled, or it is refused."""
 
 import math
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,6 +186,19 @@ def test_what_was_not_recorded_here_is_refused(own_host: Host, own_client: tinke
                 trainer.forward_backward([datum], "stable_reinforce").result()
 
 
+def test_what_was_sampled_is_on_the_disk_when_it_is_answered(tmp_path: Path) -> None:
+    """Would catch a run that goes on behind a restart of the server, and whose samples are then refused."""
+    settings = Settings(stable_reinforce="own")
+    with (
+        hosted(tmp_path, make_torch_engine, settings) as host,
+        tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
+    ):
+        one = sampled(new_trainer(client), FIRST)
+        with closing(sqlite3.connect(tmp_path / "server.db")) as database:
+            kept = database.execute("SELECT request_id, num_prompt_tokens FROM recordings").fetchall()
+    assert kept == [((one.sequence_id or "").rpartition("-")[0], len(FIRST))]
+
+
 def test_without_the_operators_word_it_is_refused_where_a_client_listens(float32_host: Host) -> None:
     """Upstream's trainer that streams minibatches samples in tasks that nobody waits for: a refusal there leaves it
     waiting for ever, and one of the training request ends it.
@@ -195,12 +211,6 @@ def test_without_the_operators_word_it_is_refused_where_a_client_listens(float32
         assert "serve --stable-reinforce own" in str(caught.value)
         assert caught.value.category == "user"
         trainer.forward_backward([bare(datum)], "importance_sampling").result()
-        owner = float32_host.service.sessions.model(trainer.get_info().model_id, _owner(float32_host)).owner
-        ids = [(run.sequence_id or "").rpartition("-")[0] for run in datum.model_input_spans or []]
-        assert not float32_host.service.store.recordings(trainer.get_info().model_id.split(":")[0], owner, ids)
-
-
-def _owner(host: Host) -> str:
-    owner = host.service.keys.owner_of(KEY)
-    assert owner is not None
-    return owner
+        owner, session_id = float32_host.service.keys.owner_of(KEY), trainer.get_info().model_id.split(":")[0]
+        ids = {run.sequence_id.rpartition("-")[0] for run in datum.model_input_spans or []}
+        assert not float32_host.service.store.recordings(session_id, owner, ids), "kept, and nobody can use it"

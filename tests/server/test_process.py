@@ -236,6 +236,21 @@ def test_the_command_line_changes_settings(tmp_path: Path, monkeypatch: pytest.M
     assert seen[2:] == [Settings(drain_seconds=5.0), Settings(journal="rows")]
 
 
+def test_a_loss_of_ones_own_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch an objective that is taken for the hosted service's, and an option that is not handed on."""
+    seen: list[Settings] = []
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
+    assert main(["--state-dir", str(tmp_path), "--json", "--stable-reinforce", "own"]) == 0
+    assert "which is not that of the hosted service" in json.loads(capsys.readouterr().out)["note"]
+    assert main(["--state-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == ""
+    assert seen == [Settings(stable_reinforce="own"), Settings()]
+    with pytest.raises(SystemExit):
+        main(["--state-dir", str(tmp_path), "--stable-reinforce", "hosted"])
+
+
 @pytest.mark.parametrize(("more", "said"), [(["--json"], '{"note": "building"}\n'), ([], "building\n")])
 def test_what_the_builder_of_kernels_says_reaches_the_client(
     more: Sequence[str],

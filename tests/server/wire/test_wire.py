@@ -124,6 +124,29 @@ def test_hostile_tensors_are_refused(name: str) -> None:
         decode(message_with(HOSTILE[name]))
 
 
+@pytest.mark.parametrize(
+    ("offset", "length", "message"),
+    [
+        (0, 2**62, "cover 4611686018427387904 positions of 2"),
+        (-1, 2, "has offset -1 and length 2"),
+        (0, -2, "has offset 0 and length -2"),
+        (0, 1, "cover 1 positions of 2"),
+        (None, None, "names neither a prompt nor a sampled sequence"),
+    ],
+)
+def test_hostile_spans_are_refused(offset: int | None, length: int | None, message: str) -> None:
+    """Would catch a mask of the wrong size, and one written from its end."""
+    body = message_with(pb.Tensor(dtype=pb.DTYPE_INT64, dense=bytes(16)))
+    body.loss_fn = "stable_reinforce"
+    for spans in (body.data[0].model_input_spans, body.data[0].loss_fn_input_spans):
+        span = spans.add()
+        if offset is not None and length is not None:
+            span.sampled_tokens.sequence_id = "a-0"
+            span.sampled_tokens.offset, span.sampled_tokens.length = offset, length
+    with pytest.raises(InputError, match=message):
+        decode(body)
+
+
 def test_what_is_empty_is_counted() -> None:
     """Would catch a small body of millions of empty datums, which takes gigabytes as objects."""
     message = pb.ForwardBackwardRequest(model_id="m")
