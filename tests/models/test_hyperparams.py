@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.engine.families import FAMILIES, save_family
+from tests.engine.families import COMPOSITES, FAMILIES, save_family
 from tests.engine.test_families import NUM_FEATURES
 from tests.models.catalog.fake_hub import fake_hub
 
@@ -104,7 +104,7 @@ def test_adapter_parameters_by_hand(tmp_path: Path) -> None:
     assert lora_parameter_count(str(tmp_path), 2, train_attn=False, train_mlp=False) == 2 * unembed
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *COMPOSITES])
 def test_adapter_parameters_are_those_that_the_engine_adapts(tmp_path: Path, family: str) -> None:
     assert lora_parameter_count(save_family(tmp_path, family), 3) == 3 * NUM_FEATURES[family]
 

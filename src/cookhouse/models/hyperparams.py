@@ -16,6 +16,7 @@ _ATTN = re.compile(r"\.(self_attn\.\w+_proj(_with_mqa)?|linear_attn\.(in_proj_\w
 _MLP = re.compile(r"\.mlp\.(shared_experts?\.)?\w+_proj\.weight$")
 _EXPERT = re.compile(r"\.mlp\.experts\.\d+\.\w+_proj\.weight$")
 _STACKED_EXPERTS = re.compile(r"\.(mlp\.experts\.down_proj(_blocks)?|block_sparse_moe\.output_linear\.weight)$")
+_BESIDE_TEXT = re.compile(r"(^|\.)(vision|visual|audio)\w*\.")
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
 _EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight$")
 _OUTPUT = re.compile(r"(^|\.)lm_head\.weight$")
@@ -90,7 +91,7 @@ def lora_parameter_count(
     train_unembed: bool = True,
     include_experts: bool = True,
 ) -> int:
-    """Parameters of an adapter: rank · Σ(features in + features out) over the matrices it adapts.
+    """Parameters of an adapter: rank · Σ(features in + features out) over the matrices it adapts, all of them of text.
 
     Reads the headers of the safetensors files of an embedded model, a local folder or a hub id, never the weights.
 
@@ -104,6 +105,8 @@ def lora_parameter_count(
     num_features = 0
     for name, shape in shapes.items():
         layer = _LAYER.search(name)
+        if _BESIDE_TEXT.search(name):
+            continue
         if layer and int(layer[1]) >= num_layers:  # predicts further tokens: stored with the model, and no part of it
             continue
         is_adapted = (

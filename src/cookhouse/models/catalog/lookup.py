@@ -9,7 +9,7 @@ from cookhouse.assets import TINY_MODEL, resolve_model
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.models.catalog.context import context_of_config
-from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name
+from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name, text_values
 from cookhouse.models.catalog.families import FAMILIES, PLAIN, TEMPLATE, family_of_type, renderer_of_template
 from cookhouse.models.catalog.files import has_config, model_folder, read_chat_template, read_config, tokenizer_folder
 from cookhouse.models.catalog.names import Entry, entry_of_name
@@ -124,7 +124,7 @@ def _lookup(model: str, files: str | None = None) -> _Known:
 
 
 def _of_files(folder: Path, config: Mapping[str, Any], named: Entry | None) -> _Known:
-    family = family_of_type(config.get("model_type"), config.get("vocab_size"))
+    family = family_of_type(config.get("model_type"), text_values(config).get("vocab_size"))
     if named is not None and named.family == family:
         return _Known(family=family, renderers=named.renderers)
     default = renderer_of_template(family, read_chat_template(folder))
