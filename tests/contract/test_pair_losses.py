@@ -107,7 +107,8 @@ async def test_the_service_computes_what_the_client_would(
     for (one, norm, logprobs), (other, expected, expected_logprobs) in zip(*found, strict=True):
         assert one.keys() == other.keys()
         assert list(one.values()) == pytest.approx(list(other.values()), rel=near, abs=near)
-        assert norm == pytest.approx(expected, rel=near)
+        # The gradient of a pair that is learned shrinks as its margin grows; each way is off by its own rounding.
+        assert norm == pytest.approx(expected, rel=2 * near)
         assert logprobs == pytest.approx(expected_logprobs, abs=WAYS[engine] * -min(expected_logprobs))
 
 
