@@ -58,20 +58,20 @@ def episode(trainer: tinker.TrainingClient, *, records: bool = True) -> types.Da
             "advantages": types.TensorData(data=advantages[1:], dtype="float32"),
         },
     )
-    prompt_run, sampled_run = types.PromptProvenanceSpan, types.SampledProvenanceSpan
-    between = prompt_run(sequence_id=two.sequence_id, offset=len(FIRST) + 3, length=len(SECOND))
+    prompt_span, sampled_span = types.PromptProvenanceSpan, types.SampledProvenanceSpan
+    between = prompt_span(sequence_id=two.sequence_id, offset=len(FIRST) + 3, length=len(SECOND))
     return datum.with_provenance(
         model_input=[
-            prompt_run(sequence_id=one.sequence_id, length=len(FIRST)),
-            sampled_run(sequence_id=one.sequence_id, length=3),
+            prompt_span(sequence_id=one.sequence_id, length=len(FIRST)),
+            sampled_span(sequence_id=one.sequence_id, length=3),
             between,
-            sampled_run(sequence_id=two.sequence_id, length=2),
+            sampled_span(sequence_id=two.sequence_id, length=2),
         ],
         loss_fn_inputs=[
-            prompt_run(sequence_id=one.sequence_id, offset=1, length=len(FIRST) - 1),
-            sampled_run(sequence_id=one.sequence_id, length=3),
+            prompt_span(sequence_id=one.sequence_id, offset=1, length=len(FIRST) - 1),
+            sampled_span(sequence_id=one.sequence_id, length=3),
             between,
-            sampled_run(sequence_id=two.sequence_id, length=3),
+            sampled_span(sequence_id=two.sequence_id, length=3),
         ],
     )
 
@@ -100,15 +100,21 @@ def with_token(position: int) -> Change:
     return change
 
 
-def with_run(index: int, **changes: Any) -> Change:
-    """One run of the targets changed."""
+def with_span(index: int, **changes: Any) -> Change:
+    """One span of the targets changed."""
 
     def change(datum: types.Datum) -> types.Datum:
-        runs = list(datum.loss_fn_input_spans or [])
-        runs[index] = replace(runs[index], **changes)
-        return replace(datum, loss_fn_input_spans=runs)
+        spans = list(datum.loss_fn_input_spans or [])
+        spans[index] = replace(spans[index], **changes)
+        return replace(datum, loss_fn_input_spans=spans)
 
     return change
+
+
+def with_mask(datum: types.Datum) -> types.Datum:
+    """The mask that the server makes of the spans."""
+    ones = types.TensorData(data=[1.0] * datum.model_input.length, dtype="float32")
+    return replace(datum, loss_fn_inputs={**datum.loss_fn_inputs, "is_sampled": ones})
 
 
 def bare(datum: types.Datum) -> types.Datum:
@@ -149,12 +155,12 @@ def test_it_trains_on_what_was_sampled(own_host: Host, own_client: tinker.Servic
             with_input("advantages", 0, 1.0),
             "the advantage at position 0 is not 0, and the target there was not sampled",
         ),
-        (with_run(1, sequence_id="sample-0"), "'sample-0' is no sequence that this session has recorded"),
-        (with_run(1, sequence_id="sample-" + "1" * 24 + "-0"), "is no sequence that this session has recorded"),
-        (with_run(1, offset=1), "its span of 3 sampled tokens from 1"),
-        (with_run(0, offset=0), "its span of 3 prompt tokens from 0"),
-        (with_run(2, length=3), "the spans of loss_fn_inputs cover 12 positions of 11"),
-        (with_input("is_sampled", 0, 1.0), "does not take is_sampled"),
+        (with_span(1, sequence_id="sample-0"), "'sample-0' is no sequence that this session has recorded"),
+        (with_span(1, sequence_id="sample-" + "1" * 24 + "-0"), "is no sequence that this session has recorded"),
+        (with_span(1, offset=1), "its span of 3 sampled tokens from 1"),
+        (with_span(0, offset=0), "its span of 3 prompt tokens from 0"),
+        (with_span(2, length=3), "the spans of loss_fn_inputs cover 12 positions of 11"),
+        (with_mask, "does not take is_sampled"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -164,11 +170,7 @@ def test_data_that_is_not_what_was_sampled_is_refused(
     """Would catch a ratio between probabilities of two different things. Nothing of such a request may count."""
     trainer = new_trainer(own_client)
     datum = episode(trainer)
-    if message == "does not take is_sampled":
-        ones = types.TensorData(data=[1.0] * datum.model_input.length, dtype="float32")
-        bad = replace(datum, loss_fn_inputs={**datum.loss_fn_inputs, "is_sampled": ones})
-    else:
-        bad = change(datum)
+    bad = change(datum)
     with pytest.raises(tinker.RequestFailedError, match=message) as caught:
         trainer.forward_backward([datum, bad], "stable_reinforce").result()
     assert caught.value.category == "user"
@@ -195,8 +197,9 @@ def test_what_was_sampled_is_on_the_disk_when_it_is_answered(tmp_path: Path) -> 
     ):
         one = sampled(new_trainer(client), FIRST)
         with closing(sqlite3.connect(tmp_path / "server.db")) as database:
-            kept = database.execute("SELECT request_id, num_prompt_tokens FROM recordings").fetchall()
-    assert kept == [((one.sequence_id or "").rpartition("-")[0], len(FIRST))]
+            kept = database.execute("SELECT sequence_id, num_prompt_tokens FROM recordings ORDER BY 1").fetchall()
+    request_id = (one.sequence_id or "").rpartition("-")[0]
+    assert kept == [(f"{request_id}-0", len(FIRST)), (f"{request_id}-1", len(FIRST))]
 
 
 def test_without_the_operators_word_it_is_refused_where_a_client_listens(float32_host: Host) -> None:
@@ -206,11 +209,13 @@ def test_without_the_operators_word_it_is_refused_where_a_client_listens(float32
     with tinker.ServiceClient(base_url=float32_host.url, api_key=KEY) as client:
         trainer = client.create_lora_training_client(BASE_MODEL, rank=8, seed=1).result()
         datum = episode(trainer)
-        with pytest.raises(tinker.RequestFailedError, match="use loss_fn=importance_sampling, ppo") as caught:
-            trainer.forward_backward([datum], "stable_reinforce").result()
-        assert "serve --stable-reinforce own" in str(caught.value)
-        assert caught.value.category == "user"
+        for refused in (datum, bare(datum)):
+            with pytest.raises(tinker.RequestFailedError, match="use loss_fn=importance_sampling, ppo") as caught:
+                trainer.forward_backward([refused], "stable_reinforce").result()
+            assert "serve --stable-reinforce own" in str(caught.value)
+            assert caught.value.category == "user"
         trainer.forward_backward([bare(datum)], "importance_sampling").result()
         owner, session_id = float32_host.service.keys.owner_of(KEY), trainer.get_info().model_id.split(":")[0]
-        ids = {run.sequence_id.rpartition("-")[0] for run in datum.model_input_spans or []}
-        assert not float32_host.service.store.recordings(session_id, owner, ids), "kept, and nobody can use it"
+        ids = {span.sequence_id for span in datum.model_input_spans or []}
+        kept = float32_host.service.store.recordings(session_id, owner, ids, max_bytes=2**20)
+        assert not kept, "nobody can use it"

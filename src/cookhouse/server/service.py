@@ -129,7 +129,7 @@ class Service:
         self.metering = Metering(self.meter, self.store)
         self.intake = Intake(self.futures, self.sequencer, self.commit)
         self._writer = _writer("checkpoints")
-        recording = Recording(self.store, self.commit)
+        recording = Recording(self.store, self.commit, max_bytes=settings.max_decoded_bytes)
         self.training = TrainingRequests(
             base_models=self.base_models,
             checkpoints=self.checkpoints,
@@ -399,7 +399,7 @@ class Service:
                 self.store.flush()
                 self.store.touch_runs(times)
                 self.store.sweep_recordings(
-                    made_before=time.time() - self.settings.recording_seconds,
+                    made_before=self.store.clock.over() - self.settings.recording_seconds,
                     max_bytes=self.settings.max_recording_bytes,
                 )
             except StorageError as error:

@@ -1,6 +1,7 @@
 """What an operator may change about a server, with the values it is tested at."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +67,12 @@ class Settings:
     max_unfetched_training_bytes: int = 2**30
     """Training results nobody fetched, all together; beyond it the tenant with the most loses its oldest (404: the SDK
     raises, since what was asked for has been done, and its result cannot be had again)."""
-    stable_reinforce: str = ""
+    stable_reinforce: Literal["", "own"] = ""
     """`own`: train by an objective of ours where the loss `stable_reinforce` is asked for; else that is refused."""
     recording_seconds: float = 86_400.0
     """How long sequences sampled for that loss may be trained on, while their session lives."""
     max_recording_bytes: int = 2**30
-    """Of these, of all tenants together; beyond it the oldest go. A token takes 8."""
+    """Of these, of all tenants together; beyond it the oldest go. A token takes 8, and a sequence 512."""
     silent_seconds: float = 60.0
     """Samples of a session not heard of for this long are dropped, waiting and running: its client is likely dead, and
     one that is not samples again by itself. The SDK beats every 10 s, but a busy client may stall."""

@@ -95,7 +95,7 @@ def test_sessions_runs_and_samplers_come_back(journal: Journal, commit: Commit) 
 def test_recordings_are_those_of_a_session(journal: Journal, commit: Commit) -> None:
     """Would catch sequences that another tenant or session can train on."""
     row = RecordingRow(
-        request_id="sample-0",
+        sequence_id="sample-0",
         session_id="s",
         owner="me",
         created_at=5.0,
@@ -104,11 +104,11 @@ def test_recordings_are_those_of_a_session(journal: Journal, commit: Commit) -> 
         num_bytes=2,
         content=b"\0\1",
     )
-    commit(AddRecording(row), AddRecording(replace(row, request_id="sample-1", session_id="other")))
+    commit(AddRecording(row), AddRecording(replace(row, sequence_id="sample-1", session_id="other")))
     ids = {"sample-0", "sample-1", "sample-2"}
-    assert journal.store.recordings("s", "me", ids) == [row]
-    assert journal.store.recordings("s", "you", ids) == []
-    assert journal.store.recordings("s", "me", {"sample-1"}) == []
+    assert journal.store.recordings("s", "me", ids, max_bytes=2) == [row]
+    assert journal.store.recordings("s", "you", ids, max_bytes=2) == []
+    assert journal.store.recordings("s", "me", {"sample-1"}, max_bytes=2) == []
 
 
 def test_requests_have_the_order_in_which_they_ran(journal: Journal, commit: Commit) -> None:

@@ -172,7 +172,7 @@ def test_recordings_go_with_time_their_session_and_room(place: Place, open_store
     for name, (session_id, created_at) in made.items():
         store.add_recording(
             RecordingRow(
-                request_id=name,
+                sequence_id=name,
                 session_id=session_id,
                 owner="me",
                 created_at=created_at,
@@ -184,8 +184,12 @@ def test_recordings_go_with_time_their_session_and_room(place: Place, open_store
         )
 
     def left() -> set[str]:
-        rows = [row for session_id in ("live", "ended") for row in store.recordings(session_id, "me", set(made))]
-        return {row.request_id for row in rows}
+        rows = [
+            row
+            for session_id in ("live", "ended")
+            for row in store.recordings(session_id, "me", set(made), max_bytes=99)
+        ]
+        return {row.sequence_id for row in rows}
 
     assert left() == set(made)
     store.sweep_recordings(made_before=1.0, max_bytes=1000)

@@ -97,7 +97,7 @@ class AddSampler:
 
 @dataclass(frozen=True, slots=True)
 class AddRecording:
-    """Keep what was sampled, for training on it."""
+    """Keep a sampled sequence, for training on it."""
 
     row: RecordingRow
 

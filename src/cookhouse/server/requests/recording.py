@@ -9,19 +9,22 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cookhouse.engine.contract import ForwardBackward, SampleOutput, SampleRequest, TrainingDatum
+from cookhouse.engine.contract import ForwardBackward, SampledSequence, SampleOutput, SampleRequest, TrainingDatum
 from cookhouse.errors import InputError
 from cookhouse.server.journal import AddRecording, GroupCommit
 from cookhouse.server.store.rows import RecordingRow
 from cookhouse.server.store.store import Store
-from cookhouse.server.wire import Provenance, Run, TrainingHead, provenance_of
+from cookhouse.server.wire import Provenance, Span, TrainingHead, provenance_of
 
 _INPUTS = "target_tokens", "logprobs", "advantages", "is_sampled"
 _TOKEN, _LOGPROB = np.dtype("<i4"), np.dtype("<f4")
+_ROW_BYTES = 512
+"""What the database takes for a sequence beside its content."""
 
 
 def sequence_ids(request_id: str, num_samples: int) -> Sequence[str]:
@@ -38,72 +41,74 @@ class _Sequence:
 
 
 class Recording:
-    def __init__(self, store: Store, commit: GroupCommit | None) -> None:
+    def __init__(self, store: Store, commit: GroupCommit | None, *, max_bytes: int) -> None:
+        """`max_bytes`: of the sequences that one request may name."""
         self._store = store
         self._commit = commit
+        self._max_bytes = max_bytes
 
     async def add(self, session_id: str, owner: str, request: SampleRequest, output: SampleOutput) -> None:
         """Keep what a request has sampled. Returns when it is on the disk, where there is a journal."""
-        sizes = [sequence.tokens_T.size for sequence in output.sequences]
-        parts = [np.array([len(sizes), *sizes], _TOKEN).tobytes()]
-        parts += [sequence.tokens_T.astype(_TOKEN).tobytes() for sequence in output.sequences]
-        parts += [sequence.logprobs_T.astype(_LOGPROB).tobytes() for sequence in output.sequences]
-        content = b"".join(parts)
-        row = RecordingRow(
-            request_id=request.request_id,
-            session_id=session_id,
-            owner=owner,
-            created_at=time.time(),
-            num_prompt_tokens=len(request.prompt_T),
-            prompt_sha256=_digest(request.prompt_T),
-            num_bytes=len(content),
-            content=content,
-        )
-        if self._commit is None:
+        names, created_at = sequence_ids(request.request_id, len(output.sequences)), time.time()
+        prompt_sha256 = _digest(request.prompt_T)
+        rows = [
+            RecordingRow(
+                sequence_id=name,
+                session_id=session_id,
+                owner=owner,
+                created_at=created_at,
+                num_prompt_tokens=len(request.prompt_T),
+                prompt_sha256=prompt_sha256,
+                num_bytes=len(content) + _ROW_BYTES,
+                content=content,
+            )
+            for name, content in zip(names, map(_encode, output.sequences), strict=True)
+        ]
+        if self._commit is not None:
+            await self._commit.commit(*map(AddRecording, rows))
+            return
+        for row in rows:
             self._store.add_recording(row)
-        else:
-            await self._commit.commit(AddRecording(row))
 
     def check(self, session_id: str, owner: str, head: TrainingHead, request: ForwardBackward) -> None:
         """Check what the datums of a request say of where they come from. Blocking.
 
         Raises:
-            InputError: they were not recorded, or are not what was.
+            InputError: they were not recorded, or are not what was, or name too much of it.
         """
         origins = provenance_of(head, [len(datum.tokens_T) for datum in request.data_D])
-        runs = [run for origin in origins for run in (*origin.input_runs, *origin.target_runs)]
-        sequences = self._sequences(session_id, owner, {run.sequence_id for run in runs})
+        spans = [span for origin in origins for span in (*origin.input_spans, *origin.target_spans)]
+        names = {span.sequence_id for span in spans}
+        rows = self._store.recordings(session_id, owner, names, max_bytes=self._max_bytes)
+        sequences = {row.sequence_id: _decode(row) for row in rows}
         for index, (datum, origin) in enumerate(zip(request.data_D, origins, strict=True)):
             try:
                 _check_datum(datum, origin, sequences)
             except InputError as error:
                 raise InputError(f"datum {index}: {error}") from None
 
-    def _sequences(self, session_id: str, owner: str, ids: set[str]) -> Mapping[str, _Sequence]:
-        rows = self._store.recordings(session_id, owner, {one.rpartition("-")[0] for one in ids})
-        found: dict[str, _Sequence] = {}
-        for row in rows:
-            samples = _decode(row)
-            found |= zip(sequence_ids(row.request_id, len(samples)), samples, strict=True)
-        return found
-
 
 def _check_datum(datum: TrainingDatum, origin: Provenance, sequences: Mapping[str, _Sequence]) -> None:
     tokens_T, inputs = datum.tokens_T, datum.loss_fn_inputs
     if any(name not in inputs or inputs[name].shape != tokens_T.shape for name in _INPUTS):
         return  # which the engine refuses, and says which
-    for run in (*origin.input_runs, *origin.target_runs):
-        if run.sequence_id not in sequences:
+    for span in (*origin.input_spans, *origin.target_spans):
+        if span.sequence_id not in sequences:
             raise InputError(
-                f"{run.sequence_id[:80]!r} is no sequence that this session has recorded; sample with "
-                "record_stability_info=True, and train on it in the same session within a day"
+                f"{span.sequence_id[:80]!r} is no sequence that this session has recorded; sample with "
+                "record_stability_info=True, and train on it in the same session, within a day and before newer ones "
+                "take its room"
             )
-    for run in origin.input_runs:
-        _check_place(run, sequences[run.sequence_id], run.position)
-    for run in origin.target_runs:
-        _check_place(run, sequences[run.sequence_id], run.position + 1)
-        if run.is_sampled:
-            _check_sampled(datum, run, sequences[run.sequence_id])
+    for span in origin.input_spans:
+        _check_place(span, sequences[span.sequence_id], span.position)
+    ends: dict[str, int] = {}  # of the sampled tokens among the targets
+    for span in origin.target_spans:
+        _check_place(span, sequences[span.sequence_id], span.position + 1)
+        if span.is_sampled:
+            _check_targets(inputs, span, sequences[span.sequence_id])
+            ends[span.sequence_id] = span.offset + span.length
+    for name, end in ends.items():  # once for each: it may be in as many spans as it has tokens
+        _check_input(tokens_T, name, sequences[name], end)
     is_sampled_T = inputs["is_sampled"] != 0
     if not is_sampled_T.any():
         raise InputError("none of its targets is a sampled token; leave it out")
@@ -112,48 +117,48 @@ def _check_datum(datum: TrainingDatum, origin: Provenance, sequences: Mapping[st
         raise InputError(f"the advantage at position {stray[0]} is not 0, and the target there was not sampled")
 
 
-def _check_sampled(datum: TrainingDatum, run: Run, sequence: _Sequence) -> None:
-    tokens_T, inputs = datum.tokens_T, datum.loss_fn_inputs
-    here, there = slice(run.position, run.position + run.length), slice(run.offset, run.offset + run.length)
+def _check_input(tokens_T: NDArray[np.int64], name: str, sequence: _Sequence, end: int) -> None:
+    """`end`: of the sampled tokens that are targets; those before the last are inputs."""
     start = sequence.num_prompt_tokens
     if _digest(tokens_T[:start]) != sequence.prompt_sha256:
-        raise InputError(f"it does not begin with the prompt of {run.sequence_id}; train on the whole prompt")
-    if not np.array_equal(tokens_T[start : start + there.stop - 1], sequence.tokens_T[: there.stop - 1]):
-        raise InputError(f"its model_input differs from what was sampled in {run.sequence_id}")
+        raise InputError(f"it does not begin with the prompt of {name}; train on the whole prompt")
+    if not np.array_equal(tokens_T[start : start + end - 1], sequence.tokens_T[: end - 1]):
+        raise InputError(f"its model_input differs from what was sampled in {name}")
+
+
+def _check_targets(inputs: Mapping[str, NDArray[Any]], span: Span, sequence: _Sequence) -> None:
+    here, there = slice(span.position, span.position + span.length), slice(span.offset, span.offset + span.length)
     if not np.array_equal(inputs["target_tokens"][here], sequence.tokens_T[there]):
-        raise InputError(f"its target_tokens differ from what was sampled in {run.sequence_id}")
+        raise InputError(f"its target_tokens differ from what was sampled in {span.sequence_id}")
     if not np.array_equal(inputs["logprobs"][here], sequence.logprobs_T[there]):
-        raise InputError(f"its logprobs differ from those of the sampler in {run.sequence_id}; send them as they came")
+        raise InputError(f"its logprobs differ from those of the sampler in {span.sequence_id}; send them as they came")
 
 
-def _check_place(run: Run, sequence: _Sequence, position: int) -> None:
+def _check_place(span: Span, sequence: _Sequence, position: int) -> None:
     """`position`: of its first token, in the text that the datum is of."""
     num_prompt = sequence.num_prompt_tokens
-    kind, start, size = ("sampled", num_prompt, sequence.tokens_T.size) if run.is_sampled else ("prompt", 0, num_prompt)
-    if run.offset + run.length > size or position != start + run.offset:
+    kind, start, size = (
+        ("sampled", num_prompt, sequence.tokens_T.size) if span.is_sampled else ("prompt", 0, num_prompt)
+    )
+    if span.offset + span.length > size or position != start + span.offset:
         raise InputError(
-            f"its span of {run.length} {kind} tokens from {run.offset} of {run.sequence_id} is at token {position}; "
+            f"its span of {span.length} {kind} tokens from {span.offset} of {span.sequence_id} is at token {position}; "
             f"there are {size} of them, and the first is token {start}"
         )
 
 
-def _decode(row: RecordingRow) -> Sequence[_Sequence]:
-    count = int(np.frombuffer(row.content, _TOKEN, 1)[0])
-    sizes = np.frombuffer(row.content, _TOKEN, count, _TOKEN.itemsize)
-    ends = np.cumsum(sizes)[:-1]
-    first = (1 + count) * _TOKEN.itemsize
-    total = int(sizes.sum())
-    tokens = np.split(np.frombuffer(row.content, _TOKEN, total, first), ends)
-    logprobs = np.split(np.frombuffer(row.content, _LOGPROB, total, first + total * _TOKEN.itemsize), ends)
-    return [
-        _Sequence(
-            num_prompt_tokens=row.num_prompt_tokens,
-            prompt_sha256=row.prompt_sha256,
-            tokens_T=tokens_T,
-            logprobs_T=logprobs_T,
-        )
-        for tokens_T, logprobs_T in zip(tokens, logprobs, strict=True)
-    ]
+def _encode(sequence: SampledSequence) -> bytes:
+    return sequence.tokens_T.astype(_TOKEN).tobytes() + sequence.logprobs_T.astype(_LOGPROB).tobytes()
+
+
+def _decode(row: RecordingRow) -> _Sequence:
+    tokens_T, logprobs_T = np.split(np.frombuffer(row.content, _TOKEN), 2)
+    return _Sequence(
+        num_prompt_tokens=row.num_prompt_tokens,
+        prompt_sha256=row.prompt_sha256,
+        tokens_T=tokens_T,
+        logprobs_T=logprobs_T.view(_LOGPROB),
+    )
 
 
 def _digest(tokens_T: NDArray[np.int64]) -> str:

@@ -46,12 +46,11 @@ from cookhouse.server.store.rows import CheckpointRow, RunRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
-OWN = "own"
 _OWN_OBJECTIVE = "own: an objective of this server's, not that of the hosted service, which is not published"
 _OWN_METRIC = "stable_reinforce_is_own:max"
 _NO_STABLE_REINFORCE = (
     f"loss {STABLE_REINFORCE!r} is refused: its objective is not published; use loss_fn={listed(POLICY_LOSSES, 'or')}. "
-    f"This server's operator may have it train by an objective of ours: serve --stable-reinforce {OWN}"
+    f"This server's operator may have it train by an objective of ours: serve --stable-reinforce own"
 )
 _INLINE_BYTES = 64 * 2**10
 _INLINE_BODY_BYTES = 16 * 2**10
@@ -144,13 +143,16 @@ class TrainingRequests:
     async def refusal(self, owner: str, decoded: Decoded) -> Mapping[str, Any]:
         """What to draw for a pass: why it is refused, where that depends on more than the request."""
         head, request = decoded
-        if isinstance(request, InputError) or request.loss_fn != STABLE_REINFORCE:
+        if head.message.loss_fn != STABLE_REINFORCE:
             return {}
-        if self._settings.stable_reinforce != OWN:
+        if not self._settings.stable_reinforce:
             return {"refusal": _NO_STABLE_REINFORCE}
+        if isinstance(request, InputError):
+            return {}
         model = self._sessions.model(head.model_id, owner)
         try:
-            await asyncio.to_thread(self._recording.check, model.session_id, owner, head, request)
+            async with self._reading.turn(owner):
+                await asyncio.to_thread(self._recording.check, model.session_id, owner, head, request)
         except InputError as error:
             return {"refusal": str(error)}
         return {}
@@ -158,10 +160,10 @@ class TrainingRequests:
     def forward_backward(self, owner: str, decoded: Decoded, drawn: Drawn) -> Plan:
         head, request = decoded
         model = self._sessions.model(head.model_id, owner)
-        if isinstance(request, InputError):
-            return refusal_of(model, head.seq_id, request)
         if "refusal" in drawn:
             return refusal_of(model, head.seq_id, InputError(drawn["refusal"]))
+        if isinstance(request, InputError):
+            return refusal_of(model, head.seq_id, request)
         run = partial(_run_pass, model, request)
         return plan_of(model, head.seq_id, run, num_bytes=request.num_bytes, changes_model=not request.forward_only)
 
@@ -226,7 +228,7 @@ class TrainingRequests:
 
     def _own_losses(self) -> Mapping[str, str]:
         """What a run's metadata say of losses that are computed otherwise than at the hosted service."""
-        return {STABLE_REINFORCE: _OWN_OBJECTIVE} if self._settings.stable_reinforce == OWN else {}
+        return {STABLE_REINFORCE: _OWN_OBJECTIVE} if self._settings.stable_reinforce else {}
 
     async def _load(
         self, turn: Turn, model: Model, kept: StoredCheckpoint, load_id: str, *, with_optimizer: bool

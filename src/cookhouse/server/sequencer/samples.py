@@ -73,10 +73,8 @@ class Samples:
         def finish(output: SampleOutput | Exception) -> None:
             if isinstance(output, Exception):
                 self._fail(future, output)
-            elif record is not None:
+            elif record or sum(sequence.tokens_T.size for sequence in output.sequences) > _INLINE_TOKENS:
                 self._begin(self._encode(future, output, shape, record))
-            elif sum(sequence.tokens_T.size for sequence in output.sequences) > _INLINE_TOKENS:
-                self._begin(self._encode(future, output, shape))
             else:
                 self._finish_encoded(future, partial(encode_sample, output, shape))
 
@@ -160,7 +158,7 @@ class Samples:
         future: Future,
         output: SampleOutput,
         shape: SampleShape,
-        record: Callable[[SampleOutput], Awaitable[None]] | None = None,
+        record: Callable[[SampleOutput], Awaitable[None]] | None,
     ) -> None:
         try:
             if record is not None:

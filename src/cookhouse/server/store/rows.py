@@ -60,9 +60,9 @@ class SamplerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingRow:
-    """What a sampling request gave, kept for training on it."""
+    """A sampled sequence, kept for training on it."""
 
-    request_id: str
+    sequence_id: str
     session_id: str
     owner: str
     created_at: float
@@ -70,9 +70,9 @@ class RecordingRow:
     prompt_sha256: str
     """Of its tokens as int32."""
     num_bytes: int
-    """Of the content."""
+    """What it takes on the disk, about."""
     content: bytes
-    """Number and lengths of the sequences, then their tokens, as int32, then their logprobs, as float32."""
+    """Its tokens, as int32, then their logprobs, as float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

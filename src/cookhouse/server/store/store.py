@@ -139,19 +139,30 @@ class Store:
         query = rows_of(SamplerRow).where(SamplerRecord.session_id == session_id, SamplerRecord.owner == owner)
         return self._select(SamplerRow, query.order_by(SamplerRecord.created_at))
 
-    # What was sampled to be trained on: kept for a day, as long as its session lives.
+    # Sampled sequences, to be trained on: kept for a day, as long as their session lives.
 
     def add_recording(self, row: RecordingRow) -> None:
         self._record(row)
 
-    def recordings(self, session_id: str, owner: str, request_ids: Collection[str]) -> Sequence[RecordingRow]:
-        """Those of a session with these ids."""
-        wanted = (RecordingRecord.session_id == session_id) & (RecordingRecord.owner == owner)
+    def recordings(
+        self, session_id: str, owner: str, sequence_ids: Collection[str], *, max_bytes: int
+    ) -> Sequence[RecordingRow]:
+        """Those of a session with these ids.
+
+        Raises:
+            InputError: together they have more bytes.
+        """
+        of_session = (RecordingRecord.session_id == session_id) & (RecordingRecord.owner == owner)
         rows: list[RecordingRow] = []
-        names = sorted(request_ids)
+        names, num_bytes = sorted(sequence_ids), 0
+        self.database.try_flush()
         for start in range(0, len(names), _MAX_NAMES):
-            is_named = RecordingRecord.request_id.in_(names[start : start + _MAX_NAMES])
-            rows += self._select(RecordingRow, rows_of(RecordingRow).where(wanted, is_named))
+            wanted = of_session & RecordingRecord.sequence_id.in_(names[start : start + _MAX_NAMES])
+            with self.database.reading() as session:
+                num_bytes += session.execute(sa.select(_total(RecordingRecord.num_bytes)).where(wanted)).scalar_one()
+            if num_bytes > max_bytes:
+                raise InputError(f"the recorded sequences that it names have over {max_bytes} bytes; send fewer datums")
+            rows += self._select(RecordingRow, rows_of(RecordingRow).where(wanted))
         return rows
 
     def sweep_recordings(self, *, made_before: float, max_bytes: int) -> None:
@@ -159,19 +170,17 @@ class Store:
         is_ended = RecordingRecord.session_id.in_(
             sa.select(SessionRecord.session_id).where(SessionRecord.finished_at.is_not(None))
         )
-        newest = sa.select(RecordingRecord.created_at, RecordingRecord.num_bytes)
+        at = RecordingRecord.created_at
+        bytes_since = sa.func.sum(RecordingRecord.num_bytes).over(order_by=at.desc()).label("bytes_since")
+        since = sa.select(at.label("at"), bytes_since).subquery()
+        newest_beyond = sa.select(sa.func.max(since.c.at)).where(since.c.bytes_since > max_bytes)
         with self.database.reading() as session:
-            total = session.execute(sa.select(_total(RecordingRecord.num_bytes))).scalar_one()
-            if not total:
+            if session.execute(sa.select(RecordingRecord.sequence_id).limit(1)).first() is None:
                 return
-            kept_bytes = 0
-            for row in session.execute(newest.order_by(RecordingRecord.created_at.desc())) if total > max_bytes else ():
-                kept_bytes += row.num_bytes
-                if kept_bytes > max_bytes:
-                    made_before = max(made_before, row.created_at)
-                    break
+            beyond = session.execute(newest_beyond).scalar_one()
+        made_before = made_before if beyond is None else max(made_before, beyond)
         with self.database.writing() as session:
-            session.execute(sa.delete(RecordingRecord).where(is_ended | (RecordingRecord.created_at <= made_before)))
+            session.execute(sa.delete(RecordingRecord).where(is_ended | (at <= made_before)))
 
     # What was used: added up by session, and kept when that has ended.
 

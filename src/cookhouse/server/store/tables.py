@@ -66,11 +66,11 @@ class SamplerRecord(Base):
 
 
 class RecordingRecord(Base):
-    """What a sampling request gave, while it may be trained on."""
+    """A sampled sequence, while it may be trained on."""
 
     __tablename__ = "recordings"
 
-    request_id: Mapped[str] = mapped_column(primary_key=True)
+    sequence_id: Mapped[str] = mapped_column(primary_key=True)
     session_id: Mapped[str] = mapped_column(index=True)
     owner: Mapped[str]
     created_at: Mapped[float] = mapped_column(index=True)

@@ -1,6 +1,6 @@
 """Between the wire's messages and the engine's types; whatever cannot be decoded is an `InputError`."""
 
-from cookhouse.server.wire.provenance import Provenance, Run
+from cookhouse.server.wire.provenance import Provenance, Span
 from cookhouse.server.wire.sampling import SampleShape, decode_sample, encode_sample
 from cookhouse.server.wire.training import (
     TrainingHead,
@@ -16,8 +16,8 @@ from cookhouse.server.wire.values import ValueCounter
 
 __all__ = [
     "Provenance",
-    "Run",
     "SampleShape",
+    "Span",
     "TrainingHead",
     "ValueCounter",
     "decode_adam",

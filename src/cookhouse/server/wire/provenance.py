@@ -1,12 +1,11 @@
-"""Where the tokens of a datum come from, as its client says: runs of prompts and of sampled sequences.
+"""Where the tokens of a datum come from, as its client says: spans of prompts and of sampled sequences.
 
-Runs follow one another and cover a field: `model_input`, or the targets of the loss, of which target t stands behind
+Spans follow one another and cover a field: `model_input`, or the targets of the loss, of which target t stands behind
 token t of the input.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from cookhouse.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Span:
     """Tokens of one sequence, of its prompt or sampled."""
 
     sequence_id: str
@@ -30,53 +29,55 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Of a datum. Runs without tokens are left out."""
+    """Of a datum. Spans without tokens are left out."""
 
-    input_runs: Sequence[Run]
-    target_runs: Sequence[Run]
+    input_spans: Sequence[Span]
+    target_spans: Sequence[Span]
 
     def is_sampled(self, num_targets: int) -> NDArray[np.float32]:
         """1 for each target that was sampled, else 0."""
         mask = np.zeros(num_targets, np.float32)
-        for run in self.target_runs:
-            mask[run.position : run.position + run.length] = run.is_sampled
+        for span in self.target_spans:
+            mask[span.position : span.position + span.length] = span.is_sampled
         return mask
 
 
 def decode_provenance(datum: pb.Datum, num_tokens: int) -> Provenance:
-    """The runs of a datum with so many tokens, and as many targets.
+    """The spans of a datum with so many tokens, and as many targets.
 
     Raises:
         InputError: there are none, or they do not cover their field.
     """
     return Provenance(
-        input_runs=_runs(datum.model_input_spans, "model_input", num_tokens),
-        target_runs=_runs(datum.loss_fn_input_spans, "loss_fn_inputs", num_tokens),
+        input_spans=_spans(datum.model_input_spans, "model_input", num_tokens),
+        target_spans=_spans(datum.loss_fn_input_spans, "loss_fn_inputs", num_tokens),
     )
 
 
-def _runs(spans: Any, field: str, num_positions: int) -> Sequence[Run]:
-    runs, position = [], 0
-    for span in spans:
-        kind = span.WhichOneof("span")
+def _spans(messages: Sequence[pb.ProvenanceSpan], field: str, num_positions: int) -> Sequence[Span]:
+    spans, position = [], 0
+    for message in messages:
+        kind = message.WhichOneof("span")
         if kind is None:
             raise InputError(f"a span of {field} names neither a prompt nor a sampled sequence")
-        one = getattr(span, kind)
+        one: pb.PromptProvenanceSpan | pb.SampledProvenanceSpan = (
+            message.sampled_tokens if kind == "sampled_tokens" else message.prompt_tokens
+        )
         if one.offset < 0 or one.length < 0:
             raise InputError(f"a span of {field} has offset {one.offset} and length {one.length}; neither is below 0")
         if one.length:
-            run = Run(
+            span = Span(
                 sequence_id=one.sequence_id,
                 is_sampled=kind == "sampled_tokens",
                 offset=one.offset,
                 length=one.length,
                 position=position,
             )
-            runs.append(run)
+            spans.append(span)
         position += one.length
     if position != num_positions:
         raise InputError(
             f"the spans of {field} cover {position} positions of {num_positions}; name the sequence behind each "
             "position by Datum.with_provenance()"
         )
-    return runs
+    return spans

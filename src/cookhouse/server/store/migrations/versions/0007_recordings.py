@@ -1,4 +1,4 @@
-"""What was sampled to be trained on."""
+"""Sampled sequences, to be trained on."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ down_revision = "0006"
 def upgrade() -> None:
     op.create_table(
         "recordings",
-        sa.Column("request_id", sa.String, primary_key=True),
+        sa.Column("sequence_id", sa.String, primary_key=True),
         sa.Column("session_id", sa.String, nullable=False, index=True),
         sa.Column("owner", sa.String, nullable=False),
         sa.Column("created_at", sa.Float, nullable=False, index=True),
