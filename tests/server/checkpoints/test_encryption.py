@@ -19,6 +19,9 @@ from cookhouse.server.refusals import StorageError
 
 SSH = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOQpAljdAksBHN1DLLKF3aXHNgU2VNdrcRyY1EpQPSdj somebody"
 
+LOW_ORDER = "age1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq5cu47z"
+"""The point 0: its shared secret with any key is 0."""
+
 
 def test_every_reader_reads_every_file(tmp_path: Path) -> None:
     """Would catch a file left in the clear, one that is not complete, and a second key that opens nothing."""
@@ -46,10 +49,16 @@ def test_every_reader_reads_every_file(tmp_path: Path) -> None:
         (["ssh-rsa AAAA"], "allowed are public keys of age"),
         (["ssh-ed25519 " + "A" * 100_000], "it has 100012 characters"),
         (["age1\0\N{SNOWMAN}"], "cannot be encrypted to"),
+        (["age1\ud800"], "cannot be encrypted to"),
+        ([LOW_ORDER], "it cannot be a key"),
+        (["ssh-rsa AAAAB3NzaC1yc2EAAAABAAAAAAEA"], "it cannot be a key"),
+        (["AGE-SECRET-KEY-1QQQ"], r"recipients\[0\], 'AGE-SECRET-KEY-1', cannot"),
     ],
 )
 def test_what_is_no_public_key_is_refused(keys: list[str], message: str) -> None:
-    """Would catch files that nobody can read, and a request that makes headers of any size."""
+    """Would catch files that nobody can read, or all can, a request that makes headers of any size, and a secret key in
+    an answer.
+    """
     with pytest.raises(InputError, match=message):
         parse_recipients(keys)
 

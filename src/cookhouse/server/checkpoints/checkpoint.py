@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.server.checkpoints.encryption import Recipients
 from cookhouse.server.store.rows import CheckpointKind, CheckpointRow
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ _MAX_RECIPIENTS = 64
 """Each adds some hundred bytes to every file."""
 _MAX_KEY_CHARS = 4096
 """An SSH key of RSA with 4096 bits has 750, and a comment."""
-_SHOWN_CHARS = 40
+_SHOWN_CHARS = 16
+"""Of what is no public key: it may be a secret one, of which these say no more than that."""
 
 Recipients = Sequence[Any]
 """Public keys, as objects of pyrage's."""
@@ -35,16 +36,30 @@ def parse_recipients(texts: Sequence[str]) -> Recipients:
 
 
 def _recipient(index: int, text: str) -> Any:
-    kind = pyrage.ssh.Recipient if text.startswith("ssh-") else pyrage.x25519.Recipient
     try:
         if len(text) > _MAX_KEY_CHARS:
             raise pyrage.RecipientError(f"it has {len(text)} characters")
-        return kind.from_str(text)
-    except pyrage.RecipientError as error:
+        return _key(text)
+    except (UnicodeEncodeError, pyrage.RecipientError) as error:
         raise InputError(
             f"age_encryption_recipients[{index}], {text[:_SHOWN_CHARS]!r}, cannot be encrypted to ({error}); allowed "
             "are public keys of age (age1...) and of SSH (ssh-ed25519, ssh-rsa with 2048 to 4096 bits)"
         ) from None
+
+
+def _key(text: str) -> Any:
+    try:
+        if text.startswith("ssh-"):
+            return pyrage.ssh.Recipient.from_str(text)
+        recipient = pyrage.x25519.Recipient.from_str(text)
+        pyrage.encrypt(b"", [recipient])
+        return recipient
+    except BaseException as error:
+        # What pyrage raises when it panics is no `Exception`. It does so of an SSH key of zeros, and when
+        # something is encrypted to an age key whose shared secrets are all 0.
+        if type(error).__name__ == "PanicException":
+            raise pyrage.RecipientError("it cannot be a key") from None
+        raise
 
 
 def encrypt_files(folder: Path, recipients: Recipients) -> None:
