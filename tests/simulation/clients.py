@@ -121,7 +121,7 @@ class Client:
         for _ in range(self._chance.choice([1, 1, 2])):
 
             async def begin(service: Service) -> str:
-                session = await service.begin_session(
+                session = await service.session_life.begin(
                     self.owner, idempotency_key=key, display_name=None, user_metadata=None, project_id=None
                 )
                 return session.session_id
@@ -155,7 +155,7 @@ class Client:
         session_id = self._session_id
 
         async def finish(service: Service) -> None:
-            await service.finish_session(session_id, self.owner, reason=reason, detail=None)
+            await service.session_life.finish(session_id, self.owner, reason=reason, detail=None)
 
         await self.ask(finish)
         if self._chance.random() < self._habits.duplicates:

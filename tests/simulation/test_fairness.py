@@ -42,7 +42,7 @@ class Tenant:
         self.num = 0
 
     async def begin(self) -> "Tenant":
-        session = await self.service.begin_session(
+        session = await self.service.session_life.begin(
             self.owner, idempotency_key=None, display_name=None, user_metadata=None, project_id=None
         )
         self.session_id = session.session_id

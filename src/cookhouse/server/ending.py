@@ -70,7 +70,7 @@ class Ending:
     async def _end_sessions(self) -> None:
         try:
             async with asyncio.timeout(_SESSIONS_SECONDS):
-                await self._service.end_sessions("interrupted")
+                await self._service.session_life.end_all("interrupted")
         except Exception:
             _log.exception("the sessions of a client that is gone have not been ended")
         finally:

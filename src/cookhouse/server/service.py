@@ -1,4 +1,4 @@
-"""A whole server but for HTTP: its parts, and the life of sessions."""
+"""A whole server but for HTTP: its parts."""
 
 import asyncio
 import logging
@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from cookhouse.engine.contract import Up, Worker
-from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
@@ -18,7 +16,6 @@ from cookhouse.server.checkpoints.copying import Copying
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.draining import Draining
-from cookhouse.server.journal import AddSession, EndSession
 from cookhouse.server.journaling import OFF, Journaling
 from cookhouse.server.refusals import GoneError, StorageError
 from cookhouse.server.requests.accepting import Accepting
@@ -33,16 +30,16 @@ from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.restoring import Restored, Restoring
 from cookhouse.server.sequencer.calls import Calls
-from cookhouse.server.sequencer.futures import Future, Futures, Result
+from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.sessions.sessions import Session, Sessions
+from cookhouse.server.session_life import SessionLife
+from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
 
 _log = logging.getLogger(__name__)
@@ -126,6 +123,14 @@ class Service:
             states=None if journal is None else journal.states,
         )
         self.samples = Samples(self.futures, settings, self.calls, self.held)
+        self.session_life = SessionLife(
+            futures=self.futures,
+            journal=journal,
+            samples=self.samples,
+            sequencer=self.sequencer,
+            sessions=self.sessions,
+            store=self.store,
+        )
         self.metering = Metering(self.meter, self.store)
         self.intake = Intake(self.futures, self.sequencer, self.commit)
         self._writer = _writer("checkpoints")
@@ -269,81 +274,6 @@ class Service:
         if is_swept:
             self.store.close()
 
-    async def begin_session(
-        self,
-        owner: str,
-        *,
-        idempotency_key: str | None,
-        display_name: str | None,
-        user_metadata: Mapping[str, Any] | None,
-        project_id: str | None,
-    ) -> Session:
-        """A session, which is on the disk; a copy of a request gets that of the first one.
-
-        Raises:
-            StorageError: it cannot be written; there is none.
-        """
-        session, is_new = self.sessions.begin(owner, idempotency_key)
-        if is_new:
-            row = SessionRow(
-                session_id=session.session_id,
-                owner=owner,
-                created_at=time.time(),
-                display_name=display_name,
-                user_metadata=dict(user_metadata or {}),
-                project_id=project_id,
-                idempotency_key=idempotency_key,
-            )
-            session.writing = asyncio.ensure_future(self._write_session(session, row))
-        if session.writing is not None:
-            await asyncio.shield(session.writing)
-        return session
-
-    async def _write_session(self, session: Session, row: SessionRow) -> None:
-        if self.commit is None:
-            self.store.add_session(row)
-            return
-        try:
-            await self.commit.commit(AddSession(row))
-        except BaseException:
-            self.sessions.end(session)
-            raise
-
-    async def finish_session(self, session_id: str, owner: str, *, reason: str | None, detail: str | None) -> None:
-        """End a session at its client's word; one that has ended already is left as it is."""
-        try:
-            session = self.sessions.session(session_id, owner)
-        except GoneError:
-            if self._journal is not None:  # its end may still wait to be written
-                await self._journal.commit.flush()
-            return
-        await self._end(session, reason=reason, detail=detail)
-
-    async def end_sessions(self, reason: str) -> None:
-        """End all sessions, whose clients are gone."""
-        for session in self.sessions:
-            await self._end(session, reason=reason)
-
-    async def _end(self, session: Session, *, reason: str | None = None, detail: str | None = None) -> None:
-        """Free a session's models and snapshots; what waits for them fails."""
-        journal = self._journal
-        folders = () if journal is None else journal.folders_of(session, self.sequencer.history)
-        self.sessions.end(session)
-        ended = InputError(f"session {session.session_id} has ended")
-        for model in session.models.values():
-            for future in self.sequencer.drop_model(model):
-                self.futures.finish(future, Result.of_error(ended))
-        self._drop_samples(session, ended)
-        for sampler in session.samplers.values():
-            if sampler.snapshot is not None:
-                self.samples.free_snapshot(sampler.snapshot)
-        self.futures.start_clock(session.session_id)
-        now = time.time()
-        if journal is None:
-            self.store.finish_session(session.session_id, now, reason=reason, detail=detail)
-        else:
-            await journal.end_session(EndSession(session.session_id, now, reason, detail), folders)
-
     def _forget_answer(self, future: Future) -> None:
         if self._journal is not None:
             self._journal.forget_answer(future)
@@ -360,10 +290,6 @@ class Service:
                 if sampler.snapshot is not None:
                     sampler.snapshot.lose(reason)
 
-    def _drop_samples(self, session: Session, error: InputError) -> None:
-        if waiting := self.futures.unfinished_samples(session.session_id):
-            self.samples.cancel(waiting, error)
-
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(self.settings.sweep_seconds)
@@ -379,10 +305,10 @@ class Service:
             silent_seconds = now - session.heard_at
             if silent_seconds > self.settings.session_seconds:
                 _log.warning("session %s has not been heard of; freeing its models", session.session_id)
-                await self._end(session)
+                await self.session_life.end(session)
             elif silent_seconds > self.settings.silent_seconds:
                 error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
-                self._drop_samples(session, error)
+                self.session_life.drop_samples(session, error)
         self.futures.sweep()
         if self._journal is not None:
             self._journal.states.sweep()
