@@ -24,7 +24,8 @@ from cookhouse.server.sequencer.history import LOAD, History
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.order import SeenIds
 from cookhouse.server.sequencer.plans import request_id_of
-from cookhouse.server.sequencer.sequencer import Job, Sequencer
+from cookhouse.server.sequencer.queues import Job
+from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot

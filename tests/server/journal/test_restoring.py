@@ -24,7 +24,7 @@ from cookhouse.engine.transports.thread import InThread
 from cookhouse.server.journal import GroupCommit, PutState
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
-from cookhouse.server.sequencer.sequencer import Job
+from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.settings import Settings
 

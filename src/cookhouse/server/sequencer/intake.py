@@ -16,7 +16,8 @@ from cookhouse.errors import InputError
 from cookhouse.server.journal import AddEntry, DropEntry, Entry, GroupCommit
 from cookhouse.server.sequencer.futures import Futures
 from cookhouse.server.sequencer.plans import Drawn, Plan
-from cookhouse.server.sequencer.sequencer import Job, Sequencer
+from cookhouse.server.sequencer.queues import Job
+from cookhouse.server.sequencer.sequencer import Sequencer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

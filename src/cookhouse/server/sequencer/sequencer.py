@@ -18,72 +18,22 @@ import asyncio
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
-from cookhouse.server.journal import DropEntry, Entry, FinishEntry, GroupCommit, SetRunOrder
+from cookhouse.server.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
 from cookhouse.server.refusals import BusyError, LostError, StorageError
 from cookhouse.server.sequencer.calls import Calls, forgetting
 from cookhouse.server.sequencer.futures import Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
-from cookhouse.server.sequencer.plans import Run
+from cookhouse.server.sequencer.queues import Job, Queue, QueueLength
 from cookhouse.server.sequencer.states import States, answer_of
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model
 from cookhouse.server.settings import Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Job:
-    """A request on a model."""
-
-    run: Run
-    future: Future | None = None
-    """Who waits for it; None: nobody does any more."""
-    entry: Entry | None = None
-    """In the journal; None: it is not there, and does not run again."""
-    num_bytes: int = 0
-    """Of its arrays."""
-    is_creation: bool = False
-    changes_model: bool = True
-    """Whether later requests depend on it."""
-    runs_again: bool = False
-    """Whether it may have run before, in an engine that was lost."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Queue:
-    model: Model
-    order: ModelOrder[Job]
-    history: History = field(default_factory=History)
-    unfinished: dict[Job, None] = field(default_factory=dict)
-    """Those that wait, and those that have had their turn; as they came."""
-    num_admitted: int = 0
-    """Those that are being written to the journal."""
-    is_taken: bool = False
-    """Whether a request has its turn now."""
-    timer: asyncio.TimerHandle | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLength:
-    """How many requests a model has that have no result."""
-
-    num_accepting: int = 0
-    """Those that are being written to the journal."""
-    num_waiting: int = 0
-    num_running: int = 0
-    """Those that have had their turn, and are with the engine."""
-    oldest_at: float | None = None
-    """When the first of them was accepted, in seconds since the epoch; None where nobody waits for it."""
-    num_kept: int = 0
-    """Requests that no state covers yet, so that the journal keeps them."""
-    kept_bytes: int = 0
-
 
 MakeJobs = Callable[[History], Iterable[Job]]
 """What has to run again, in order: first what brings the last state back."""
@@ -108,11 +58,11 @@ class Sequencer:
         self._calls = calls
         self._commit = commit
         self._states = states
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, Queue] = {}
         self._held = held
         self._pending_bytes: Counter[str] = Counter()
         """By owner: of those that have had their turn."""
-        self._held_back: defaultdict[str, deque[_Queue]] = defaultdict(deque)
+        self._held_back: defaultdict[str, deque[Queue]] = defaultdict(deque)
         """By owner: models whose next request waits until fewer bytes are pending."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -192,7 +142,7 @@ class Sequencer:
         for job in dropped:
             self._finish_job(queue, job)
             is_left = job.entry is not None and job.entry.request_id not in queue.history.ran
-            if is_left and not _is_over(queue, job):  # of a replay after a restart
+            if is_left and not queue.is_over(job):  # of a replay after a restart
                 self._put_again(queue, job)
         self._advance(queue)
 
@@ -203,24 +153,14 @@ class Sequencer:
     def length(self, model: Model) -> QueueLength:
         """What a model has waiting and running."""
         queue = self._queues.get(model.model_id)
-        if queue is None:
-            return QueueLength()
-        oldest = next(iter(queue.unfinished), None)
-        return QueueLength(
-            num_accepting=queue.num_admitted,
-            num_waiting=len(queue.order),
-            num_running=len(queue.unfinished) - len(queue.order),
-            oldest_at=None if oldest is None or oldest.future is None else oldest.future.begun_at,
-            num_kept=len(queue.history.ran),
-            kept_bytes=queue.history.num_bytes,
-        )
+        return QueueLength() if queue is None else queue.length()
 
-    def _put_again(self, queue: _Queue, job: Job) -> None:
+    def _put_again(self, queue: Queue, job: Job) -> None:
         queue.unfinished[job] = None
         self._held.take_anyway(queue.model.owner, job.num_bytes)
         queue.order.put_again(job, None if job.entry is None else job.entry.seq_id)
 
-    def _give_up_on(self, queue: _Queue) -> None:
+    def _give_up_on(self, queue: Queue) -> None:
         """Fail the request that may be what ends workers: the first without a result, after so many losses."""
         for name, ran in queue.history.ran.items():
             future = self._futures.peek(name)
@@ -250,13 +190,13 @@ class Sequencer:
             self._finish_job(queue, job)
         return [job.future for job in waiting if job.future is not None]
 
-    def _queue(self, model: Model) -> _Queue:
+    def _queue(self, model: Model) -> Queue:
         if model.model_id not in self._queues:
             order: ModelOrder[Job] = ModelOrder(self._settings.gap_seconds)
-            self._queues[model.model_id] = _Queue(model=model, order=order)
+            self._queues[model.model_id] = Queue(model=model, order=order)
         return self._queues[model.model_id]
 
-    def _advance(self, queue: _Queue) -> None:
+    def _advance(self, queue: Queue) -> None:
         """Give the next request of a model its turn, if it is time."""
         ready_at = queue.order.ready_at()
         if queue.is_taken or ready_at is None:
@@ -276,7 +216,7 @@ class Sequencer:
             return
         self._pending_bytes[owner] += num_bytes
         taken = queue.order.take()
-        if _is_over(queue, taken.request):
+        if queue.is_over(taken.request):
             self._pending_bytes[owner] -= num_bytes
             self._finish_job(queue, taken.request)
             self._advance(queue)
@@ -287,7 +227,7 @@ class Sequencer:
             queue.history.add(taken.request.entry, changes_model=taken.request.changes_model, taken_to=taken_to)
         self._begin(self._run(queue, taken, queue.history.num_losses))
 
-    async def _run(self, queue: _Queue, taken: Taken[Job], num_losses: int) -> None:
+    async def _run(self, queue: Queue, taken: Taken[Job], num_losses: int) -> None:
         """`num_losses`: of the model, when the request was given its turn."""
         job, has_turn = taken.request, True
 
@@ -311,7 +251,7 @@ class Sequencer:
             result = await job.run(turn)
         except Exception as error:
             # Else it runs again already, or ended while it did, and what it needed here may be gone since.
-            is_last = queue.history.num_losses == num_losses and not _is_over(queue, job)
+            is_last = queue.history.num_losses == num_losses and not queue.is_over(job)
             if is_last or job.entry is None or queue.model.is_dropped:
                 told = _told(queue.model, error)
                 self._check_repeated(queue.model, job, told)
@@ -324,7 +264,7 @@ class Sequencer:
             self._finish_job(queue, job)
             end_turn()
 
-    async def _note_turn(self, queue: _Queue, taken: Taken[Job]) -> None:
+    async def _note_turn(self, queue: Queue, taken: Taken[Job]) -> None:
         """Write down which request runs now, where a replay would not know."""
         job, history = taken.request, queue.history
         if self._commit is None or job.entry is None or taken.is_in_order or job.is_creation:
@@ -341,12 +281,12 @@ class Sequencer:
         if had_result or not isinstance(error, InputError):
             model.lose(f"what it did could not be done again: {error}")
 
-    def _follow(self, queue: _Queue, job: Job, command: ModelCommand) -> None:
+    def _follow(self, queue: Queue, job: Job, command: ModelCommand) -> None:
         """Have the state of a model saved behind a command, if that is due."""
         if self._states is not None and job.entry is not None:
             self._states.follow(queue.model, queue.history, queue.order.seen, command, job.entry.request_id)
 
-    async def _fail_job(self, queue: _Queue, job: Job, error: Exception) -> None:
+    async def _fail_job(self, queue: Queue, job: Job, error: Exception) -> None:
         """Give a job's future the error. It is on the disk before it is told, since a replay might not fail. Where the
         store cannot be written for long it is before the next request that is accepted.
         """
@@ -373,7 +313,7 @@ class Sequencer:
             queue.model.snapshots.pop(job.entry.drawn["id"], None)
             self._calls.give_up(job.entry.drawn["id"])
 
-    def _finish(self, queue: _Queue, job: Job, result: Result) -> None:
+    def _finish(self, queue: Queue, job: Job, result: Result) -> None:
         """Give a job's future its result, if it has none yet. What has not changed the model need not run again."""
         if self._is_closed:
             return
@@ -388,7 +328,7 @@ class Sequencer:
             job.future.is_stored = True
             self._commit.later(FinishEntry(answer_of(job.future, job.future.result)))
 
-    def _finish_job(self, queue: _Queue, job: Job) -> None:
+    def _finish_job(self, queue: Queue, job: Job) -> None:
         """Give back what a request held."""
         owner = queue.model.owner
         queue.unfinished.pop(job, None)
@@ -401,16 +341,6 @@ class Sequencer:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _is_over(queue: _Queue, job: Job) -> bool:
-    """Whether a request that was to run again has come to its end meanwhile: it was under way when its worker was lost,
-    and the journal may have forgotten it.
-    """
-    if job.entry is None:
-        return False
-    has_result = job.future is None or job.future.result is not None
-    return job.entry.request_id in queue.history.finished or (job.runs_again and not job.changes_model and has_result)
 
 
 def _told(model: Model, error: Exception) -> Exception:

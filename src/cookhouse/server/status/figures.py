@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cookhouse.engine.contract import WorkerStatus
-from cookhouse.server.sequencer.sequencer import QueueLength
+from cookhouse.server.sequencer.queues import QueueLength
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.sessions import Model, Session
 from cookhouse.server.status.stored import MAX_ROWS
