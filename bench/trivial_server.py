@@ -1,11 +1,10 @@
-"""The least that answers the SDK: the same endpoints over the same uvicorn, whose answers are made beforehand.
+"""The least that answers the SDK: the same endpoints over the same server of HTTP, whose answers are made beforehand.
 
 Each comes as late as a simulated engine would have it. python -m bench.trivial_server COSTS prints its URL, and ends
 with its stdin
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -14,11 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import numpy as np
-import uvicorn
 
 from cookhouse.engine.contract import ForwardBackwardOutput, SampledSequence, SampleOutput
 from cookhouse.engine.simulated import Costs
-from cookhouse.server.main import bind
+from cookhouse.server.main import bind, make_server
 from cookhouse.server.wire import SampleShape, encode_pass, encode_sample
 
 _PREFIX = "/api/v1/"
@@ -129,19 +127,7 @@ def main(costs: Costs, shape: tuple[int, int], max_tokens: int) -> None:
     """Serve until the end of stdin."""
     listener = bind("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(
-        Trivial(costs, shape=shape, max_tokens=max_tokens),
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        timeout_keep_alive=120,
-    )
-    server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext
+    server = make_server(Trivial(costs, shape=shape, max_tokens=max_tokens))
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     asyncio.run(server.serve(sockets=[listener]))
 

@@ -23,6 +23,8 @@ from cookhouse.server.libraries import loading
 from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from cookhouse.engine.contract import Worker, WorkerOptions
     from cookhouse.registry import ModelRegistry
     from cookhouse.server.service import Service
@@ -169,13 +171,26 @@ async def _answer(
     ends_sessions: bool,
     on_ready: Callable[[str], None],
 ) -> None:
-    import uvicorn
-
     from cookhouse.server.app import create_app
     from cookhouse.server.ending import Ending
 
+    server = make_server(create_app(service, is_loopback=ipaddress.ip_address(listener.getsockname()[0]).is_loopback))
+    loop = asyncio.get_running_loop()
+    ending = Ending(service, server, is_for_one=ends_sessions, say=say)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ending.by_signal)
+    stdin.drains.add_done_callback(lambda _: _call_in(loop, ending.drain))
+    stdin.ended.add_done_callback(lambda _: _call_in(loop, ending.by_eof))
+    on_ready(engine)  # the socket listens and all is loaded: who connects now is answered in a moment
+    await server.serve(sockets=[listener])
+
+
+def make_server(app: Any) -> "uvicorn.Server":
+    """One that handles no signals, and has no socket yet."""
+    import uvicorn
+
     config = uvicorn.Config(
-        create_app(service, is_loopback=ipaddress.ip_address(listener.getsockname()[0]).is_loopback),
+        app,
         log_config=None,
         access_log=False,
         proxy_headers=False,
@@ -188,14 +203,7 @@ async def _answer(
     server = uvicorn.Server(config)
     # Its own handlers raise the signal again at the end, which would skip our cleaning up.
     server.capture_signals = contextlib.nullcontext
-    loop = asyncio.get_running_loop()
-    ending = Ending(service, server, is_for_one=ends_sessions, say=say)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ending.by_signal)
-    stdin.drains.add_done_callback(lambda _: _call_in(loop, ending.drain))
-    stdin.ended.add_done_callback(lambda _: _call_in(loop, ending.by_eof))
-    on_ready(engine)  # the socket listens and all is loaded: who connects now is answered in a moment
-    await server.serve(sockets=[listener])
+    return server
 
 
 def _wait_for_either(*futures: "ConcurrentFuture[Any]") -> None:
