@@ -1,5 +1,5 @@
-"""The published cookbook's own programs that learn from rewards, as they are, against `serve --stable-reinforce own`:
-`stable_reinforce` is what they train by unless they are told otherwise.
+"""The published cookbook's own programs, as they are, against our server. Those that learn from rewards are against
+`serve --stable-reinforce own`: `stable_reinforce` is what they train by unless they are told otherwise.
 """
 
 import json
@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import Cookhouse, exported_by
 from tests.e2e.qwen3_5 import save_qwen3_5
 
-from cookhouse.assets import resolve_model
+from cookhouse.assets import data_file, resolve_model
 
 pytest.importorskip("tinker_cookbook", reason="needs tinker-cookbook, which `make` installs")
 
@@ -38,6 +38,19 @@ from tinker_cookbook import tokenizer_utils
 address, folder, tokenizer, model = sys.argv[1:5]
 tokenizer_utils.get_tokenizer = lambda name: transformers.AutoTokenizer.from_pretrained(tokenizer)
 """
+SL_LOOP = (
+    PREPARE
+    + """
+import datasets
+from tinker_cookbook.recipes import sl_loop
+
+rows = [json.loads(line) for line in open("rows.jsonl")]
+datasets.load_dataset = lambda *names: datasets.DatasetDict(train=datasets.Dataset.from_list(rows))
+sl_loop.main(sl_loop.Config(
+    base_url=address, log_path=folder, model_name=model, batch_size=4, learning_rate=2e-3, save_every=2, max_steps=4
+))
+"""
+)
 # The reward is of what a small model may do or not: it never writes an answer in a box.
 RL_LOOP = (
     PREPARE
@@ -109,6 +122,18 @@ def run(cookhouse: Cookhouse, model: str, program: str, *names: str, options: Se
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_published_loop_of_examples_learns(cookhouse: Cookhouse, qwen3_5: str) -> None:
+    """Catches a folder of a published architecture that is not served under the published name."""
+    lines = data_file("conversations/train.jsonl").read_text(encoding="utf-8").splitlines()[:16]
+    (cookhouse.folder / "rows.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = run(cookhouse, qwen3_5, SL_LOOP, options=())
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = metrics(cookhouse.folder / "theirs")
+    losses = [row["train_mean_nll"] for row in rows if "train_mean_nll" in row]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize("model", ["tiny", "qwen3_5"])
