@@ -8,7 +8,7 @@ import pytest
 
 from cookhouse.report.columns import curves_of
 from cookhouse.report.curves import MAX_POINTS, Curve, step_range
-from cookhouse.report.drawing import curve_svg
+from cookhouse.report.drawing import curve_drawing, drawing_svg
 
 
 def only_curve(values: Sequence[Any]) -> Curve:
@@ -20,7 +20,7 @@ def only_curve(values: Sequence[Any]) -> Curve:
 
 def drawn(curve: Curve, first_step: int = 0, last_step: int = 10) -> ElementTree.Element:
     """The chart, parsed, which fails unless it is well-formed; every number in it must be one."""
-    svg = curve_svg(curve, first_step, last_step)
+    svg = drawing_svg(curve_drawing(curve, first_step, last_step))
     assert "nan" not in svg
     assert "inf" not in svg
     return ElementTree.fromstring(svg)

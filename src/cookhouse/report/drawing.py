@@ -123,11 +123,6 @@ def _line(series: Series, across: Scale, upward: Scale, max_points: int) -> Draw
     )
 
 
-def curve_svg(curve: Curve, first_step: int, last_step: int) -> str:
-    """`curve_drawing` as SVG."""
-    return drawing_svg(curve_drawing(curve, first_step, last_step))
-
-
 def overlaid_svg(several: Sequence[Series], first_step: int, last_step: int) -> str:
     """`drawing_of` as SVG."""
     return drawing_svg(drawing_of(several, first_step, last_step))

@@ -29,10 +29,6 @@ class Wanted:
     text: str = ""
     """Of which case does not matter."""
 
-    @property
-    def is_all(self) -> bool:
-        return self == Wanted()
-
 
 def find_rollouts(index: RolloutIndex, wanted: Wanted, texts: RolloutTexts | None) -> list[Found]:
     """The rollouts of an index that fit, in its order; `texts` are needed where a text is wanted. A reward that is no
