@@ -6,6 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.report.reader import Page
 from tests.runs.kit import make_run
+from tests.view.refusals import assert_refused
 from tests.view.rl_run import keep_answers
 
 HOSTILE = "</div><script>alert(1)</script>\x1b[2J\u202e"
@@ -68,16 +69,12 @@ def test_hostile_answers_stay_text(client: TestClient) -> None:
 )
 @pytest.mark.usefixtures("run")
 def test_what_cannot_be_shown_is_said(client: TestClient, query: str, said: str) -> None:
-    answer = client.get(f"/api/runs/a/-/answers{query}")
-    assert answer.status_code == 400
-    assert said in answer.json()["detail"]
+    assert_refused(client, f"runs/a/-/answers{query}", 400, said)
 
 
 def test_a_run_without_answers_says_so(runs: Path, client: TestClient) -> None:
     make_run(runs / "b")
-    answer = client.get("/api/runs/b/-/answers")
-    assert answer.status_code == 404
-    assert "has answered no held-out questions yet" in answer.json()["detail"]
+    assert_refused(client, "runs/b/-/answers", 404, "has answered no held-out questions yet")
 
 
 def test_a_broken_file_is_said(run: Path, client: TestClient) -> None:

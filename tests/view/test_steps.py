@@ -7,6 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.report.reader import Page
 from tests.runs.kit import make_run
+from tests.view.refusals import assert_refused
 from tests.view.rl_run import END, group, keep_rollouts, make_rl_run
 
 from cookhouse.chat.token_texts import TokenText
@@ -155,6 +156,4 @@ def test_hostile_tokens_stay_text(runs: Path, client: TestClient) -> None:
 )
 def test_what_cannot_be_shown_is_said(runs: Path, client: TestClient, path: str, status: int, said: str) -> None:
     make_rl_run(runs / "a")
-    answer = client.get(f"/api/runs/a/-/{path}")
-    assert answer.status_code == status
-    assert said in answer.json()["detail"]
+    assert_refused(client, f"runs/a/-/{path}", status, said)
