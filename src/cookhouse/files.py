@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,9 +87,7 @@ def append_row(path: Path, row: Mapping[str, Any], *, is_private: bool = False) 
 
     with open(path, "a+b", opener=made) as file:
         file.seek(0)
-        number, last = 0, b""
-        for number, last in enumerate(file, start=1):  # noqa: B007
-            pass
+        number, last = next(iter(deque(enumerate(file, start=1), maxlen=1)), (0, b""))
         if last and not _is_row(last):
             raise InputError(f"{path} holds something that is no JSONL, and is left alone; name another file")
         end = b"\n" if last and not last.endswith(b"\n") else b""

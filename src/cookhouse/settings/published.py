@@ -76,7 +76,7 @@ def _origin(config: Any, name: str) -> str:
         return default_origin(config, name) if has_default(config, name) else "set"
     except InputError:  # what it is by default cannot be told of this config, such as the model of unknown weights
         return "set"
-    except Exception:  # of the user's own code: a record of where a value came from ends no run
+    except Exception:  # whatever a user's own default raises: a record of where a value came from ends no run
         logger.warning("the default of %s cannot be computed; its value is recorded as set", name, exc_info=True)
         return "set"
 

@@ -22,8 +22,12 @@ def main() -> None:
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     place, name = place_of(Path(sys.argv[1]))
     access = Access()
+
+    def tell(url: str) -> None:
+        print(url + access.with_token(run_address(name)), flush=True)  # noqa: T201 - the run beside it reads the line
+
     try:
-        serve(place, access, 0, lambda url: print(url + access.with_token(run_address(name)), flush=True))  # noqa: T201
+        serve(place, access, 0, tell)
     except InputError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:

@@ -108,6 +108,6 @@ async def _refreshed(look: Look[Any]) -> None:
     """Read again; who looks at what cannot be read asks again, and nobody else is told."""
     try:
         await look.refresh()
-    except Exception:
+    except Exception:  # whatever the files of one run do to us: the others are watched on
         _log.exception("what is looked at cannot be read; its pages ask again")
         look.end()

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,19 +18,12 @@ def test_the_rows_up_to_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     rows.insert(500, {"step": 500, "test/nll": 1.0})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     lines = find_lines(path)
-    num_read = 0
-    row_of = step_rows._row
-
-    def counting(*args: object) -> dict[str, object] | None:
-        nonlocal num_read
-        num_read += 1
-        return row_of(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(step_rows, "_row", counting)
+    read = Mock(wraps=step_rows._row)
+    monkeypatch.setattr(step_rows, "_row", read)
     found = read_step_rows(path, lines, 500)
     assert [row["step"] for row in found.rows[-3:]] == [499, 500, 500]
     assert found.last_step == 999, "what is held out is no step"
-    assert num_read < 200
+    assert read.call_count < 200
     assert has_step(path, lines, 999)
     assert not has_step(path, lines, 1000)
     assert read_step_rows(path, lines, 5000).rows[-1] == {"step": 1000, "test/nll": 2.0}

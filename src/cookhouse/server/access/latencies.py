@@ -91,7 +91,7 @@ class Timed:
 
         try:
             await self._app(scope, receive, timed_send)
-        except Exception:
+        except Exception:  # of any kind: it is counted, and goes on
             if not is_begun:  # whoever stands around this answers
                 note(500)
             raise

@@ -1,7 +1,7 @@
 """What was used lately: for rates."""
 
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 
 from cookhouse.engine.contract import Amount
@@ -14,16 +14,16 @@ class RecentUse:
 
     def __init__(self) -> None:
         self._began_at = time.monotonic()
-        self._seconds: deque[tuple[int, Counter[tuple[str, str]]]] = deque(maxlen=WINDOW_SECONDS + 1)
+        self._seconds: deque[tuple[int, defaultdict[tuple[str, str], float]]] = deque(maxlen=WINDOW_SECONDS + 1)
 
     def count(self, amounts: Sequence[Amount]) -> None:
         """Add what was used just now."""
         second = int(time.monotonic())
         if not self._seconds or self._seconds[-1][0] != second:
-            self._seconds.append((second, Counter()))
+            self._seconds.append((second, defaultdict(float)))
         counted = self._seconds[-1][1]
         for account, kind, amount in amounts:
-            counted[account.owner, kind] += amount  # type: ignore[assignment]
+            counted[account.owner, kind] += amount
 
     def rates(self) -> Mapping[str, Mapping[str, float]]:
         """By owner and kind: per second, over the last minute or the time since the start. What took long is counted
@@ -31,9 +31,9 @@ class RecentUse:
         """
         now = time.monotonic()
         window = min(WINDOW_SECONDS, max(now - self._began_at, 1.0))
-        sums: dict[str, Counter[str]] = {}
+        sums: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         for second, counted in self._seconds:
             if second > now - WINDOW_SECONDS:
                 for (owner, kind), amount in counted.items():
-                    sums.setdefault(owner, Counter())[kind] += amount
+                    sums[owner][kind] += amount
         return {owner: {kind: total / window for kind, total in kinds.items()} for owner, kinds in sums.items()}
