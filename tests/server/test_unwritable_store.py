@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,27 @@ def test_changes_are_refused_in_words_and_all_else_goes_on(tmp_path: Path, unwri
                 assert "error" not in server.result(accepted["request_id"]).text
 
 
-def sample_again(server: Server, session_id: str) -> list[str]:
+def sample_again(server: Server, session_id: str, **content: Any) -> list[str]:
     """Of a sampler that there is: it need not be written again."""
     prompt = {"chunks": [{"type": "encoded_text", "tokens": [1, 2]}]}
     request = {"prompt": prompt, "sampling_params": {"max_tokens": 3}, "sampling_session_id": f"{session_id}:sample:0"}
-    return [server.post("/asample", **request)["request_id"]]
+    return [server.post("/asample", **request, **content)["request_id"]]
+
+
+def test_a_sample_that_cannot_be_recorded_is_not_given(
+    tmp_path: Path, engine: HeldEngine, unwritable: Unwritable
+) -> None:
+    """Would catch tokens that a client is given to train on, and is then told that they were never sampled."""
+    with serving(tmp_path, engine, replace(IMPATIENT, stable_reinforce="own")) as server:
+        session_id = server.session()
+        sample(server, session_id, 1)
+        with unwritable(tmp_path):
+            (lost,) = sample_again(server, session_id, record_stability_info=True)
+            told = server.result(lost).json()
+            assert told["category"] == "server"
+            assert "nothing could be written for 0.2 s" in told["error"]
+        (kept,) = sample_again(server, session_id, record_stability_info=True)
+        assert "error" not in server.result(kept).text
 
 
 def test_what_was_accepted_goes_on_and_survives(tmp_path: Path, engine: HeldEngine, unwritable: Unwritable) -> None:
