@@ -9,7 +9,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import replace
 from functools import partial
@@ -189,6 +189,11 @@ def make_server(app: Any) -> "uvicorn.Server":
     """One that handles no signals, and has no socket yet."""
     import uvicorn
 
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:  # its own raise the signal again, which would skip our cleaning up
+            yield
+
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -200,10 +205,7 @@ def make_server(app: Any) -> "uvicorn.Server":
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=1,
     )
-    server = uvicorn.Server(config)
-    # Its own handlers raise the signal again at the end, which would skip our cleaning up.
-    server.capture_signals = contextlib.nullcontext
-    return server
+    return Server(config)
 
 
 def _wait_for_either(*futures: "ConcurrentFuture[Any]") -> None:

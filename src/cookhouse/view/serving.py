@@ -13,6 +13,7 @@ from cookhouse.view.access import Access
 from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
 from cookhouse.view.playground.playground import Playground
+from cookhouse.view.watching import Watcher
 
 HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8600
@@ -40,18 +41,23 @@ def serve(
         server.run(sockets=[listener])
 
 
-class Server(uvicorn.Server):  # type: ignore[misc]  # uvicorn has no types
+class Server(uvicorn.Server):
     """Ends the streams of events when it is to stop, which it would wait for."""
 
+    def __init__(self, config: uvicorn.Config, watcher: Watcher) -> None:
+        super().__init__(config)
+        self._watcher = watcher
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.watcher.end()
+        self._watcher.end()
         await super().shutdown(sockets)
 
 
 def make_server(place: Place, access: Access, playground: Playground | None = None) -> Server:
     """A server that has no socket yet."""
+    app = create_app(place, access, playground)
     config = uvicorn.Config(
-        create_app(place, access, playground),
+        app,
         log_config=None,
         access_log=False,
         proxy_headers=False,
@@ -61,7 +67,7 @@ def make_server(place: Place, access: Access, playground: Playground | None = No
         lifespan="on",
         timeout_graceful_shutdown=1,
     )
-    return Server(config)
+    return Server(config, app.state.watcher)
 
 
 def bind(port: int | None) -> socket.socket:
