@@ -1,11 +1,13 @@
 """Catches runs and snapshots that are begun although memory does not suffice: the kernel would then kill the engine."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
+from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
@@ -102,9 +104,13 @@ def test_a_base_model_that_does_not_fit_is_refused_before_it_is_read(
 
 
 def test_a_hundred_adapters_are_admitted_or_refused_and_those_that_are_can_all_train(
-    engine: TorchEngine, qwen3_folder: str, num_parameters: int, monkeypatch: pytest.MonkeyPatch
+    engine: TorchEngine, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Would catch promises that are made twice over: each adapter finds the memory free that others will take."""
+    """Would catch promises that are made twice over: each adapter finds the memory free that others will take; and one
+    that is refused without saying how much it takes and how much there is.
+    """
+    spec = LoraSpec(rank=32)
+    num_parameters = engine._bases[qwen3_folder].adapter_layout(spec).num_parameters
     total = engine._budget.promised_bytes() + num_parameters * 28 * 40
     taken = 0
 
@@ -112,14 +118,19 @@ def test_a_hundred_adapters_are_admitted_or_refused_and_those_that_are_can_all_t
         return total - taken - sum(16 * model.params.numel() for model in engine._models.values())
 
     monkeypatch.setattr(engine._budget, "free", free)
-    refused = 0
+    refusals = []
     for index in range(100):
         try:
-            engine.create_model(str(index), qwen3_folder, SPEC)
-        except InputError:
-            refused += 1
+            engine.create_model(str(index), qwen3_folder, spec)
+        except InputError as error:
+            refusals.append(str(error))
         assert engine._budget.promised_bytes() <= free()
-    assert refused == 60
+    assert len(refusals) == 60
+    figures = (
+        rf"an adapter of rank 32 over '.*' takes {show_bytes(28 * num_parameters)} and 0\.00 MiB of memory are free "
+        r"beside what is promised \(gradients of requests .*, snapshots .*, passes .*\); use a lower rank or .*"
+    )
+    assert all(re.fullmatch(figures, refusal) for refusal in refusals)
     requests = [
         ForwardBackward(model_id=model_id, data_D=random_datums([5]), loss_fn="cross_entropy")
         for model_id in engine._models

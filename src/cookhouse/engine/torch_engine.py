@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -105,7 +104,7 @@ class TorchEngine:
         for name in base_models:
             self._bases.describe(name)
             if not self._bases.must_evict(name):
-                self._load(name)
+                self._load(name, keep=base_models)
 
     def describe(self) -> str:
         """See `Engine`."""
@@ -311,26 +310,45 @@ class TorchEngine:
         self._drop_idle_full_samplers()
         return outputs
 
-    def _load(self, name: str) -> None:
-        """Load a base model that is not; there is room among the base models."""
-        if name not in self._bases:
-            what = f"base model {name!r}"
-            self._admit(what, self._bases.num_bytes(name), "use a smaller model, or a machine with more memory")
+    def _load(self, name: str, *, keep: Collection[str] = ()) -> None:
+        """Load a base model that is not; there is room among the base models. For `keep` see `_admit`."""
+        if name in self._bases:
+            self._bases.load(name)
+            return
+        way_out = "use a smaller model, end other sessions, or use a machine with more memory"
+        self._admit(f"base model {name!r}", self._bases.num_bytes(name), way_out, keep=keep)
         self._bases.load(name)
         base = self._bases[name]
         if self._samplers_only and DecodeKernel.gains_from_packing(base):
             base.packed.make(drops_originals=True)
+            self._promise_unpacked(base, way_out, keep)
+
+    def _promise_unpacked(self, base: BaseModel, way_out: str, keep: Collection[str]) -> None:
+        """Keep memory for an output projection without its original, which is unpacked to score prompts."""
+        weight = base.head.projection.weight
+        if not base.packed.is_dropped(weight):
+            return
+        num_bytes = weight.numel() * weight.itemsize
+        what = f"the output projection of base model {base.name!r}, unpacked to score prompts,"
+        try:
+            self._admit(what, num_bytes, way_out, keep={*keep, base.name})
+        except InputError:
+            self._drop([base.name])
+            raise
+        self._budget.promise("pass", _base_key(base.name), num_bytes)
 
     def _sampler(self, samplers: dict[str, Sampler], key: str, base: BaseModel) -> Sampler:
         if key not in samplers:
             self._pack(base)
             limit = partial(self._cache_bytes, base)
             sampler = Sampler(base, limit(0), limit=limit if self._device.type == "cpu" else None)
-            samplers[key], living = sampler, ref(sampler)
-            self._budget.watch(
-                "cache", f"sampler {key}", lambda: 0 if (found := living()) is None else found.unused_bytes
-            )
+            samplers[key] = sampler
+            self._budget.watch("cache", _sampler_key(key), lambda: sampler.unused_bytes)
         return samplers[key]
+
+    def _drop_sampler(self, samplers: dict[str, Sampler], key: str) -> None:
+        samplers.pop(key, None)
+        self._budget.release(_sampler_key(key))
 
     def _pack(self, base: BaseModel) -> None:
         """Pack a base model's weights beside their originals, if that is faster and there is memory for it."""
@@ -384,7 +402,7 @@ class TorchEngine:
         """Free the samplers of snapshots that have been deleted, once they have no work."""
         for key in [key for key in self._full_samplers if key not in self._full_snapshots]:
             if not self._full_samplers[key].has_work:
-                del self._full_samplers[key]
+                self._drop_sampler(self._full_samplers, key)
 
     def _load_full(
         self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, parts: Mapping[str, bool]
@@ -424,31 +442,48 @@ class TorchEngine:
         layout = self._bases[base_model].adapter_layout(lora)
         num_bytes = layout.num_parameters * (_STATE_BYTES + self._request_bytes + self._snapshot_bytes)
         way_out = "use a lower rank or a smaller base model, or end other sessions"
-        self._admit(f"an adapter of rank {lora.rank} over {base_model!r}", num_bytes, way_out)
+        self._admit(f"an adapter of rank {lora.rank} over {base_model!r}", num_bytes, way_out, keep={base_model})
         return Adapter.create(base_model, layout, self._device)
 
     def _admit_snapshot(self, base_model: str, layout: AdapterLayout) -> None:
         what = f"a snapshot of an adapter of rank {layout.spec.rank} over {base_model!r}"
         num_bytes = layout.num_parameters * self._dtype.itemsize
-        self._admit(what, num_bytes, "end other sessions, or use a lower rank", but_for={"snapshot"})
+        way_out = "end other sessions, or use a lower rank"
+        self._admit(what, num_bytes, way_out, keep={base_model}, but_for={"snapshot"})
 
-    def _admit_full(self, what: str, num_bytes: int, way_out: str) -> None:
-        """As `_admit`, and beside the base models as well."""
+    def _admit_full(self, what: str, num_bytes: int, peak_bytes: int, way_out: str) -> None:
+        """As `_admit`, and beside the base models as well; `peak_bytes` are there at once while it is made."""
         self._drop(self._bases.room_for(what, num_bytes, self._users))
-        self._admit(what, num_bytes, way_out)
+        self._admit(what, peak_bytes, way_out)
 
-    def _admit(self, what: str, num_bytes: int, way_out: str, *, but_for: Collection[Purpose] = ()) -> None:
-        """Let `num_bytes` fit into memory, or raise InputError. Caches and packed weights of idle samplers make way."""
+    def _admit(
+        self, what: str, num_bytes: int, way_out: str, *, keep: Collection[str] = (), but_for: Collection[Purpose] = ()
+    ) -> None:
+        """Let `num_bytes` fit into memory, or raise InputError. What nobody uses makes way: caches and packed weights,
+        then base models that are not in `keep`, if they suffice.
+        """
+
+        def is_short(by: int = 0) -> bool:
+            return self._budget.spare_bytes(num_bytes, but_for=but_for) + by < num_bytes
+
         for samplers in (self._samplers, self._full_samplers):
             for key in [key for key, sampler in samplers.items() if not sampler.has_work]:
-                if self._budget.spare_bytes(num_bytes, but_for=but_for) < num_bytes:
-                    samplers.pop(key).base.packed.drop()
+                if is_short():
+                    base = samplers[key].base
+                    self._drop_sampler(samplers, key)
+                    base.packed.drop()
+        idle = [name for name in self._bases if name not in keep and not self._users(name)]
+        if not is_short(by=sum(map(self._bases.num_bytes, idle))):
+            for name in idle:
+                if is_short():
+                    self._drop([name])
         self._budget.check(num_bytes, what, way_out, but_for=but_for)
 
     def _drop(self, base_models: Sequence[str]) -> None:
         for name in base_models:
-            self._samplers.pop(name, None)
+            self._drop_sampler(self._samplers, name)
             self._bases.drop(name)
+            self._budget.release(_base_key(name))
 
     def _check_trains(self) -> None:
         if self._samplers_only:
@@ -486,3 +521,11 @@ class TorchEngine:
 
 def _key(model_id: str) -> str:
     return f"model {model_id}"
+
+
+def _base_key(name: str) -> str:
+    return f"base model {name}"
+
+
+def _sampler_key(key: str) -> str:
+    return f"sampler {key}"

@@ -1,5 +1,7 @@
 """Catches weights that change when they are packed, or that are read after they have been dropped."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.lora.lora import LoraLinear
 from cookhouse.engine.model.packed import PackedWeights, pack, unpack
+from cookhouse.engine.model.pretrained import num_weight_bytes
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.errors import InputError
 from tests.engine.families import save_family
@@ -84,6 +87,31 @@ def _sample(engine: TorchEngine, folder: str, snapshot_id: str | None) -> Sample
         outputs += advance(engine)
     (output,) = outputs
     return output
+
+
+def test_memory_to_score_prompts_is_kept_where_there_is_no_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a server that is killed by the first client who asks for log-probabilities of a prompt."""
+    folder = save_family(tmp_path, "qwen2", vocab_size=272, num_key_value_heads=2)
+    engine = TorchEngine(device="cpu", precision="float32", samplers_only=True)
+    before = engine._budget.promised_bytes()
+    engine.load_base_model(folder)
+    base = engine._bases[folder]
+    if not DecodeKernel.gains_from_packing(base):
+        pytest.skip("no C++ compiler")
+    unpacked = base.head.projection.weight.numel() * 4
+    assert engine._budget.promised_bytes() == before + unpacked
+    engine.load_base_model(folder)
+    engine.drop_base_model(folder)
+    assert engine._budget.promised_bytes() == before
+    size = num_weight_bytes(folder, torch.float32)
+    free = before + size + unpacked - 1
+    monkeypatch.setattr(engine._budget, "free", lambda: free - size * len(engine._bases))
+    with pytest.raises(InputError, match=r"the output projection of .*, unpacked to score prompts, takes"):
+        engine.load_base_model(folder)
+    assert not engine._bases
+    assert engine._budget.promised_bytes() == before
 
 
 def test_an_engine_that_only_samples_refuses_to_train(qwen3_folder: str) -> None:

@@ -303,6 +303,37 @@ def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: 
     roomy.load_base_model(qwen3_folder)
 
 
+def test_a_snapshot_asks_for_what_it_takes_while_it_is_read_and_is_forgotten(
+    qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights are there twice for a while. Would catch a server that is killed then, and one that counts the caches
+    of all snapshots that ever were.
+    """
+    engine = TorchEngine(precision="float32", device="cpu")
+    engine.create_model("full", qwen3_folder, FULL)
+    engine.save_state("full", tmp_path / "s", with_optimizer=False)
+    engine.delete_model("full")
+    before = set(engine._budget._left)
+    spare = 2 * 4 * num_parameters(qwen3_folder)
+    monkeypatch.setattr(engine._budget, "free", lambda: engine._budget.promised_bytes() + spare - 1)
+    with pytest.raises(InputError, match=r"a snapshot of all weights of .* MiB of memory are free"):
+        engine.load_snapshot("s", qwen3_folder, FULL, tmp_path / "s")
+    assert engine._bases._reserved == {}
+    monkeypatch.setattr(engine._budget, "free", lambda: engine._budget.promised_bytes() + spare)
+    engine.load_snapshot("s", qwen3_folder, FULL, tmp_path / "s")
+    monkeypatch.undo()
+    prompt_T = np.arange(5)
+    request = SampleRequest(
+        request_id="r", base_model=qwen3_folder, snapshot_id="s", prompt_T=prompt_T, seed=0, max_tokens=2
+    )
+    engine.submit_sample(request)
+    assert len(advance(engine)) <= 1
+    while engine.has_samples():
+        engine.step_samples()
+    engine.delete_snapshot("s")
+    assert set(engine._budget._left) == before
+
+
 def _no_memory(*_: object, **__: object) -> None:
     raise InputError("no memory")
 

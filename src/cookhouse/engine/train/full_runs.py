@@ -21,10 +21,12 @@ _STATE_BYTES = 20
 
 
 class FullRuns:
-    """`admit` makes room for a number of bytes, or refuses: what takes them, how many, the way out."""
+    """`admit` makes room for a number of bytes, or refuses: what takes them, how many, how many at the most while it is
+    made, the way out.
+    """
 
     def __init__(
-        self, bases: BaseModels, admit: Callable[[str, int, str], None], device: torch.device, dtype: torch.dtype
+        self, bases: BaseModels, admit: Callable[[str, int, int, str], None], device: torch.device, dtype: torch.dtype
     ) -> None:
         self._bases = bases
         self._admit = admit
@@ -96,7 +98,9 @@ class FullRuns:
             read_full(folder, weights.layout, {"params": weights.flat})
             return weights
 
-        self._reserve(snapshot_id, base_model, "a snapshot of all weights", self._dtype.itemsize)
+        size = self._dtype.itemsize
+        # They are read, and then copied to where they lie side by side.
+        self._reserve(snapshot_id, base_model, "a snapshot of all weights", size, at_most=2 * size)
         return self._kept(snapshot_id, load)
 
     def free(self, key: str) -> None:
@@ -104,14 +108,13 @@ class FullRuns:
         if self._bases.release(key):
             gc.collect()  # modules refer to each other in circles
 
-    def _reserve(self, key: str, base_model: str, what: str, bytes_per_parameter: int) -> None:
+    def _reserve(self, key: str, base_model: str, what: str, size: int, *, at_most: int = 0) -> None:
+        """Count `size` bytes per parameter; `at_most` so many are there while they are made, if that is more."""
         self._bases.describe(base_model)
-        what = f"{what} of {base_model!r}"
-        num_bytes = num_parameters(base_model) * bytes_per_parameter
-        self._admit(
-            what, num_bytes, "train an adapter (rank 1 or more), use a smaller base model, or end other sessions"
-        )
-        self._bases.reserve(key, num_bytes)
+        number = num_parameters(base_model)
+        way_out = "train an adapter (rank 1 or more), use a smaller base model, or end other sessions"
+        self._admit(f"{what} of {base_model!r}", number * size, number * max(size, at_most), way_out)
+        self._bases.reserve(key, number * size)
 
     def _kept(self, key: str, make: Callable[[], _T]) -> _T:
         """What `make` makes; the memory that is counted under the key is free again if it cannot."""
