@@ -3,6 +3,7 @@
 import gc
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleOutput, SampleRequest
-from cookhouse.engine.model.pretrained import num_weight_bytes
+from cookhouse.engine.model.pretrained import num_weight_bytes, read_model
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
@@ -124,3 +125,52 @@ def test_a_model_that_fails_to_load_is_not_offered(engine: TorchEngine, names: l
     with pytest.raises(InputError, match="cannot load base model"):
         engine.load_base_model(str(broken))
     assert [info.name for info in engine.base_models()] == names[:1]
+
+
+def test_a_model_that_is_refused_frees_its_weights_at_once(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a server that is killed by a client who names a model that is refused, again and again."""
+    read: list[weakref.ref[torch.Tensor]] = []
+
+    def spoiled(*args: Any, **options: Any) -> Any:
+        model = read_model(*args, **options)
+        read.append(weakref.ref(model.get_input_embeddings().weight))
+        model.get_decoder().forward = None  # whatever it is that cannot be computed
+        return model
+
+    monkeypatch.setattr("cookhouse.engine.model.base_model.read_model", spoiled)
+    engine = TorchEngine(precision="float32")
+    gc.disable()  # which comes when it likes
+    try:
+        with pytest.raises(InputError, match="transformers cannot compute it"):
+            engine.load_base_model(names[0])
+        assert [weight() for weight in read] == [None]
+    finally:
+        gc.enable()
+
+
+def test_a_base_model_that_nobody_uses_makes_way_where_memory_is_short(
+    names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --max-base-bytes. Would catch a server that refuses a model for the sake of one that was asked for once,
+    which no client can end; and one that drops what does not suffice.
+    """
+    a, b, c = names
+    engine = TorchEngine(precision="float32", device="cpu")
+    size = num_weight_bytes(a, torch.float32)
+
+    def free() -> int:
+        return engine._budget.promised_bytes() + int(size * (2.5 - len(engine._bases)))
+
+    monkeypatch.setattr(engine._budget, "free", free)
+    engine.load_base_model(a)
+    engine.load_base_model(b)
+    engine.load_base_model(a)
+    engine.load_base_model(c)
+    assert set(engine._bases) == {a, c}
+    engine.create_model("m", a, LoraSpec(rank=1))
+    engine.load_base_model(b)
+    assert set(engine._bases) == {a, b}
+    engine.create_model("n", b, LoraSpec(rank=1))
+    with pytest.raises(InputError, match=r"takes [\d.]+ MiB and [\d.]+ MiB of memory are free .*; use a smaller model"):
+        engine.load_base_model(c)
+    assert set(engine._bases) == {a, b}

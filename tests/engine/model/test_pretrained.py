@@ -9,11 +9,21 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import CohereConfig, Gemma2Config, GPT2Config, GraniteConfig, HyperCLOVAXConfig, LlamaConfig
+from transformers import (
+    CohereConfig,
+    Gemma2Config,
+    Gemma3Config,
+    Gemma3TextConfig,
+    GPT2Config,
+    GraniteConfig,
+    HyperCLOVAXConfig,
+    LlamaConfig,
+    PhimoeConfig,
+)
 
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.logits import LogitRule, logit_rule
-from cookhouse.engine.model.pretrained import num_weight_bytes, read_config, read_model
+from cookhouse.engine.model.pretrained import is_packed, num_weight_bytes, read_config, read_model
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, save_model
 from tests.engine.families import COMPOSITES, FAMILIES, save_family
@@ -37,7 +47,9 @@ def test_shards_hold_the_same_model_as_one_file(family: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *COMPOSITES])
 def test_the_size_of_a_model_is_known_before_it_is_loaded(family: str, tmp_path: Path) -> None:
+    """And that it can be run. Would catch a dry run that refuses what is loaded then."""
     folder = save_family(tmp_path, family)
+    BaseModel.check_config(folder)
     model = read_model(folder, torch.bfloat16)
     wanted = sum(parameter.numel() * 2 for parameter in model.parameters())
     assert num_weight_bytes(folder, torch.bfloat16) == wanted
@@ -102,6 +114,108 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, damage: Callable[
         _load(folder)
 
 
+def _index(**content: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "model.safetensors.index.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | content))
+
+    return change
+
+
+def _write(name: str, text: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_text(text)
+
+    return write
+
+
+def _spoil(folder: Path) -> None:
+    for path in folder.glob("*.safetensors"):
+        tensors = {name: torch.full_like(tensor, torch.nan) for name, tensor in load_file(path).items()}
+        save_file(tensors, path, metadata={"format": "pt"})
+
+
+def _neighbor(folder: Path) -> None:
+    """Shards that are all there, in another folder."""
+    (folder.parent / "other").mkdir()
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    for file in set(index["weight_map"].values()):
+        (folder / file).rename(folder.parent / "other" / file)
+    index["weight_map"] = {name: f"../other/{file}" for name, file in index["weight_map"].items()}
+    path.write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_neighbor, r"names '\.\./other/model-0.*'; weights are read from files beside it alone"),
+        (_index(weight_map={"model.norm.weight": 5}), "index.json cannot be read"),
+        (_index(weight_map=None), "index.json cannot be read"),
+        (_write("model.safetensors.index.json", "{"), "index.json cannot be read"),
+        (_write("tokenizer.json", '{"version": 1}'), "cannot load base model"),
+        (_write("tokenizer.json", "[]"), "cannot load base model"),
+        (_write("tokenizer_config.json", '{"tokenizer_class": 7}'), "cannot load base model"),
+        (_write("config.json", "[]"), "cannot load base model"),
+        (_write("config.json", "5"), "cannot load base model"),
+        (_write("generation_config.json", '{"eos_token_id": "end"}'), "it says of no token that it ends a text"),
+        (_write("generation_config.json", "[]"), "cannot load base model"),
+        (_write("adapter_config.json", '{"peft_type": "LORA"}'), "has an adapter beside it"),
+        (_spoil, "transformers computes NaN or infinity with its weights"),
+    ],
+)
+def test_files_of_strangers_are_refused_in_words(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+    """Would catch whatever the libraries that read them raise, and files that are read from elsewhere."""
+    folder = Path(save_family(tmp_path / "model", "qwen3", max_shard_size="40KB"))
+    damage(folder)
+    with pytest.raises(InputError, match=message) as refused:
+        _load(folder)
+    assert str(folder) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_hidden_layers": 10**9},
+        {"num_hidden_layers": "two"},
+        {"num_hidden_layers": 0},
+        {"hidden_size": -32},
+        {"hidden_size": 2.5},
+        {"vocab_size": 10**30},
+        {"max_position_embeddings": 10**12},
+        {"max_position_embeddings": True},
+        {"num_attention_heads": 0},
+        {"num_key_value_heads": "all"},
+        {"layer_types": 5},
+        {"layer_types": ["full_attention"]},
+        {"layer_types": [["full_attention"], {}]},
+        {"rope_parameters": "fast"},
+        {"rope_parameters": {"rope_type": "made_up"}},
+        {"rope_parameters": {"rope_type": "yarn", "factor": "big"}},
+        {"hidden_act": "made_up"},
+        {"rms_norm_eps": "small"},
+        {"quantization_config": {}},
+        {"quantization_config": "fp8"},
+        {"quantization_config": {"quant_method": ["fp8"]}},
+        {"model_type": 3},
+        {"model_type": "made_up"},
+        {"auto_map": {"AutoConfig": "evil.Config"}, "model_type": "made_up"},
+        {"is_encoder_decoder": True},
+        {"text_config": 5, "model_type": "gemma3"},
+    ],
+    ids=lambda options: str(options)[:60],
+)
+def test_a_config_that_makes_no_model_is_refused_in_words(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Before anything is loaded, as a server learns of a model. Would catch a bare error of the library that builds it,
+    a prompt for leave to run a stranger's code, and layers without end.
+    """
+    folder = save_family(tmp_path, "qwen3")
+    _set(tmp_path, **options)
+    for ask in (BaseModel.check_config, lambda name: num_weight_bytes(name, torch.float32)):
+        with pytest.raises(InputError, match=re.escape(folder)):
+            ask(folder)
+
+
 def _set(folder: Path, **options: Any) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | options))
@@ -151,12 +265,37 @@ def test_logits_of_no_family_are_refused(tmp_path: Path, family: str, options: d
         (Gemma2Config(final_logit_softcapping=30.0), LogitRule(cap=30.0)),
         (Gemma2Config(final_logit_softcapping=None), LogitRule()),
         (LlamaConfig(), LogitRule()),
+        (Gemma3Config(text_config={"final_logit_softcapping": 30.0}), LogitRule()),
+        (Gemma3TextConfig(final_logit_softcapping=30.0), LogitRule(cap=30.0)),
     ],
     ids=lambda value: value.model_type if hasattr(value, "model_type") else None,
 )
 def test_options_mean_what_their_family_means(config: Any, rule: LogitRule) -> None:
     """Would catch a factor that is a divisor elsewhere: families share the names of their options."""
     assert logit_rule(config) == rule
+
+
+def test_a_cap_that_a_model_which_takes_images_does_not_apply_is_not_applied(tmp_path: Path) -> None:
+    """Gemma 3's config has a cap of logits. The forward of its text alone applies it, that of the whole model does not;
+    what is loaded must compute as the whole one does, or be refused.
+    """
+    folder = save_family(tmp_path, "gemma3")
+    text = json.loads((tmp_path / "config.json").read_text())["text_config"]
+    _set(tmp_path, text_config=text | {"final_logit_softcapping": 0.5})
+    assert _load(folder).head.rule == LogitRule()
+
+
+def test_a_window_that_layers_keep_to_themselves_is_refused(tmp_path: Path) -> None:
+    """Its mask has the window, of which attention is not told: it would see all keys. A sequence that is shorter than
+    the window, as what is tried at load, does not show it.
+    """
+    sizes = {"vocab_size": VOCAB_SIZE, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4}
+    sizes |= {"max_position_embeddings": 128, "bos_token_id": 0, "eos_token_id": 0}
+    narrow = save_model(tmp_path / "narrow", PhimoeConfig(**sizes, sliding_window=16))
+    with pytest.raises(InputError, match="its sliding_window is 16, of which its layers do not tell this engine"):
+        _load(narrow)
+    _load(save_model(tmp_path / "wide", PhimoeConfig(**sizes, sliding_window=128)))
 
 
 def test_a_module_that_cannot_carry_an_adapter_is_refused_by_name(tmp_path: Path) -> None:
@@ -195,6 +334,15 @@ def _unpack_mxfp4(blocks: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     size = torch.where(exponent == 0, mantissa / 2, (1 + mantissa / 2) * 2 ** (exponent - 1))
     values = (1 - 2 * sign) * size * 2.0 ** (scales.float().unsqueeze(-1) - 127)
     return values.flatten(-2).mT
+
+
+def test_what_packs_the_text_of_a_model_that_takes_images_is_seen(tmp_path: Path) -> None:
+    """Some say so in the config of the text part alone. Would catch weights that are read as they lie."""
+    folder = save_family(tmp_path, "gemma3")
+    assert not is_packed(folder)
+    text = json.loads((tmp_path / "config.json").read_text())["text_config"]
+    _set(tmp_path, text_config=text | {"quantization_config": {"quant_method": "fp8"}})
+    assert is_packed(folder)
 
 
 def test_fp8_weights_are_unpacked(tmp_path: Path) -> None:

@@ -73,6 +73,42 @@ def test_logits_that_are_changed_after_the_output_projection_are_refused(tmp_pat
         _checked(tmp_path, _scale_logits)
 
 
+def _cap_logits(model: Any) -> None:
+    def capped(_: Any, __: Any, output: Any) -> Any:
+        output.logits = 30 * torch.tanh(output.logits / 30)
+        return output
+
+    model.register_forward_hook(capped)
+
+
+def test_a_cap_of_logits_is_noticed_where_logits_are_small(tmp_path: Path) -> None:
+    """Those of random weights are: a cap of 30 changes them by less than rounding does."""
+    with pytest.raises(InputError, match="its logits are not what transformers computes"):
+        _checked(tmp_path, _cap_logits)
+
+
+def test_logits_that_are_all_zero_are_no_difference(tmp_path: Path) -> None:
+    """Some models begin with an output projection of zeros. Would catch a division by the length of nothing."""
+
+    def zero(model: Any) -> None:
+        model.get_output_embeddings().weight.data.zero_()
+
+    check_cached(_checked(tmp_path, zero))
+
+
+def test_wider_logits_are_no_difference(tmp_path: Path) -> None:
+    """Some models give their logits of bf16 in fp32. Would catch rounding that is taken for a difference."""
+    folder = save_model(tmp_path, LlamaConfig(**SMALL), seed=1)
+    model = read_model(folder, torch.bfloat16, attn_implementation="eager")
+
+    def widened(_: Any, __: Any, output: Any) -> Any:
+        output.logits = output.logits.float()
+        return output
+
+    model.register_forward_hook(widened)
+    BaseModel.checked("m", model, None, CPU)
+
+
 def test_another_attention_than_the_published_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that ignores what a layer asks of it."""
     attend = PackedLayout.attend

@@ -42,9 +42,10 @@ def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSi
             replacement = LoraExperts(module, name, routing)
             sites.extend(replacement.sites)
         else:
+            reason = "" if part is not None else f", since it is in none of {', '.join(_PARTS)}"
             raise InputError(
-                f"module {name} ({type(module).__name__}) cannot carry an adapter; use a model whose attention, MLP "
-                "and experts are linear layers or the stacked experts of transformers"
+                f"module {name} ({type(module).__name__}) cannot carry an adapter{reason}; use a model whose "
+                "attention, MLP and experts are linear layers or the stacked experts of transformers"
             )
         setattr(model.get_submodule(parents), child, replacement)
     return tuple(sites)

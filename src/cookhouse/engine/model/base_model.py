@@ -5,7 +5,7 @@ Legend: N packed positions of a pass, H hidden.
 
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -33,10 +33,13 @@ from cookhouse.engine.model.pretrained import (
     read_model,
     read_shapes,
     read_tokenizer,
+    refusals,
 )
-from cookhouse.engine.model.published import Published, first_line
+from cookhouse.engine.model.published import Published
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError
+
+_CANNOT_RUN = "its layers cannot be run over packed positions"
 
 
 class BaseModel:
@@ -60,7 +63,7 @@ class BaseModel:
         use_layout(model)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
-        self.head = Head(model.get_output_embeddings(), output_name, logit_rule(self.config))
+        self.head = Head(model.get_output_embeddings(), output_name, logit_rule(model.config))
         self._embedding: nn.Module = model.get_input_embeddings()
         self.packed = PackedWeights(m.weight for m in model.modules() if isinstance(m, LoraLinear | nn.Linear))
         self.activations = Activations(self.decoder, device, self._one_sequence)
@@ -78,7 +81,11 @@ class BaseModel:
             InputError: there is no such model here, or it is of a kind this engine cannot run.
         """
         tokenizer = read_tokenizer(name)
-        return cls.checked(name, read_model(name, dtype, attn_implementation="eager").to(device), tokenizer, device)
+        model = read_model(name, dtype, attn_implementation="eager").to(device)
+        base = cls.checked(name, model, tokenizer, device)
+        with refusals(name, "it says of no token that it ends a text"):
+            _ = base.end_tokens
+        return base
 
     @classmethod
     def checked(
@@ -89,7 +96,7 @@ class BaseModel:
         Raises:
             InputError: it is of a kind this engine cannot run, or computes otherwise.
         """
-        with _refusals(name):
+        with refusals(name, _CANNOT_RUN):
             published = Published.of(model)
             model.config._attn_implementation = ATTENTION_NAME
             base = cls(name, model, tokenizer, device, is_frozen=is_frozen)
@@ -106,7 +113,8 @@ class BaseModel:
         """
         model = read_shapes(name)
         model.config._attn_implementation = ATTENTION_NAME
-        with _refusals(name), contextlib.suppress(NotImplementedError, RuntimeError):  # layers that read numbers
+        # Some layers read numbers, of which there are none.
+        with refusals(name, _CANNOT_RUN), contextlib.suppress(NotImplementedError, RuntimeError):
             cls(name, model, None, torch.device("meta"))
 
     @cached_property
@@ -214,7 +222,7 @@ class BaseModel:
             torch.cat([first_T, tokens_T]), positions_N, PackedLayout(lengths, self.device), Segments()
         )
         published.check_hidden("its hidden states, behind another sequence in a pass,", hidden_NH[len(first_T) :])
-        published.check_logits(self.head.logits(published.hidden_TH, Segments()))
+        published.check_logits(self.head.logits(published.scaled_TH, Segments()))
 
     @property
     def _hidden_bytes(self) -> int:
@@ -249,25 +257,15 @@ class BaseModel:
             )
         if not seen.layers:
             raise InputError("no layer attends, and this engine needs one that does; use another model")
-        for layer, kind in enumerate(getattr(self.config, "layer_types", None) or ()):
+        kinds = getattr(self.config, "layer_types", None) or ()
+        window, context = getattr(self.config, "sliding_window", None), self.config.max_position_embeddings
+        if window and window < context and not kinds and not any(seen.windows.values()):
+            raise InputError(
+                f"its sliding_window is {window}, of which its layers do not tell this engine; use another model"
+            )
+        for layer, kind in enumerate(kinds):
             if (kind == RECURRENT_KIND) != (layer in seen.state_shapes):
                 raise InputError(f"layer {layer} is {kind} but does not compute as such; use another model")
             if kind != RECURRENT_KIND and (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
         return seen
-
-
-@contextlib.contextmanager
-def _refusals(name: str) -> Iterator[None]:
-    """What goes wrong while a model is tried, as a refusal of it by name."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"base model {name!r}: {error}") from error
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
-    except Exception as error:  # the code of a model is of another library, and was not written for packed passes
-        raise InputError(
-            f"base model {name!r}: its layers cannot be run over packed positions ({first_line(error)}); use another "
-            "model"
-        ) from error

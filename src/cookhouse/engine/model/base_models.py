@@ -123,16 +123,25 @@ class BaseModels(Mapping[str, BaseModel]):
             self._loaded[name] = self._loaded.pop(name)
             return
         transformers_logging.disable_progress_bar()  # the log of a server is no terminal
+        base = self._read(name)
+        if isinstance(base, InputError):
+            del self._known[name]
+            gc.collect()  # modules refer to each other in circles
+            raise base
+        self.bound(base)
+        self._loaded[name] = base
+        _log.info("loaded %s on %s in %s", name, self._device, self._dtype)
+
+    def _read(self, name: str) -> BaseModel | InputError:
+        """A refusal is without what caused it, whose frames would keep the weights."""
         try:
             base = BaseModel.load(name, self._device, self._dtype)
             if self._check is not None:
                 self._check(base)
-        except InputError:
-            del self._known[name]
-            raise
-        self.bound(base)
-        self._loaded[name] = base
-        _log.info("loaded %s on %s in %s", name, self._device, self._dtype)
+        except InputError as error:
+            _log.debug("refused %s", name, exc_info=True)
+            return InputError(str(error))
+        return base
 
     def bound(self, base: BaseModel) -> None:
         """Bound the memory of a model's passes."""

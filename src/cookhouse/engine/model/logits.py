@@ -7,12 +7,13 @@ Legend: C positions, V vocabulary.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor
 
 from cookhouse.engine.model.softcap import softcap_, softcap_slope
+from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError
 
 
@@ -69,31 +70,34 @@ _FAMILIES = {
     "nanochat": _CAP,
     "vaultgemma": _CAP,
 }
+_UNUSED = {"gemma3": ("final_logit_softcapping",)}
+"""Options of the text part that the forward of a model which takes images as well does not read."""
 _KNOWN = ("final_logit_softcapping", "lm_head_multiplier", "logit_scale", "logits_scaling", "output_multiplier")
 """Options by which some family or other changes its logits."""
 
 
 def logit_rule(config: Any) -> LogitRule:
-    """How a model's logits come about.
+    """How the logits of a model come about, by its whole config.
 
     Raises:
         InputError: an option is set of which the table does not say what this family means by it, or to no number that
             can be computed with.
     """
-    options = _FAMILIES.get(config.model_type, _Options())
+    text, unused = text_config(config), _UNUSED.get(config.model_type, ())
+    options = _FAMILIES.get(text.model_type, _Options())
+    named = {kind: name for kind, name in asdict(options).items() if name is not None and name not in unused}
     for name in _KNOWN:
-        if name not in (options.factor, options.divisor, options.cap) and getattr(config, name, None) not in (None, 1):
+        if name not in (*named.values(), *unused) and getattr(text, name, None) not in (None, 1):
             raise InputError(
-                f"it uses {name}, and what {config.model_type} means by that is not known here; use another model"
+                f"it uses {name}, and what {text.model_type} means by that is not known here; use another model"
             )
-    factor = _positive(config, options.factor) or 1.0
-    divisor = _positive(config, options.divisor) or 1.0
-    return LogitRule(factor / divisor, _positive(config, options.cap))
+    found = {kind: _positive(text, name) for kind, name in named.items()}
+    return LogitRule((found.get("factor") or 1.0) / (found.get("divisor") or 1.0), found.get("cap"))
 
 
-def _positive(config: Any, name: str | None) -> float | None:
+def _positive(config: Any, name: str) -> float | None:
     """An option, None where it is not set."""
-    value = None if name is None else getattr(config, name, None)
+    value = getattr(config, name, None)
     if value is None:
         return None
     if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):

@@ -5,12 +5,14 @@ packed in a format that adapters cannot be trained over (MXFP4 of gpt-oss, FP8 o
 Of a model that takes images as well, what is read and what callers see is its text part.
 """
 
-from collections.abc import Callable
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, FineGrainedFP8Config, Mxfp4Config
 
 from cookhouse.assets import resolve_model
@@ -23,8 +25,14 @@ from cookhouse.models.catalog.context import context_of_config
 
 _T = TypeVar("_T")
 _UNPACKED = {"mxfp4": Mxfp4Config, "fp8": FineGrainedFP8Config}
-_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings")
-"""What every config must say."""
+_SIZES = {
+    "vocab_size": 2**24,
+    "hidden_size": 2**20,
+    "num_hidden_layers": 2**12,
+    "max_position_embeddings": 2**31 - 1,
+}
+"""What every config must say, and the most that it may: layers are made one by one before anything is known of them."""
+_INDEX, _ADAPTER = "model.safetensors.index.json", "adapter_config.json"
 _MAX_LORA_RANK = 512
 ATTENTION_KINDS = {"full_attention": False, "sliding_attention": True}
 """Kinds of layers this engine computes, and whether they have a window."""
@@ -45,7 +53,7 @@ def read_tokenizer(name: str) -> Any:
     Raises:
         InputError: there is none that can be read.
     """
-    return _read(name, AutoTokenizer.from_pretrained)
+    return _read(name, partial(AutoTokenizer.from_pretrained, trust_remote_code=False))
 
 
 def read_model(name: str, dtype: torch.dtype, *, whole: bool = False, **options: Any) -> Any:
@@ -55,6 +63,7 @@ def read_model(name: str, dtype: torch.dtype, *, whole: bool = False, **options:
         InputError: it cannot be run, or its files cannot be read or do not hold exactly the weights of its config.
     """
     config = _read_whole_config(name)
+    _check_folder(name)
     method = _quantization(config)
     if method is not None:
         options["quantization_config"] = _UNPACKED[method](dequantize=True)
@@ -85,7 +94,9 @@ def read_shapes(name: str) -> Any:
     Raises:
         InputError: as `read_config`.
     """
-    return text_part.empty_model(_read_whole_config(name))
+    config = _read_whole_config(name)
+    with refusals(name, "transformers cannot build it from its config.json"):
+        return text_part.empty_model(config)
 
 
 def auto_class(name: str) -> str:
@@ -133,31 +144,67 @@ def num_parameters(name: str) -> int:
     return sum(parameter.numel() for parameter in read_shapes(name).parameters())
 
 
-def _read_whole_config(name: str) -> Any:
-    config = _read(name, AutoConfig.from_pretrained)
+@contextlib.contextmanager
+def refusals(name: str, what: str) -> Iterator[None]:
+    """What goes wrong while a model is tried, as a refusal of it by name. Its files are a stranger's, and the code that
+    reads and runs them is of other libraries: they may raise anything.
+    """
     try:
-        _check(config)
+        yield
     except InputError as error:
         raise InputError(f"base model {name!r}: {error}") from error
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(f"base model {name!r}: {what} ({first_line(error)}); use another model") from error
+
+
+def first_line(error: Exception) -> str:
+    """An error of another library in a message of ours."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+
+
+def _read_whole_config(name: str) -> Any:
+    config = _read(name, partial(AutoConfig.from_pretrained, trust_remote_code=False))
+    with refusals(name, "its config.json cannot be used"):
+        _check(config)
     return config
 
 
 def _read(name: str, read: Callable[[str], _T]) -> _T:
     try:
         return read(resolve_model(name))
-    # ImportError: a quantized model may need a library to be unpacked. RuntimeError: weights that do not convert.
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except (InputError, torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # see `refusals`; tokenizers, for one, raises nothing more special
+        is_told = isinstance(error, OSError | ValueError) and str(error).strip()
+        reason = str(error).strip().splitlines()[0] if is_told else first_line(error)
         raise InputError(
             f"cannot load base model {name!r}: {reason}; give cookhouse/tiny, a folder with config.json, tokenizer and "
             "safetensors, or a hub id that this machine can reach"
         ) from error
 
 
+def _check_folder(name: str) -> None:
+    """Refuse what `transformers` would read beside a folder's weights: shards elsewhere, and an adapter."""
+    folder = Path(resolve_model(name))
+    if (folder / _ADAPTER).is_file():
+        raise InputError(
+            f"base model {name!r} has an adapter beside it ({_ADAPTER}); move that to a folder of its own, from which "
+            "`cookhouse checkpoints import` reads it"
+        )
+    if not (folder / _INDEX).is_file():
+        return
+    with refusals(name, f"{_INDEX} cannot be read"):
+        for file in set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()):
+            if file != Path(file).name:
+                raise InputError(f"{_INDEX} names {file[:80]!r}; weights are read from files beside it alone")
+
+
 def _quantization(config: Any) -> str | None:
-    packed = getattr(config, "quantization_config", None)
+    """Of a whole model or of its text part."""
+    parts = (config, text_part.text_config(config))
+    packed = next((found for part in parts if (found := getattr(part, "quantization_config", None)) is not None), None)
     if packed is None:
         return None
     return str(packed["quant_method"] if isinstance(packed, dict) else packed.quant_method)
@@ -178,15 +225,18 @@ def _context_tokens(config: Any) -> int:
 def _check(config: Any) -> None:
     text_part.model_class(config)
     text = text_part.text_config(config)
-    method = _quantization(config) or _quantization(text)
+    method = _quantization(config)
     if method is not None and method not in _UNPACKED:
         raise InputError(
             f"its weights are quantized by {method}; use {' or '.join(_UNPACKED)}, or weights that are not"
         )
-    unknown = [size for size in _SIZES if not isinstance(getattr(text, size, None), int)]
+    unknown = [size for size in _SIZES if type(getattr(text, size, None)) is not int]
     if unknown:
         raise InputError(f"its config names no {' and no '.join(unknown)}, which this engine needs; use another model")
-    logit_rule(text)
+    for size, most in _SIZES.items():
+        if not 1 <= getattr(text, size) <= most:
+            raise InputError(f"its {size} is {getattr(text, size):.6g}; it must be 1 to {most}")
+    logit_rule(config)
     _context_tokens(text)
     kinds = [*ATTENTION_KINDS, *([RECURRENT_KIND] if text.model_type in MODEL_TYPES else [])]
     for kind in getattr(text, "layer_types", None) or ():

@@ -3,12 +3,14 @@
 Legend: T tokens, N rows that are compared, H hidden, V vocabulary, F features of a row.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cookhouse.engine.model.pretrained import first_line
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError
 
@@ -20,10 +22,14 @@ layer that is computed wrongly, by about 1."""
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Final hidden states and logits of one sequence."""
+    """Final hidden states of one sequence, and logits of the same times 1, 4, 16 and so on: a cap of logits, which does
+    nothing to small ones, shows in the larger.
+    """
 
+    tolerance: float
     tokens_T: Tensor
     hidden_TH: Tensor
+    scaled_TH: Tensor
     logits_TV: Tensor
 
     @classmethod
@@ -36,8 +42,16 @@ class Published:
         """
         vocab_size, device = text_config(model.config).vocab_size, model.device
         tokens_T = torch.randint(vocab_size, (_NUM_TOKENS,), generator=torch.Generator().manual_seed(0)).to(device)
-        seen: list[Any] = []
-        handle = model.get_decoder().register_forward_hook(lambda *call: seen.append(call[-1]))
+        seen: list[Tensor] = []
+
+        def scale(_: Any, __: Any, output: Any) -> Any:
+            hidden_1TH = output.last_hidden_state
+            factors_T = 4.0 ** torch.arange(_NUM_TOKENS, device=device)
+            output.last_hidden_state = (hidden_1TH * factors_T[:, None]).to(hidden_1TH.dtype)
+            seen.extend([hidden_1TH[0], output.last_hidden_state[0]])
+            return output
+
+        handle = model.get_decoder().register_forward_hook(scale)
         try:
             logits_TV = model(input_ids=tokens_T.unsqueeze(0), use_cache=False).logits[0]
         except torch.OutOfMemoryError:
@@ -46,32 +60,30 @@ class Published:
             raise InputError(f"transformers cannot compute it ({first_line(error)}); use another model") from error
         finally:
             handle.remove()
-        return cls(tokens_T, seen[-1].last_hidden_state[0], logits_TV)
+        if not torch.isfinite(logits_TV).all():
+            raise InputError("transformers computes NaN or infinity with its weights; get the files again")
+        # Of the weights' precision: some models give wider numbers than they compute with.
+        tolerance = _TOLERANCE[model.get_input_embeddings().weight.dtype]
+        hidden_TH, scaled_TH = seen
+        return cls(tolerance, tokens_T, hidden_TH, scaled_TH, logits_TV)
 
     def check_hidden(self, what: str, got_NH: Tensor, rows: slice = slice(None)) -> None:
         """Refuse a model of which this engine computes other hidden states in some way, which `what` names."""
-        _check(what, got_NH, self.hidden_TH[rows])
+        # The median: near a tie of two experts rounding decides which of them a row gets.
+        self._check(what, got_NH, self.hidden_TH[rows], torch.median)
 
     def check_logits(self, got_TV: Tensor) -> None:
-        """Refuse a model of which this engine computes other logits from the same hidden states."""
-        _check("its logits", got_TV, self.logits_TV)
+        """Refuse a model of which this engine computes other logits from `scaled_TH`."""
+        self._check("its logits", got_TV, self.logits_TV, torch.max)
 
-
-def _check(what: str, got_NF: Tensor, want_NF: Tensor) -> None:
-    if got_NF.shape != want_NF.shape:
-        raise InputError(f"{what} have shape {tuple(got_NF.shape)}, and {tuple(want_NF.shape)} in transformers")
-    length_N = want_NF.float().norm(dim=1)
-    # The median: near a tie of two experts rounding decides which of them a row gets.
-    difference = float(((got_NF.float() - want_NF.float()).norm(dim=1) / length_N).median())
-    most = _TOLERANCE[want_NF.dtype]
-    if not difference <= most:
-        raise InputError(
-            f"{what} are not what transformers computes (on {len(want_NF)} tokens they differ by {difference:.2g} of "
-            f"their length, and rounding explains {most:g}): this engine computes some part of it otherwise; use "
-            "another model"
-        )
-
-
-def first_line(error: Exception) -> str:
-    """An error of another library in a message of ours."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+    def _check(self, what: str, got_NF: Tensor, want_NF: Tensor, of_rows: Callable[[Tensor], Tensor]) -> None:
+        if got_NF.shape != want_NF.shape:
+            raise InputError(f"{what} have shape {tuple(got_NF.shape)}, and {tuple(want_NF.shape)} in transformers")
+        length_N = want_NF.float().norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
+        difference = float(of_rows((got_NF.float() - want_NF.float()).norm(dim=1) / length_N))
+        if not difference <= self.tolerance:
+            raise InputError(
+                f"{what} are not what transformers computes (on {len(want_NF)} tokens they differ by {difference:.2g} "
+                f"of their length, and rounding explains {self.tolerance:g}): this engine computes some part of it "
+                "otherwise; use another model"
+            )
