@@ -28,6 +28,7 @@ from tests.engine.families import COMPOSITES, load_reference, save_family
 from tests.engine.numerics import assert_logprobs_near
 
 DATUMS = random_datums([23, 9])
+TENSORS = "adapter_model.safetensors"
 HEAD_ONLY = LoraSpec(rank=5, train_attn=False, train_mlp=False)
 ATTENTION_ONLY = LoraSpec(rank=3, train_mlp=False, train_unembed=False)
 
@@ -238,19 +239,11 @@ def test_an_adapter_that_peft_saved_computes_the_same_here(
 ) -> None:
     """Would catch a scaling that is lost, or noise in the modules that the adapter leaves alone."""
     base = request.getfixturevalue(family)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = get_peft_model(load_base(base), LoraConfig(**config)).eval()
-        torch.manual_seed(3)
-        for name, parameter in model.named_parameters():
-            if "lora_" in name:
-                parameter.data.normal_(std=0.05)
-        model.save_pretrained(tmp_path / "peft")
+    logprobs = _saved_by_peft(base, config, tmp_path / "peft")
     name, spec = import_peft(tmp_path / "peft", tmp_path / "checkpoint")
     assert (name, spec.rank) == (base, config["r"])
     engine = TorchEngine(precision="float32")
     engine.load_state("m", name, spec, tmp_path / "checkpoint", with_optimizer=False)
-    logprobs = logprobs_from(model)
     assert distance(logprobs_from(load_base(base)), logprobs) > 0.01
     assert_all_near(logprobs_of(engine), logprobs)
 
@@ -294,6 +287,21 @@ def test_adapters_that_peft_makes_for_a_family_compute_the_same_here(
     assert_all_near(logprobs_of(engine), logprobs)
 
 
+@pytest.mark.parametrize("pattern", ["^q_proj", ".*_proj", "q.proj", "self_attn.q_proj", r"layers\.1\..*"])
+def test_patterns_mean_what_they_mean_to_peft(pattern: str, qwen3_folder: str, tmp_path: Path) -> None:
+    """A wrong scaling is silent. Would catch a pattern of part of a name, or of the whole, that is read as another."""
+    config = {"r": 3, "lora_alpha": 9, "target_modules": ["q_proj", "v_proj"], "alpha_pattern": {pattern: 48}}
+    logprobs = _saved_by_peft(qwen3_folder, config, tmp_path / "peft")
+    if pattern.endswith(".*"):
+        with pytest.raises(InputError, match="use names of modules, or ends of them"):
+            import_peft(tmp_path / "peft", tmp_path / "checkpoint")
+        return
+    name, spec = import_peft(tmp_path / "peft", tmp_path / "checkpoint")
+    engine = TorchEngine(precision="float32")
+    engine.load_state("m", name, spec, tmp_path / "checkpoint", with_optimizer=False)
+    assert_all_near(logprobs_of(engine), logprobs)
+
+
 def test_an_adapter_of_a_router_is_refused_by_name(tmp_path: Path) -> None:
     """`all-linear` of PEFT means the routers as well, which are frozen here."""
     base = save_family(tmp_path / "base", "qwen3_moe")
@@ -325,6 +333,10 @@ def test_an_adapter_of_the_text_alone_fits_the_whole_model(prefix: str, tmp_path
             tensors[name.replace(f"{start}model.language_model.", f"{start}{prefix}")] = tensors.pop(name)
 
     change_tensors(tmp_path / "peft", rename)
+    # Patterns are of the names there.
+    keys = [key for key in load_file(tmp_path / "peft" / TENSORS) if "lora_A" in key]
+    modules = [key.removeprefix(start).removesuffix(".lora_A.weight") for key in keys]
+    change_config(tmp_path / "peft", lora_alpha=1, alpha_pattern=dict.fromkeys(modules, 32))
     name, spec = import_peft(tmp_path / "peft", tmp_path / "again")
     engine = TorchEngine(precision="float32")
     engine.load_state("m", name, spec, tmp_path / "again", with_optimizer=False)
@@ -456,6 +468,7 @@ def become_pickle(folder: Path) -> None:
         (put("base_model.model.../../x.lora_A.weight", torch.zeros((3, 64))), re.escape("../../x")),
         (put("base_model.model.model.norm.base_layer.weight", torch.zeros((1, 64))), "holds weights of model.norm"),
         (put(f"{Q_PROJ}.base_layer.weight", torch.zeros((64, 64))), "that are not those of"),
+        (write_text("adapter_config.json", '{"r": ' + "1" * 5000 + "}"), "no readable PEFT adapter"),
     ],
 )
 def test_what_cannot_be_imported_is_refused_by_name(
@@ -473,6 +486,30 @@ def test_what_cannot_be_imported_is_refused_by_name(
         change_config(tmp_path / "peft", lora_alpha=2**20)
         with pytest.raises(InputError, match="is not finite"):
             import_peft(tmp_path / "peft", tmp_path / "again")
+
+
+def test_one_module_under_two_names_is_refused(tmp_path: Path) -> None:
+    """Would catch one of two adapters of it that is lost in silence."""
+    base = save_family(tmp_path / "base", "gemma3")
+    trained(base, ATTENTION_ONLY, tmp_path / "checkpoint")
+    export_peft(tmp_path / "checkpoint", tmp_path / "peft")
+    own = "model.language_model."
+    change_tensors(
+        tmp_path / "peft",
+        lambda tensors: tensors.update({key.replace(own, "model."): tensors[key].clone() for key in list(tensors)}),
+    )
+    with pytest.raises(InputError, match=rf"adapts {own}layers\.0\.\S+ under 2 names"):
+        import_peft(tmp_path / "peft", tmp_path / "again")
+
+
+def test_weights_of_experts_as_a_whole_are_refused(tmp_path: Path) -> None:
+    """There is no parameter of that name. Would catch a bare error."""
+    base = save_family(tmp_path / "base", "qwen3_moe")
+    config = {"r": 3, "lora_alpha": 9, "target_parameters": ["experts.gate_up_proj"], "target_modules": []}
+    _saved_by_peft(base, config, tmp_path / "peft")
+    put("base_model.model.model.layers.1.mlp.experts.base_layer.weight", torch.zeros(2, 2))(tmp_path / "peft")
+    with pytest.raises(InputError, match=r"holds weights of .*experts that are not those of"):
+        import_peft(tmp_path / "peft", tmp_path / "again")
 
 
 def test_an_adapter_of_another_model_is_refused(qwen3_folder: str, llama_folder: str, tmp_path: Path) -> None:

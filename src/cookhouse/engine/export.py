@@ -196,9 +196,10 @@ def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> 
     if not adapter.base_weights:
         return
     model = read_model(base_model, torch.float32)
+    modules, parameters = dict(model.named_modules()), dict(model.named_parameters(remove_duplicate=False))
     for site, saved in adapter.base_weights.items():
-        here = names_here([site], dict(model.named_modules()))[site]
-        if site not in adapter.matrices or not torch.equal(model.get_parameter(f"{here}.weight"), saved):
+        here = parameters.get(f"{names_here([site], modules)[site]}.weight")
+        if site not in adapter.matrices or here is None or not torch.equal(here, saved):
             raise InputError(
                 f"{folder} holds weights of {site} that are not those of {base_model}; only an adapter over frozen "
                 "weights can be imported"

@@ -175,7 +175,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         if path.stat().st_size > _MAX_CONFIG_BYTES:
             raise InputError(f"{path} is larger than {_MAX_CONFIG_BYTES} bytes; this is no adapter's config")
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no JSON, or a number of too many digits
         raise InputError(f"{folder} holds no readable PEFT adapter: {error}") from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,19 +12,20 @@ from cookhouse.errors import InputError
 _T = TypeVar("_T", int, float)
 _MAX_ALPHA = 2**20
 _MAX_PATTERNS = 1024
-_NAME = re.compile(r"[\w.]+", re.ASCII)
+_PATTERN = re.compile(r"\^?(\.\*)?([\w.]|\\\.)+", re.ASCII)
+"""Names or ends of them, as PEFT's users write them. It takes any regular expression; a stranger's may take forever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Those of all modules, and of some by the ends of their names."""
+    """Those of all modules, and of some by patterns of their names, as PEFT's `get_pattern_key` finds them."""
 
     rank: int
     alpha: float
     is_root: bool
     """rslora: https://arxiv.org/abs/2312.03732, equation 7."""
-    ranks: Mapping[str, int]
-    alphas: Mapping[str, float]
+    ranks: Sequence[tuple[re.Pattern[str], int]]
+    alphas: Sequence[tuple[re.Pattern[str], float]]
 
     @classmethod
     def of(cls, path: Path, config: Mapping[str, Any]) -> "Ranks":
@@ -44,7 +45,8 @@ class Ranks:
         ):
             if type(value) not in (int, float) or not 0 < value <= _MAX_ALPHA:
                 raise InputError(f"{path}: {where} is {value!r}; it must be above 0, up to {_MAX_ALPHA}")
-        return cls(rank, alpha, bool(config.get("use_rslora")), ranks, alphas)  # type: ignore[arg-type]
+        is_root = bool(config.get("use_rslora"))
+        return cls(rank, alpha, is_root, _compiled(ranks), _compiled(alphas))  # type: ignore[arg-type]
 
     def rank_of(self, name: str) -> int:
         """The rank of a module or parameter."""
@@ -57,16 +59,18 @@ class Ranks:
 
 
 def _patterns(path: Path, config: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Values by the end of a name. PEFT takes any regular expression; a stranger's may take forever."""
     given = config.get(field) or {}
     if not isinstance(given, dict) or len(given) > _MAX_PATTERNS:
         raise InputError(f"{path}: {field} is not an object of at most {_MAX_PATTERNS} names")
-    names = {key: key.removeprefix("^").removeprefix(r".*\.").removeprefix(".*").replace(r"\.", ".") for key in given}
-    for key, name in names.items():
-        if not _NAME.fullmatch(name):
+    for key in given:
+        if not _PATTERN.fullmatch(key):
             raise InputError(f"{path}: {field} has {key[:80]!r}; use names of modules, or ends of them")
-    return {names[key]: value for key, value in given.items()}
+    return given
 
 
-def _find(values: Mapping[str, _T], name: str, default: _T) -> _T:
-    return next((value for end, value in values.items() if name == end or name.endswith(f".{end}")), default)
+def _compiled(values: Mapping[str, _T]) -> list[tuple[re.Pattern[str], _T]]:
+    return [(re.compile(rf"(.*\.)?({key})$"), value) for key, value in values.items()]
+
+
+def _find(values: Sequence[tuple[re.Pattern[str], _T]], name: str, default: _T) -> _T:
+    return next((value for pattern, value in values if pattern.match(name)), default)

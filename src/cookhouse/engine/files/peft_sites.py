@@ -3,6 +3,7 @@
 Legend: I features in, O features out, R rank; of experts all are stacked, (E, …).
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -47,13 +48,16 @@ def match_peft(
             f"{folder} adapts {first_names(unknown)}, which {base_model} has not, or not as a linear layer that "
             "carries an adapter; give the base model that the adapter was trained over"
         )
+    here, number = Counter(known.values()).most_common(1)[0]
+    if number > 1:
+        raise InputError(f"{folder} adapts {here} under {number} names; leave one of them in it")
     found: dict[str, SiteMatrices] = {}
     for name, (a, b) in adapter.matrices.items():
         here = known[name]
         parameter = parameters.get(here)
         if parameter is None:
             _check(folder, name, sites[here].in_features, sites[here].out_features, a, b)
-            found[here] = SiteMatrices(a, b, _scaling(folder, adapter, here, name, a.shape[0]))
+            found[here] = SiteMatrices(a, b, _scaling(folder, adapter, name, a.shape[0]))
         else:
             found |= _part(folder, adapter, parameter, name, a, b)
     return found
@@ -86,17 +90,19 @@ def _part(
         raise InputError(
             f"{folder}: {name} has {a_FI.shape[0]} rows in lora_A, and {first.num_experts} experts share them"
         )
-    scaling = _scaling(folder, adapter, first.parameter, name, rank)
+    wrapped = f"{name.replace('.base_layer', '')}.{first.parameter.rpartition('.')[2]}"
+    scaling = _scaling(folder, adapter, wrapped, rank)
     return {site: SiteMatrices(a, b, scaling) for site, (a, b) in parameter.part(a_FI, b_OF).items()}
 
 
-def _scaling(folder: Path, adapter: PeftAdapter, here: str, name: str, rank: int) -> float:
-    wanted = adapter.ranks.rank_of(here)
+def _scaling(folder: Path, adapter: PeftAdapter, name: str, rank: int) -> float:
+    """Of a module or parameter by the name that it had where the adapter was made."""
+    wanted = adapter.ranks.rank_of(name)
     if rank != wanted:
         raise InputError(
             f"{folder}: {name} has matrices of rank {rank}, which is not of rank {wanted}, as its config says"
         )
-    return adapter.ranks.scaling(here)
+    return adapter.ranks.scaling(name)
 
 
 def _check(folder: Path, name: str, num_in: int, num_out: int, a: Tensor, b: Tensor) -> None:
