@@ -7,21 +7,27 @@ which loads no torch.
 import sys
 from collections.abc import Sequence
 
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.engine.apart import answer, ask
 
-REFUSED = 2
+
+def check_apart(folders: Sequence[str]) -> None:
+    """As `BaseModel.check_config` of each, which see; some seconds, of which the calling thread computes nothing.
+
+    Raises:
+        InputError: as there.
+        ServiceError: it failed otherwise.
+    """
+    ask(__name__, folders, f"the engine could not be asked about {', '.join(folders)}")
 
 
 def main(arguments: Sequence[str]) -> int:
     from cookhouse.engine.model.base_model import BaseModel
 
-    try:
+    def check() -> None:
         for name in arguments:
             BaseModel.check_config(name)
-    except CookhouseError as error:
-        sys.stderr.write(f"{' '.join(str(error).split())}\n")
-        return REFUSED if isinstance(error, InputError) else 1
-    return 0
+
+    return answer(check)
 
 
 if __name__ == "__main__":
