@@ -80,6 +80,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 settings=Settings(
                     silent_seconds=60 * options.silent_minutes,
                     session_seconds=60 * options.session_minutes,
+                    samplers_only=options.samplers_only,
                     deterministic=options.deterministic,
                     drain_seconds=options.drain_seconds,
                     journal=options.journal,

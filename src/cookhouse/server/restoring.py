@@ -13,6 +13,7 @@ from functools import partial
 
 from cookhouse.engine.contract import Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.naming import listed
 from cookhouse.server.journal import FINISHED, DamagedBodyError, EndSession, Entry, GroupCommit, JournalReader, State
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.requests.accepting import Accepting
@@ -114,6 +115,20 @@ class Restoring:
         now = time.time()
         await self._commit.commit(*(EndSession(row.session_id, now, "interrupted", None) for row in left))
 
+    async def check_samplers_only(self) -> None:
+        """Refuse to lose the models of the journal, which an engine that only samples cannot bring back.
+
+        Raises:
+            InputError: there are such.
+        """
+        models = await asyncio.to_thread(self._live_models)
+        if models:
+            raise InputError(
+                f"the journal has {len(models)} models that train ({listed(sorted(models)[:3])}), and a server that "
+                "only samples would lose them; start without --samplers-only until their clients are done (sessions of "
+                "clients that are gone end after --session-minutes), or use another --state-dir"
+            )
+
     async def restore(self) -> Restored:
         """Bring back all live sessions; their requests run again behind the answer.
 
@@ -141,6 +156,13 @@ class Restoring:
                     self._calls.expect(snapshot.snapshot_id)
                 else:
                     snapshot.lose(reason)
+
+    def _live_models(self) -> set[str]:
+        reader = self._reader
+        ids = [session.session_id for session in reader.live_sessions()]
+        states = {state.model_id for session_id in ids for state in reader.states(session_id)}
+        entries = [entry for session_id in ids for entry in reader.entries(session_id)]
+        return states | {entry.model_id for entry in entries if entry.kind != FINISHED}
 
     def _read(self) -> Sequence[_Stored]:
         reader, file_bytes = self._reader, self._folders.sampler_bytes()

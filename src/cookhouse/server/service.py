@@ -201,8 +201,10 @@ class Service:
         """Start a worker, and wait until it has its base models.
 
         Raises:
-            CookhouseError: it cannot have them.
+            CookhouseError: it cannot have them; or it only samples, and there are models to be brought back.
         """
+        if self._restoring is not None and self.settings.samplers_only and not self._ends_left_sessions:
+            await self._restoring.check_samplers_only()
         up = await self.calls.open()
         self.base_models.fill(up.base_models, self._sources)
         if self._restoring is not None:

@@ -34,6 +34,8 @@ class Settings:
     """Tokens of several models that one engine turn takes together; a single request may be longer."""
     deterministic: bool = False
     """Give each request a pass of its own, so that its numbers do not depend on what other tenants ask for."""
+    samplers_only: bool = False
+    """Refuse to train, and to start over a journal that has models to be brought back."""
     journal: str = "files"
     """Where requests are written before they are answered: `files` below the state folder, a URL, `rows` of the
     database, or `off`: a lost engine then loses its models, and a restart all sessions."""

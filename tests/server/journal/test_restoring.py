@@ -21,6 +21,7 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import Command, Event, Lost, Step, WorkerOptions
 from cookhouse.engine.transports.thread import InThread
+from cookhouse.errors import InputError
 from cookhouse.server.journal import GroupCommit, PutState
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
@@ -320,6 +321,33 @@ def test_a_restart_after_a_state_of_a_replay(tmp_path: Path, monkeypatch: pytest
     with served(tmp_path) as server:
         norms.append(server.step(model_id, 9, rates[4]))
     assert norms == expected
+
+
+def test_a_server_that_only_samples_leaves_models_that_train_alone(tmp_path: Path) -> None:
+    """Catches a start with --samplers-only that loses runs whose server was to come back, and one that a client's
+    request to train keeps from starting again.
+    """
+    expected = undisturbed(tmp_path / "undisturbed", 2)
+    folder = tmp_path / "state"
+    folder.mkdir()
+    with served(folder) as server:
+        model_id = server.model(server.session())
+        norms = [server.step(model_id, 1)]
+    with (
+        pytest.raises(InputError, match=rf"has 1 models that train \({model_id}\).*; start without --samplers-only"),
+        served(folder, samplers_only=True),
+    ):
+        pass
+    with served(folder) as server:
+        norms.append(server.step(model_id, 3))
+        server.post(f"/sessions/{model_id.partition(':')[0]}/finish", reason={"type": "success"})
+    assert norms == expected
+    for _ in range(2):
+        with served(folder, samplers_only=True) as server:
+            creation = {"session_id": server.session(), "model_seq_id": 0, "base_model": "cookhouse/tiny"}
+            refused = server.http.post("/create_model", json=creation)
+            assert refused.status_code == 400
+            assert "this server only samples" in refused.text
 
 
 def _num_states(state_dir: Path) -> int:

@@ -52,6 +52,7 @@ _NO_STABLE_REINFORCE = (
     f"loss {STABLE_REINFORCE!r} is refused: its objective is not published; use loss_fn={listed(POLICY_LOSSES, 'or')}. "
     f"This server's operator may have it train by an objective of ours: serve --stable-reinforce own"
 )
+_NO_TRAINING = "this server only samples; its operator starts one that trains without --samplers-only"
 _INLINE_BYTES = 64 * 2**10
 _INLINE_BODY_BYTES = 16 * 2**10
 """Of requests, which may be all of small messages."""
@@ -194,6 +195,8 @@ class TrainingRequests:
         drawn: Drawn,
     ) -> Plan:
         """The making of the model of (session, `model_seq_id`) by `fill`."""
+        if self._settings.samplers_only:
+            raise InputError(_NO_TRAINING)
         session_id, seq_id = identity
         check_seq_id("model_seq_id", seq_id)
         session = self._sessions.session(session_id, owner)
