@@ -41,6 +41,13 @@ def test_a_family_without_a_rule_or_width_is_refused_with_the_way_out(model: str
         get_lr(model)
 
 
+@pytest.mark.parametrize("width", [0, -64, "wide", True, 2.5])
+def test_a_width_that_is_none_is_not_known(width: object, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": width}))
+    with pytest.raises(InputError, match=r"the hidden size of .* is not known"):
+        get_lr(str(tmp_path))
+
+
 def test_a_folder_of_a_family_without_a_rule_does_not_take_that_of_its_architecture(tmp_path: Path) -> None:
     """Would catch SmolLM2, whose config.json says llama, trained at the rate of Llama."""
     config = {"model_type": "llama", "vocab_size": 49152, "hidden_size": 576}
@@ -214,6 +221,9 @@ def test_a_model_that_is_not_here_or_not_safetensors_is_refused(tmp_path: Path) 
         lora_parameter_count("Qwen/Qwen3-8B", 32)
     with pytest.raises(InputError, match="holds no safetensors file"):
         lora_parameter_count(str(tmp_path), 32)
-    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)
-    with pytest.raises(InputError, match="not a safetensors file"):
-        lora_parameter_count(str(tmp_path), 32)
+    nested, other = b"[" * 10**5, [b"[]", b'{"a": 1}', b'{"a": {}}', b'{"a": {"shape": 5}}', b'{"a": {"shape": ["x"]}}']
+    headers = [struct.pack("<Q", len(header)) + header for header in (nested, *other)]
+    for content in (b"\xff" * 20, *headers):
+        (tmp_path / "model.safetensors").write_bytes(content)
+        with pytest.raises(InputError, match="not a safetensors file"):
+            lora_parameter_count(str(tmp_path), 32)

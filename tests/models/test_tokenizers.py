@@ -56,6 +56,24 @@ def test_an_unknown_embedded_model_lists_near_ones() -> None:
         get_tokenizer("cookhouse/tinny")
 
 
+def test_a_stranger_is_not_let_in_at_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a prompt whether to run the code of a folder: nobody who types `y` there knows what it does."""
+    (tmp_path / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["evil.Tokenizer", null]}}')
+    (tmp_path / "config.json").write_text('{"model_type": "made_up", "auto_map": {"AutoConfig": "evil.Config"}}')
+    (tmp_path / "evil.py").write_text("raise SystemExit")
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("it was asked"))
+    with pytest.raises(InputError, match=r"no tokenizer can be loaded for .*custom code"):
+        get_tokenizer(str(tmp_path))
+
+
+def test_a_broken_file_is_refused(tmp_path: Path) -> None:
+    """Would catch what the library raises that reads it, which is nothing more special than an Exception."""
+    (tmp_path / "tokenizer.json").write_text('{"version": 1}')
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(InputError, match="no tokenizer can be loaded for"):
+        get_tokenizer(str(tmp_path))
+
+
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tokenizer can be loaded"):
         get_tokenizer(str(tmp_path))

@@ -51,7 +51,8 @@ def _load(folder: Path, name: str) -> Any:
     from transformers import AutoTokenizer  # three seconds, and torch
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+        # Else it asks at the terminal whether to run what a stranger's folder brings along.
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # its files are a stranger's, and libraries raise anything for them
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(f"no tokenizer can be loaded for {name!r} from {folder}: {reason}") from error

@@ -200,9 +200,14 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no config\.json"):
         family_of(str(tmp_path))
     assert family_of(make_folder(tmp_path / "m", "mamba", None)) is None
-    (tmp_path / "m/config.json").write_text("{")
+    for text in ("{", "[" * 10**5):
+        (tmp_path / "m/config.json").write_text(text)
+        with pytest.raises(InputError, match="cannot be read"):
+            family_of(str(tmp_path / "m"))
+    (tmp_path / "m/config.json").write_text("{}")
+    (tmp_path / "m/chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(InputError, match="cannot be read"):
-        family_of(str(tmp_path / "m"))
+        default_renderer(str(tmp_path / "m"))
 
 
 def test_how_long_a_sequence_may_be_is_in_the_models_own_config(tmp_path: Path) -> None:
@@ -247,6 +252,7 @@ def test_what_is_not_here_is_for_the_service_to_say(model: str) -> None:
         ("Qwen/Qwen3-VL-30B-A3B-Instruct", 262144),
         ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", 131072),
         ("zai-org/GLM-4.6", 202752),
+        ("microsoft/Phi-4-mini-instruct", 4096),  # as the engine takes it, by its config.json
     ],
 )
 def test_of_a_model_that_is_not_here_the_table_says_how_long_a_sequence_may_be(model: str, tokens: int | None) -> None:

@@ -37,7 +37,7 @@ def dims_of_config(config: Mapping[str, Any]) -> Dims | None:
 
     def size(*names: str) -> int | None:
         found = (values.get(name) for name in names)
-        return next((value for value in found if isinstance(value, int)), None)
+        return next((value for value in found if type(value) is int and value > 0), None)
 
     hidden_size = size("hidden_size", "n_embd", "d_model")
     if hidden_size is None:

@@ -49,16 +49,24 @@ def read_chat_template(folder: Path) -> str:
     """The chat template; empty if it has none, as base models have none."""
     template = folder / "chat_template.jinja"
     if template.is_file():
-        return template.read_text(encoding="utf-8")
+        return _read_text(template)
     config = folder / "tokenizer_config.json"
     return str(_read_json(config).get("chat_template") or "") if config.is_file() else ""
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    text = _read_text(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        value = json.loads(text)
+    except (RecursionError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{path} is not a JSON object")
     return value
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error

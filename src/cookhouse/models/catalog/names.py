@@ -84,7 +84,8 @@ ENTRIES = (
     _base(r"Mistral-Small-3\.1-24B-Base-2503", "mistral", 128 * _K),
     _chat(r"phi-4", "phi-4", 16 * _K),
     _chat(r"Phi-4-reasoning(-plus)?", "phi-4", 32 * _K),
-    _chat(r"Phi-4-mini-(instruct|reasoning)", "phi-4", 128 * _K),
+    # Its config.json says 128 K, by LongRoPE; see `context_of_config`.
+    _chat(r"Phi-4-mini-(instruct|reasoning)", "phi-4", 4 * _K),
     _chat(rf"OLMo-2-\d{{4}}-{_SIZE}-(Instruct|SFT|DPO)", "olmo-2", 4 * _K),
     _base(rf"OLMo-2-\d{{4}}-{_SIZE}", "olmo-2", 4 * _K),
     _chat(r"GLM-4-(9|32)B-0414", "glm-4", 32 * _K),

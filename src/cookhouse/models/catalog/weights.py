@@ -39,10 +39,16 @@ def _shapes_of_file(path: Path) -> Shapes:
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
         header = file.read(length) if length <= _HEADER_LIMIT_BYTES else b""
     try:
-        entries = json.loads(header)
-    except ValueError as error:
+        entries = json.loads(header).items()
+        return {name: tuple(map(int, entry["shape"])) for name, entry in entries if name != "__metadata__"}
+    except (
+        AttributeError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:  # no JSON, or none of safetensors
         raise InputError(f"{path} is not a safetensors file: its header cannot be read") from error
-    return {name: tuple(entry["shape"]) for name, entry in entries.items() if name != "__metadata__"}
 
 
 def _shapes_of_hub(name: str) -> Shapes:
