@@ -53,17 +53,18 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
     **dict.fromkeys(
         ("axk1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu", "longcat_flash"), _LATENT
     ),
+    "granitemoehybrid": {"layer_types": ["full_attention", "full_attention"], "position_embedding_type": "rope"},
     "gemma3n_text": {"hidden_size_per_layer_input": 8},
     **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"), _DELTA),
 }
 
 
-def save_type(folder: Path, model_type: str) -> str:
-    """Write a small model of a type in which every parameter matters."""
+def save_type(folder: Path, model_type: str, **changes: Any) -> str:
+    """Write a small model of a type in which every parameter matters, with some options of its config changed."""
     config_class = CONFIG_MAPPING[model_type]
     names = {field.name for field in dataclasses.fields(config_class)} | set(config_class.attribute_map)
     sizes = {name: size for name, size in _SIZES.items() if name in names}
     for alias, name in config_class.attribute_map.items():
         if alias in sizes and name in sizes:
             del sizes[alias]
-    return save_config(folder, config_class(**sizes | dict(_OWN.get(model_type, {}))))
+    return save_config(folder, config_class(**sizes | dict(_OWN.get(model_type, {})) | changes))

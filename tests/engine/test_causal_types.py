@@ -9,6 +9,7 @@ import torch
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleRequest
+from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.errors import InputError
 from tests.engine.causal_types import save_type
 from tests.engine.conftest import VOCAB_SIZE, random_datums
@@ -44,10 +45,19 @@ def test_a_type_that_the_page_calls_refused_is_refused_in_words(model_type: str,
 
 
 @pytest.mark.slow
+def test_granite_with_recurrent_layers_is_refused_in_words(tmp_path: Path) -> None:
+    """The page has it among those that run, without such layers."""
+    folder = save_type(tmp_path, "granitemoehybrid", layer_types=["linear_attention", "full_attention"])
+    with pytest.raises(InputError, match="it has layers of kind linear_attention"):
+        TorchEngine(base_models=[folder], precision="float32")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", RUN)
 def test_a_type_that_the_page_calls_run_equals_transformers(model_type: str, tmp_path: Path) -> None:
-    """Packed, and sampled through the cache."""
+    """Packed, and sampled through the cache; a dry run says nothing against it."""
     folder = save_type(tmp_path, model_type)
+    BaseModel.check_config(folder)
     engine = TorchEngine(base_models=[folder], precision="float32")
     model = load_reference(folder, attn_implementation="eager").eval()
 
