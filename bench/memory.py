@@ -10,7 +10,6 @@ Training: steps over the same tokens on both sides, `--max-length` positions at 
 """
 
 import argparse
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from bench.harness import MODEL_HELP, isolated, model_folder, parse_options, pea
 from bench.supervised import Case, make_case, run_trl
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.engine.host_memory import resident_bytes
 
 _MIB = 2**20
 _NUM_PROMPTS = 32
@@ -40,10 +40,10 @@ class Resident:
     weights: int
 
 
-def resident_bytes() -> int:
-    """Of this process, now."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) * 1024
+def _resident_now() -> int:
+    found = resident_bytes()
+    assert found is not None, "this system does not tell"
+    return found
 
 
 def run_sampling(model: str, precision: str, options: dict[str, Any]) -> Resident:
@@ -53,9 +53,9 @@ def run_sampling(model: str, precision: str, options: dict[str, Any]) -> Residen
     from cookhouse.engine.contract import SampleRequest
 
     load()
-    libraries = resident_bytes()
+    libraries = _resident_now()
     engine = TorchEngine(base_models=[model], precision=precision, device="cpu", **options)
-    loaded = resident_bytes()
+    loaded = _resident_now()
     rng = np.random.default_rng(0)
     for i in range(_NUM_PROMPTS):
         engine.submit_sample(
@@ -74,16 +74,18 @@ def run_sampling(model: str, precision: str, options: dict[str, Any]) -> Residen
     return _resident(engine, model, libraries, loaded)
 
 
-def run_training(case: Case, precision: str) -> Resident:
-    """Train an adapter on the batches of a case."""
+def run_training(case: Case, precision: str, max_activation_bytes: int | None = None) -> Resident:
+    """Train an adapter on the batches of a case; `max_activation_bytes` is the engine's."""
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.__main__ import load
     from cookhouse.engine.contract import AdamStep, ForwardBackward, LoraSpec, TrainingDatum
 
     load()
-    libraries = resident_bytes()
-    engine = TorchEngine(base_models=[case.model], precision=precision, device="cpu")
-    loaded = resident_bytes()
+    libraries = _resident_now()
+    engine = TorchEngine(
+        base_models=[case.model], precision=precision, device="cpu", max_activation_bytes=max_activation_bytes
+    )
+    loaded = _resident_now()
     engine.create_model("m", case.model, LoraSpec(rank=case.rank, train_unembed=False))
     for batch in case.batches:
         data_D = [
@@ -108,7 +110,7 @@ def run_contexts(model: str, precision: str, length: int) -> Resident:
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 2000, length + 1).tolist()
     batch = [(tokens, [1.0] * len(tokens))]
-    return run_training(_case(model, [batch]), precision)
+    return run_training(_case(model, [batch]), precision, max_activation_bytes=0)
 
 
 def _case(model: str, batches: list[list[tuple[list[int], list[float]]]]) -> Case:
@@ -118,7 +120,7 @@ def _case(model: str, batches: list[list[tuple[list[int], list[float]]]]) -> Cas
 def _resident(engine: Any, model: str, libraries: int, loaded: int) -> Resident:
     parameters = engine._bases[model].parameters.values()
     weights = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
-    return Resident(libraries=libraries, loaded=loaded, end=resident_bytes(), peak=peak_bytes("cpu"), weights=weights)
+    return Resident(libraries=libraries, loaded=loaded, end=_resident_now(), peak=peak_bytes("cpu"), weights=weights)
 
 
 def show(name: str, found: Resident) -> None:
