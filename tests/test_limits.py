@@ -49,6 +49,7 @@ def test_what_hangs_fails_by_name_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert "in stuck" in done.stderr, "the stacks tell where it hung"
 
 
+@pytest.mark.slow
 def test_a_thread_that_is_left_does_not_keep_the_process(tmp_path: Path) -> None:
     done = run(tmp_path, "-k", "leaves_a_thread")
     assert "1 passed" in done.stdout

@@ -9,7 +9,7 @@ import tinker
 from cookhouse.engine.contract import PAIR_LOSSES
 from cookhouse.engine.train.losses import LOSSES as IN_ENGINE
 from cookhouse.errors import InputError
-from cookhouse.policy_losses import POLICY_LOSSES, PolicyLoss
+from cookhouse.policy_losses import OWN_LOSSES, POLICY_LOSSES, PolicyLoss
 from cookhouse.rl import for_loss
 from cookhouse.settings import LossSettings
 from cookhouse.training.clients.fake_losses import token_losses
@@ -29,7 +29,7 @@ def computed(name: str, lp_T: list[float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_engine_and_table_have_the_same_losses() -> None:
-    assert IN_ENGINE.keys() - {"cross_entropy", *PAIR_LOSSES} == POLICY_LOSSES.keys()
+    assert IN_ENGINE.keys() - {"cross_entropy", *PAIR_LOSSES, *OWN_LOSSES} == POLICY_LOSSES.keys()
 
 
 @every_loss

@@ -151,6 +151,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(cpu_kernels() is None, reason="no C++ compiler")
 def test_the_threads_of_two_served_engines_are_never_bound_to_one_core(tmp_path: Path) -> None:
     """The first has a core for each of its threads, others of its process none; the second is left to the system."""

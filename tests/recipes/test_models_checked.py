@@ -37,7 +37,10 @@ def _dry_run(folder: str, tmp_path: Path) -> None:
     dry_run("supervised", {**settings, "log_path": str(tmp_path / "run"), "max_steps": 1})
 
 
-@pytest.mark.parametrize("config_class", [DiffLlamaConfig, MambaConfig, StableLmConfig])
+@pytest.mark.parametrize(
+    "config_class",
+    [DiffLlamaConfig, *(pytest.param(each, marks=pytest.mark.slow) for each in (MambaConfig, StableLmConfig))],
+)
 def test_a_dry_run_says_what_loading_would(config_class: type, tmp_path: Path) -> None:
     sizes = {name: size for name, size in SMALL.items() if config_class is not MambaConfig or "num_key" not in name}
     folder = save_model(tmp_path / "model", config_class(**sizes))
@@ -48,7 +51,7 @@ def test_a_dry_run_says_what_loading_would(config_class: type, tmp_path: Path) -
     assert str(told.value) == str(loading.value)
 
 
-@pytest.mark.parametrize("family", ["qwen3_vl", "kimi_k25"])
+@pytest.mark.parametrize("family", ["kimi_k25", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
 def test_a_dry_run_of_a_model_that_is_run_goes_through(family: str, tmp_path: Path) -> None:
     """One has experts, of which nothing can be said without numbers."""
     _dry_run(save_family(tmp_path / "model", family), tmp_path)

@@ -86,7 +86,12 @@ async def test_each_run_hands_its_weights_on_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "number"),
-    [("forward_backward", 1), ("forward_backward", 4), ("load_weights", 0), ("forward_backward", 8)],
+    [
+        ("forward_backward", 1),
+        pytest.param("forward_backward", 4, marks=pytest.mark.slow),
+        ("load_weights", 0),
+        pytest.param("forward_backward", 8, marks=pytest.mark.slow),
+    ],
 )
 async def test_killed_between_and_within_its_runs_it_goes_on_to_the_same_bits(
     tmp_path: Path, kind: str, number: int

@@ -180,7 +180,7 @@ cookhouse.sweep("supervised", settings, grid={GRID}, adapters=adapters)
 """
 
 
-@pytest.mark.parametrize("at", [4, 16])
+@pytest.mark.parametrize("at", [4, pytest.param(16, marks=pytest.mark.slow)])
 def test_killed_and_resumed_it_ends_with_the_table_of_an_undisturbed_one(settings: dict[str, Any], at: int) -> None:
     # Catches a run that is lost, run twice or begun with other settings after its process was killed.
     settings |= {"save_every": 0}  # the fake service forgets its checkpoints with its process

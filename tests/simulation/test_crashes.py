@@ -11,7 +11,12 @@ from tests.simulation.program import simulate
 CLIENTS, REQUESTS = 3, 150
 
 
-@pytest.mark.parametrize("seed", [2, 4, 6, 8, 14, 17, 19, 20, 24, 33, 34, 36, 38, 54, 1031, 1040, 1097])
+# Each found a bug once.
+SEEDS = [2, 6, 17, 20, 33, 54, 1031, 1040, 1097]
+MORE_SEEDS = [4, 8, 14, 19, 24, 34, 36, 38]
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE_SEEDS)])
 def test_a_crash_is_a_pause(seed: int) -> None:
     simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS)
 

@@ -214,6 +214,7 @@ def test_a_missing_compiler_is_said_once_and_loudly(
     assert "several times slower; install g++ or name one in CXX" in record.getMessage()
 
 
+@pytest.mark.slow
 def test_a_user_without_home_or_entry_computes(tmp_path: Path) -> None:
     """Would catch a container that runs as a number, and whose engine does not start."""
     user = ["unshare", "--user", "--map-user=54321"]
