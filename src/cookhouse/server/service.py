@@ -327,8 +327,7 @@ class Service:
                 self.store.flush()
                 self.store.touch_runs(times)
                 self.store.sweep_recordings(
-                    made_before=self.store.clock.over() - self.settings.recording_seconds,
-                    max_bytes=self.settings.max_recording_bytes,
+                    max_seconds=self.settings.recording_seconds, max_bytes=self.settings.max_recording_bytes
                 )
             except StorageError as error:
                 _log.warning("what is only listed waits to be written: %s", error)

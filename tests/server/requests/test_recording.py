@@ -1,19 +1,26 @@
 """Sampled sequences that are kept, and data that say where they come from."""
 
 import asyncio
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from tests.server.conftest import OpenStore, Place
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import hosted
+from tests.server.test_routes import Server
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
 from cookhouse.errors import InputError
 from cookhouse.server.requests import recording
 from cookhouse.server.requests.recording import Recording
+from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
 from cookhouse.server.wire import decode_pass, parse_training
 
@@ -47,9 +54,9 @@ def check(
     Recording(store, None, max_bytes=max_bytes).check(session_id, owner, head, decode_pass(head, max_bytes=MAX_BYTES))
 
 
-def body_of(*indices: int, span_lengths: Sequence[int] = (100,)) -> bytes:
+def body_of(*indices: int, span_lengths: Sequence[int] = (100,), model_id: str = "m", seq_id: int = 1) -> bytes:
     """A request of a datum for each of these answers, whose tokens are spans of these lengths."""
-    message = pb.ForwardBackwardRequest(model_id="m", seq_id=1, loss_fn="stable_reinforce")
+    message = pb.ForwardBackwardRequest(model_id=model_id, seq_id=seq_id, loss_fn="stable_reinforce")
     for index in indices:
         answer, name = ANSWERS[index], f"sample-{index}"
         datum = message.data.add()
@@ -97,3 +104,26 @@ def test_many_spans_of_a_sequence_are_checked_at_the_cost_of_one(store: Store, m
     monkeypatch.setattr(recording, "_digest", digest)
     check(store, body_of(0, span_lengths=[1, 2, 1]))
     assert digest.call_count == 1
+
+
+def test_one_request_is_checked_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch memory for what many requests name at once, and threads that are left for nothing else."""
+    running: list[int] = []
+    most: list[int] = []
+
+    def checking(*_: object) -> None:
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.05)
+        running.pop()
+
+    monkeypatch.setattr(Recording, "check", checking)
+    engine = FakeEngine()
+    with hosted(tmp_path, lambda: engine, Settings(stable_reinforce="own")) as host:
+        server = Server(host, engine)
+        with server.http, ThreadPoolExecutor(4) as senders:
+            model_id = server.model(server.session())
+            bodies = [body_of(0, model_id=model_id, seq_id=seq_id) for seq_id in range(1, 5)]
+            answers = list(senders.map(lambda body: server.http.post("/forward_backward", content=body), bodies))
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert most == [1] * 4

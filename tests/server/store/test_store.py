@@ -163,8 +163,11 @@ HOSTILE = "a\0b ' \" \\ % :x \U0001f600"
 
 
 def test_recordings_go_with_time_their_session_and_room(place: Place, open_store: OpenStore) -> None:
-    """Would catch a database that grows with every sample, and one that forgets what may still be trained on."""
-    store = open_store(place)
+    """Would catch a database that grows with every sample, and one that forgets what may still be trained on, at the
+    latest when the system's clock jumps.
+    """
+    jumped = up = 0.0
+    store = open_store(place, Clock(lambda: 4.0 + up + jumped, lambda: up))
     for session_id in ("live", "ended"):
         store.add_session(SessionRow(session_id=session_id, owner="me", created_at=1.0))
     store.finish_session("ended", 2.0)
@@ -192,9 +195,13 @@ def test_recordings_go_with_time_their_session_and_room(place: Place, open_store
         return {row.sequence_id for row in rows}
 
     assert left() == set(made)
-    store.sweep_recordings(made_before=1.0, max_bytes=1000)
+    jumped = 86_400.0
+    store.sweep_recordings(max_seconds=3.0, max_bytes=1000)
+    assert left() == {"old", "a", "b"}
+    up = 4000.0
+    store.sweep_recordings(max_seconds=4003.0, max_bytes=1000)
     assert left() == {"a", "b"}
-    store.sweep_recordings(made_before=1.0, max_bytes=19)
+    store.sweep_recordings(max_seconds=4003.0, max_bytes=19)
     assert left() == {"b"}
 
 

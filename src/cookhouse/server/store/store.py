@@ -165,7 +165,7 @@ class Store:
             rows += self._select(RecordingRow, rows_of(RecordingRow).where(wanted))
         return rows
 
-    def sweep_recordings(self, *, made_before: float, max_bytes: int) -> None:
+    def sweep_recordings(self, *, max_seconds: float, max_bytes: int) -> None:
         """Delete those that are too old or whose sessions have ended, and the oldest beyond so many bytes."""
         is_ended = RecordingRecord.session_id.in_(
             sa.select(SessionRecord.session_id).where(SessionRecord.finished_at.is_not(None))
@@ -178,7 +178,9 @@ class Store:
             if session.execute(sa.select(RecordingRecord.sequence_id).limit(1)).first() is None:
                 return
             beyond = session.execute(newest_beyond).scalar_one()
-        made_before = made_before if beyond is None else max(made_before, beyond)
+        made_before = self.clock.over() - max_seconds
+        if beyond is not None:
+            made_before = max(made_before, beyond)
         with self.database.writing() as session:
             session.execute(sa.delete(RecordingRecord).where(is_ended | (at <= made_before)))
 
