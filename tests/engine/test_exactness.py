@@ -19,6 +19,7 @@ from cookhouse.engine.contract import (
     SampleRequest,
     TrainingDatum,
 )
+from cookhouse.engine.train.full import FullModel
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import save_family
 from tests.engine.stepping import advance
@@ -44,13 +45,14 @@ def _prompts(count: int) -> list[NDArray[np.int64]]:
 
 
 def _engine(folder: str, ranks: Mapping[str, int] = RANKS) -> TorchEngine:
-    """Runs by their ranks; adapters change what the model says."""
+    """Runs by their ranks; their weights change what the model says."""
     engine = TorchEngine(base_models=[folder], device="cpu", precision="bfloat16")
     for model_id, rank in ranks.items():
         engine.create_model(model_id, folder, LoraSpec(rank=rank, seed=rank))
-        params = engine._model(model_id).params
-        if rank:
-            params.add_(0.02 * torch.randn(params.shape, generator=torch.Generator().manual_seed(rank)))
+        model = engine._model(model_id)
+        model.params.add_(0.02 * torch.randn(model.params.shape, generator=torch.Generator().manual_seed(rank)))
+        if isinstance(model, FullModel):
+            model.refresh()
         engine.snapshot(model_id, model_id)
     return engine
 
@@ -72,7 +74,7 @@ def _pairs(folder: str, ranks: Mapping[str, int] = RANKS) -> list[tuple[NDArray[
 def _sample(
     engine: TorchEngine, folder: str, ranks: Mapping[str, int]
 ) -> list[tuple[str, NDArray[np.int64], NDArray[np.float32]]]:
-    """For each run and prompt: whole sequences, and log-probabilities of what was sampled, all at once."""
+    """For each run, prompt and sample: the whole sequence, and log-probabilities of what was sampled, all at once."""
     for model_id in ranks:
         for i, prompt_T in enumerate(_prompts(5)):
             request = SampleRequest(
@@ -81,6 +83,7 @@ def _sample(
                 snapshot_id=model_id,
                 prompt_T=prompt_T,
                 seed=i,
+                num_samples=1 + i % 2,
                 max_tokens=12,
                 stop=[],
             )
@@ -90,9 +93,10 @@ def _sample(
         outputs += advance(engine)
     found = []
     for output in outputs:
-        (one,) = output.sequences
         prompt_T = _prompts(5)[int(output.request_id[1:])]
-        found.append((output.request_id[0], np.concatenate([prompt_T, one.tokens_T]), one.logprobs_T))
+        found += [
+            (output.request_id[0], np.concatenate([prompt_T, one.tokens_T]), one.logprobs_T) for one in output.sequences
+        ]
     return found
 
 

@@ -89,7 +89,7 @@ class PackedWeights:
 
 
 def pack(weight_OI: Tensor) -> Tensor:
-    """A weight as decode.cpp has it when `is_packed`: (O / 16, I, 16), in bf16 (O / 16, I / 2, 16, 2)."""
+    """A weight as `Linear` of model.h has it when `is_packed`: (O / 16, I, 16), in bf16 (O / 16, I / 2, 16, 2)."""
     (out, in_), together = weight_OI.shape, neighbors(weight_OI)
     return weight_OI.reshape(out // _LANES, _LANES, in_ // together, together).transpose(1, 2).contiguous()
 

@@ -1,4 +1,4 @@
-"""One fused pass through the compiled kernel: the structures of decode.cpp, filled from torch tensors.
+"""One fused pass through the compiled kernel: the structures of model.h, filled from torch tensors.
 
 Legend: N rows, B of them whose logits are wanted, D features per head, V vocabulary, H hidden,
 P positions of a table.

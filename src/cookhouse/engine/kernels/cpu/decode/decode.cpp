@@ -1,10 +1,9 @@
 // One pass of a dense Llama-like model over rows: each is one position of a sequence whose earlier positions are in the
 // cache, or are rows before it. A sequence that decodes has one row, a prompt as many as are read of it.
 //
-// Built for this machine at first use (see build.py); the structures below are mirrored in kernel.py. Weights, cache and
-// what lies between the products of a layer are fp32 or bf16, the residual stream and all sums fp32. A row's result never
-// depends on the rows of other sequences, nor on where its prompt was cut, not even in rounding; in bf16 it is the
-// trainer's, to the bit.
+// Built for this machine at first use (see build.py). Weights, cache and what lies between the products of a layer are fp32
+// or bf16, the residual stream and all sums fp32. A row's result never depends on the rows of other sequences, nor on where
+// its prompt was cut, not even in rounding; in bf16 it is the trainer's, to the bit.
 //
 // Legend: N rows, B rows whose logits are wanted, I features in, O features out, R rank, H query heads, K key-value
 // heads, D features per head, V vocabulary.
@@ -17,64 +16,9 @@
 #include <omp.h>
 
 #include "attention.h"
+#include "model.h"
 #include "rows.h"
 #include "training.h"
-
-extern "C" {
-
-struct Linear {
-    const void* weight;  // (O, I), or packed
-    const float* bias;   // (O) or null
-    int64_t out, in;
-    int64_t is_packed;   // (O / 16, I, 16), or in bf16 (O / 16, I / 2, 16, 2): see `packs_bf16`
-};
-
-struct Layer {
-    const float* input_norm;      // (hidden)
-    const float* attention_norm;  // (hidden), before the MLP
-    const float* q_norm;          // (D) or null
-    const float* k_norm;          // (D) or null
-    Linear q, k, v, o, gate, up, down;
-    void* keys;    // (blocks, K, D, 16 positions)
-    void* values;  // (blocks, K, 16 positions, D)
-    int64_t window;  // latest keys that a query sees; 0: all
-};
-
-struct Model {
-    int64_t num_layers, hidden, num_heads, num_kv_heads, head_dim;
-    float norm_eps, scaling;
-    const Layer* layers;
-    const float* final_norm;
-    Linear head;
-    const void* embedding;  // (V, hidden)
-};
-
-// Adapter of one linear layer: y += scaling · B A x. A null `a` is no adapter. See `fills_ranks`.
-struct Lora {
-    const void* a;  // (R, I), or packed
-    const void* b;  // (O, R), or packed
-    int64_t rank;
-    float scaling;
-    int64_t is_packed;  // as of Linear, both
-};
-
-struct Batch {
-    int64_t num_rows;
-    const int64_t* tokens;     // (N)
-    const int64_t* positions;  // (N)
-    const float* cos;          // (N, D)
-    const float* sin;          // (N, D)
-    const int64_t* blocks;     // block tables of all sequences, end to end
-    const int64_t* first_block;  // (N): where the table of a row's sequence starts
-    int64_t num_segments;
-    const int64_t* segment_starts;  // (segments + 1): rows of one adapter are neighbors
-    const Lora* loras;              // (segments, layers · 7 + 1): q k v o gate up down of each layer, then the head
-    int64_t num_outputs;
-    const int64_t* outputs;  // (B): ascending rows
-    float* logits;           // (B, V), written
-    float* hidden;           // (N, hidden) or null; written
-};
-}
 
 namespace {
 

@@ -137,11 +137,11 @@ void project(const bf16* x, int64_t rows, Factor base, const std::vector<Adapter
             for (int64_t r = 0; r < count; ++r) rest(rest.sums + r * base.out, base.out, r, 0);
             continue;
         }
-        bool is_even = fills_ranks(base.in, base.out);
+        bool by_pairs = fills_ranks(base.in, base.out);
         Round low{nullptr, nullptr, each.scaling, rooms.low, nullptr, false, each.rank};
-        product(x + each.start * base.in, count, {each.a, base.in, each.rank, each.is_packed, is_even}, low, rooms.packed);
+        product(x + each.start * base.in, count, {each.a, base.in, each.rank, each.is_packed, by_pairs}, low, rooms.packed);
         tell(each, rooms.low);
-        product(rooms.low, count, {each.b, each.rank, base.out, each.is_packed, is_even}, rest, rooms.packed);
+        product(rooms.low, count, {each.b, each.rank, base.out, each.is_packed, by_pairs}, rest, rooms.packed);
     }
 }
 
