@@ -81,6 +81,11 @@ class Machine:
                     finished.append(sequence)
         return finished
 
+    def cancel(self, sequence: Sequence) -> int:
+        """Drop a sequence; how many will not finish for that."""
+        self.scheduler.finish(sequence)
+        return 1 + sequence.num_forks
+
     def drain(self) -> int:
         """Run everything to its end; how many finished."""
         count = 0
@@ -143,7 +148,9 @@ def test_more_samples_than_may_run_wait_and_finish() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_loads_read_from_the_right_state_and_return_every_slot(seed: int) -> None:
-    """With prompts that share beginnings, samples, tenants, and so few blocks that sequences give way."""
+    """With prompts that share beginnings, samples, tenants, some that are canceled, and so few blocks that sequences
+    give way.
+    """
     rng = np.random.default_rng(seed)
     sizes = {"max_running": int(rng.integers(1, 7)), "num_kept": int(rng.integers(0, 5))}
     machine = Machine(int(rng.integers(16, 40)), **sizes, budget_tokens=int(rng.integers(9, 60)))
@@ -157,6 +164,8 @@ def test_random_loads_read_from_the_right_state_and_return_every_slot(seed: int)
         count += 1 + num_forks
         if rng.random() < 0.5:
             finished += len(machine.step())
+        if machine.scheduler.running and rng.random() < 0.2:
+            finished += machine.cancel(machine.scheduler.running[int(rng.integers(len(machine.scheduler.running)))])
     assert finished + machine.drain() == count
 
 

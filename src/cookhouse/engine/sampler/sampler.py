@@ -4,29 +4,29 @@ Legend: B sequences whose next token is chosen.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cookhouse.engine.contract import CacheUse, SampledSequence, SampleOutput, SampleRequest
+from cookhouse.engine.contract import CacheUse, SampleOutput, SampleRequest
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.delta import CHUNK
-from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.engine.sampler.alone import together_or_alone
 from cookhouse.engine.sampler.blocks import BlockManager
+from cookhouse.engine.sampler.bounds import check_request, min_tokens
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.capture import Capture, CudaCapture
 from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, uniforms
 from cookhouse.engine.sampler.runner import Runner
+from cookhouse.engine.sampler.running_request import RunningRequest
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
@@ -40,31 +40,7 @@ _MAX_RUNNING = 256
 """About where products over a GPU's weights are bound by arithmetic: more rows at once would be no faster."""
 _BUDGET_TOKENS = {"cpu": 2048, "cuda": 8192}
 """Positions of a pass, by kind of device. What decodes waits for the prompts of its pass: a fraction of a second."""
-_MAX_SAMPLES = 1024
-_MAX_STOPS = 1024
-_MAX_STOP_BYTES = 512
-"""As many tokens are read again after each one, while all other requests wait."""
-_MAX_ALL_STOP_BYTES = 2**14
-"""Each string is looked for after each token."""
-_MAX_RANKED = 2**24
-"""Candidates of all sampled tokens of a request: 128 MiB, and as much again when they are sent."""
-_NO_TOKENS = SampledSequence(tokens_T=np.empty(0, np.int32), logprobs_T=np.empty(0, np.float32), is_stopped=False)
-_MIN_TEMPERATURE = 1e-6
-"""Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
 _Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
-
-
-@dataclass
-class _Request:
-    """A request under way: its weights, the sequences that finished, and what was asked about the prompt."""
-
-    request: SampleRequest
-    weights: Weights | None
-    scores: PromptScores
-    finished: dict[int, SampledSequence] = field(default_factory=dict)
-    live: list[Sequence] = field(default_factory=list)
-    num_reused: int = 0
-    """Prompt tokens that the cache already held."""
 
 
 class Sampler:
@@ -100,25 +76,23 @@ class Sampler:
             return max(limit(held * block_bytes + states_bytes) - states_bytes, 0) // block_bytes
 
         blocks = BlockManager(first, _BLOCK_SIZE, max_blocks=num_blocks, limit=most_blocks)
-        states = StateSlots(blocks, max_running=max_running, num_kept=num_kept, stride=CHUNK)
-        self._scheduler = Scheduler(
-            blocks,
-            max_running=max_running,
-            budget_tokens=_BUDGET_TOKENS[base.device.type],
-            states=states if base.state_shapes else None,
-        )
+        states = None
+        if base.state_shapes:
+            states = StateSlots(blocks, max_running=max_running, num_kept=num_kept, stride=CHUNK)
+        budget_tokens = _BUDGET_TOKENS[base.device.type]
+        self._scheduler = Scheduler(blocks, max_running=max_running, budget_tokens=budget_tokens, states=states)
         if capture is None and can_page(base.device, base.dtype) and not base.state_shapes:
             capture = CudaCapture(base.device)
         self._runner = Runner(
             base,
             num_blocks,
             _BLOCK_SIZE,
-            num_states=states.num_slots if base.state_shapes else 0,
+            num_states=0 if states is None else states.num_slots,
             max_running=max_running,
             is_native=is_native,
             capture=capture,
         )
-        self._requests: dict[str, _Request] = {}
+        self._requests: dict[str, RunningRequest] = {}
         self._base_roots: dict[str, int] = {}
         """Root of what each owner computes under the bare base model: from 0 down, so that no serial is met."""
 
@@ -172,9 +146,9 @@ class Sampler:
             InputError: a parameter is out of range, or prompt and `max_tokens` do not fit the context or the cache.
         """
         context = self._base.info.max_context_tokens
-        _check(request, self._base.info.vocab_size, context)
+        check_request(request, self._base.info.vocab_size, context)
         max_total = self._max_total(request, context)
-        state = _Request(request, weights, PromptScores(request))
+        state = RunningRequest(request, weights, PromptScores(request))
         num_prompt = len(request.prompt_T)
         stop_tokens, stop_strings = self._stops(request)
         sequence = Sequence(
@@ -201,7 +175,7 @@ class Sampler:
         num_reachable = blocks.num_reachable
         if request.max_tokens is None and num_prompt < num_reachable * _BLOCK_SIZE:
             return min(context, num_reachable * _BLOCK_SIZE)
-        max_total = num_prompt + _max_tokens(request)
+        max_total = num_prompt + min_tokens(request)
         if not self._scheduler.can_ever_fit(max_total):
             raise InputError(
                 f"{num_prompt} prompt tokens + {max_total - num_prompt} max_tokens take "
@@ -352,11 +326,11 @@ class Sampler:
 
     def _tell(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
         """The newest tokens of streamed requests."""
-        newest: dict[str, dict[int, SampledSequence]] = {}
+        streamed: dict[str, list[Sequence]] = {}
         for sequence in sequences:
             if sequence.request.is_streamed:
-                newest.setdefault(sequence.request.request_id, {})[sequence.index] = _sampled(sequence, last=1)
-        return [_partial(self._requests[request_id], by_index) for request_id, by_index in newest.items()]
+                streamed.setdefault(sequence.request.request_id, []).append(sequence)
+        return [self._requests[request_id].newest(those) for request_id, those in streamed.items()]
 
     def _finish(self, sequences: Seq[Sequence]) -> list[SampleOutput]:
         outputs = []
@@ -364,15 +338,11 @@ class Sampler:
             if not sequence.is_finished:
                 continue
             self._scheduler.finish(sequence)
-            state = self._requests[sequence.request.request_id]
-            state.live.remove(sequence)
-            if sequence.index == 0:
-                state.num_reused = sequence.num_reused
-            state.finished[sequence.index] = _sampled(sequence, last=len(sequence.logprobs))
-            if len(state.finished) == state.request.num_samples:
-                del self._requests[state.request.request_id]
-                sequences_in_order = [state.finished[index] for index in range(state.request.num_samples)]
-                outputs.append(_output(state, sequences_in_order))
+            request_id = sequence.request.request_id
+            output = self._requests[request_id].finish(sequence)
+            if output is not None:
+                del self._requests[request_id]
+                outputs.append(output)
         return outputs
 
     def _stops(self, request: SampleRequest) -> tuple[frozenset[int], tuple[str, ...]]:
@@ -381,87 +351,3 @@ class Sampler:
         stops = request.stop or ()
         tokens = frozenset(stop for stop in stops if isinstance(stop, int))
         return self._base.end_tokens | tokens, tuple(stop for stop in stops if isinstance(stop, str))
-
-
-def _sampled(sequence: Sequence, *, last: int) -> SampledSequence:
-    """The last tokens that were sampled of a sequence."""
-    ranked = sequence.ranked[-last:]
-    return SampledSequence(
-        tokens_T=np.array(sequence.tokens[-last:], np.int32),
-        logprobs_T=np.array(sequence.logprobs[-last:], np.float32),
-        is_stopped=sequence.is_stopped,
-        topk_tokens_TK=np.stack([tokens for tokens, _ in ranked]) if ranked else None,
-        topk_logprobs_TK=np.stack([logprobs for _, logprobs in ranked]) if ranked else None,
-    )
-
-
-def _partial(state: _Request, newest: Mapping[int, SampledSequence]) -> SampleOutput:
-    """What a step gave to some of a request's samples."""
-    sequences = [newest.get(index, _NO_TOKENS) for index in range(state.request.num_samples)]
-    return _output(state, sequences, is_partial=True)
-
-
-def _output(state: _Request, sequences: Seq[SampledSequence], *, is_partial: bool = False) -> SampleOutput:
-    return SampleOutput(
-        request_id=state.request.request_id,
-        is_partial=is_partial,
-        sequences=sequences,
-        num_reused_tokens=state.num_reused,
-        prompt_logprobs_T=state.scores.logprobs_T,
-        topk_prompt_tokens_TK=state.scores.topk_tokens_TK,
-        topk_prompt_logprobs_TK=state.scores.topk_logprobs_TK,
-        target_logprobs_M=state.scores.target_logprobs_M,
-    )
-
-
-def _max_tokens(request: SampleRequest) -> int:
-    """Tokens that there must be room for."""
-    return 1 if request.max_tokens is None else request.max_tokens
-
-
-def _check(request: SampleRequest, vocab_size: int, context: int) -> None:
-    num_prompt, max_tokens = len(request.prompt_T), _max_tokens(request)
-    if num_prompt == 0:
-        raise InputError("the prompt is empty; give at least one token")
-    check_tokens("the prompt", request.prompt_T, vocab_size)
-    ranges = {
-        "num_samples": (request.num_samples, 1, _MAX_SAMPLES),
-        "max_tokens": (max_tokens, 1, 2**31),
-        "temperature": (request.temperature, 0.0, 1e4),
-        "top_k": (request.top_k, -1, 2**31),
-        "top_p": (request.top_p, 0.0, 1.0),
-        "topk_prompt_logprobs": (request.topk_prompt_logprobs, 0, min(vocab_size, 1024)),
-        "topk_sample_logprobs": (request.topk_sample_logprobs, 0, min(vocab_size, 1024)),
-    }
-    for name, (value, low, high) in ranges.items():
-        if not low <= value <= high:
-            raise InputError(f"{name} is {value}; it must be from {low:g} to {high:g}")
-    if num_prompt + max_tokens > context:
-        # In the words that programs look for, to take it for the end of a conversation.
-        raise InputError(
-            f"prompt length plus max_tokens exceeds the model's context window: {num_prompt} prompt tokens + "
-            f"{max_tokens} max_tokens > {context}; ask for fewer, or shorten the prompt"
-        )
-    if request.prompt_targets is not None:
-        check_tokens("target_prompt_logprobs", request.prompt_targets.tokens_M, vocab_size)
-    most_tokens = context - num_prompt if request.max_tokens is None else max_tokens
-    num_ranked = request.topk_sample_logprobs * request.num_samples * most_tokens
-    if num_ranked > _MAX_RANKED:
-        raise InputError(
-            f"topk_sample_logprobs {request.topk_sample_logprobs} of {request.num_samples} samples of up to "
-            f"{most_tokens} tokens are {num_ranked} candidates; at most {_MAX_RANKED} are kept, so ask for less of each"
-        )
-    if 0 < request.temperature < _MIN_TEMPERATURE:
-        raise InputError(f"temperature is {request.temperature}; use 0 (greedy), or at least {_MIN_TEMPERATURE:g}")
-    if len(request.stop or ()) > _MAX_STOPS:
-        raise InputError(f"stop holds {len(request.stop or ())} entries; it may hold {_MAX_STOPS}")
-    sizes = [len(stop.encode(errors="surrogatepass")) for stop in request.stop or () if isinstance(stop, str)]
-    if max(sizes, default=0) > _MAX_STOP_BYTES or sum(sizes) > _MAX_ALL_STOP_BYTES:
-        raise InputError(
-            f"stop holds strings of {sum(sizes)} bytes, up to {max(sizes)} in one; all together may have "
-            f"{_MAX_ALL_STOP_BYTES} and one {_MAX_STOP_BYTES}, since each is looked for after every token; name fewer, "
-            "or what they begin with"
-        )
-    for stop in request.stop or ():
-        if stop == "" or (isinstance(stop, int) and not 0 <= stop < vocab_size):
-            raise InputError(f"stop holds {stop!r}; give non-empty strings, or token ids below {vocab_size}")

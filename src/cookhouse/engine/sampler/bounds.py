@@ -1,0 +1,74 @@
+"""What a sampling request may ask for, whatever the memory."""
+
+from cookhouse.engine.contract import SampleRequest
+from cookhouse.engine.model.vocabulary import check_tokens
+from cookhouse.errors import InputError
+
+_MAX_SAMPLES = 1024
+_MAX_STOPS = 1024
+_MAX_STOP_BYTES = 512
+"""As many tokens are read again after each one, while all other requests wait."""
+_MAX_ALL_STOP_BYTES = 2**14
+"""Each string is looked for after each token."""
+_MAX_RANKED = 2**24
+"""Candidates of all sampled tokens of a request: 128 MiB, and as much again when they are sent."""
+_MIN_TEMPERATURE = 1e-6
+"""Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
+
+
+def min_tokens(request: SampleRequest) -> int:
+    """Tokens behind the prompt that there must be room for: without `max_tokens` a sample ends where the room does."""
+    return 1 if request.max_tokens is None else request.max_tokens
+
+
+def check_request(request: SampleRequest, vocab_size: int, context: int) -> None:
+    """Refuse a request that no cache could serve.
+
+    Raises:
+        InputError: a parameter is out of range, or prompt and `max_tokens` do not fit the context.
+    """
+    num_prompt, max_tokens = len(request.prompt_T), min_tokens(request)
+    if num_prompt == 0:
+        raise InputError("the prompt is empty; give at least one token")
+    check_tokens("the prompt", request.prompt_T, vocab_size)
+    ranges = {
+        "num_samples": (request.num_samples, 1, _MAX_SAMPLES),
+        "max_tokens": (max_tokens, 1, 2**31),
+        "temperature": (request.temperature, 0.0, 1e4),
+        "top_k": (request.top_k, -1, 2**31),
+        "top_p": (request.top_p, 0.0, 1.0),
+        "topk_prompt_logprobs": (request.topk_prompt_logprobs, 0, min(vocab_size, 1024)),
+        "topk_sample_logprobs": (request.topk_sample_logprobs, 0, min(vocab_size, 1024)),
+    }
+    for name, (value, low, high) in ranges.items():
+        if not low <= value <= high:
+            raise InputError(f"{name} is {value}; it must be from {low:g} to {high:g}")
+    if num_prompt + max_tokens > context:
+        # In the words that programs look for, to take it for the end of a conversation.
+        raise InputError(
+            f"prompt length plus max_tokens exceeds the model's context window: {num_prompt} prompt tokens + "
+            f"{max_tokens} max_tokens > {context}; ask for fewer, or shorten the prompt"
+        )
+    if request.prompt_targets is not None:
+        check_tokens("target_prompt_logprobs", request.prompt_targets.tokens_M, vocab_size)
+    most_tokens = context - num_prompt if request.max_tokens is None else max_tokens
+    num_ranked = request.topk_sample_logprobs * request.num_samples * most_tokens
+    if num_ranked > _MAX_RANKED:
+        raise InputError(
+            f"topk_sample_logprobs {request.topk_sample_logprobs} of {request.num_samples} samples of up to "
+            f"{most_tokens} tokens are {num_ranked} candidates; at most {_MAX_RANKED} are kept, so ask for less of each"
+        )
+    if 0 < request.temperature < _MIN_TEMPERATURE:
+        raise InputError(f"temperature is {request.temperature}; use 0 (greedy), or at least {_MIN_TEMPERATURE:g}")
+    if len(request.stop or ()) > _MAX_STOPS:
+        raise InputError(f"stop holds {len(request.stop or ())} entries; it may hold {_MAX_STOPS}")
+    sizes = [len(stop.encode(errors="surrogatepass")) for stop in request.stop or () if isinstance(stop, str)]
+    if max(sizes, default=0) > _MAX_STOP_BYTES or sum(sizes) > _MAX_ALL_STOP_BYTES:
+        raise InputError(
+            f"stop holds strings of {sum(sizes)} bytes, up to {max(sizes)} in one; all together may have "
+            f"{_MAX_ALL_STOP_BYTES} and one {_MAX_STOP_BYTES}, since each is looked for after every token; name fewer, "
+            "or what they begin with"
+        )
+    for stop in request.stop or ():
+        if stop == "" or (isinstance(stop, int) and not 0 <= stop < vocab_size):
+            raise InputError(f"stop holds {stop!r}; give non-empty strings, or token ids below {vocab_size}")
