@@ -29,11 +29,15 @@ class PackedDelta:
         spans = [DeltaSpan(row, length) for row, length in zip(rows, self._lengths, strict=True)]
         self._groups = groups_of(spans, device)
         self._device = device
+        self._inside: dict[int, list[Tensor]] = {}
+        """By taps; see `inside_of`."""
 
     def recur(self, inputs: DeltaInputs) -> Tensor:
         """Output (N, V, E) in the precision of the inputs."""
-        inside = inside_of(self._lengths, inputs.shape.num_taps, self._device)
-        mixed_NC: Tensor = Convolution.apply(inputs.mixed_NC, inputs.taps_CW, inside)  # type: ignore[no-untyped-call]
+        inside, num_taps = self._inside, inputs.shape.num_taps
+        if num_taps not in inside:
+            inside[num_taps] = inside_of(self._lengths, num_taps, self._device)
+        mixed_NC: Tensor = Convolution.apply(inputs.mixed_NC, inputs.taps_CW, inside[num_taps])  # type: ignore[no-untyped-call]
         out: Tensor = _PackedRule.apply(  # type: ignore[no-untyped-call]
             mixed_NC, inputs.decay_NV, inputs.beta_NV, inputs.shape, self._groups
         )
