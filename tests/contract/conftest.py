@@ -15,6 +15,8 @@ from cookhouse.engine.engine import Engine
 
 PRECISIONS = ("float32", "bfloat16")
 """The second is the default on processors that multiply it faster; elsewhere torch computes it by way of fp32."""
+TORCH_ENGINES = ("float32", pytest.param("bfloat16", marks=pytest.mark.slow))
+"""The suite runs on both. In bf16 among the slow tests, but for what depends most on rounding: see below."""
 in_both_precisions = pytest.mark.parametrize("engine", PRECISIONS)
 """For what the fake engine does not compute."""
 with_each_engine = pytest.mark.parametrize("engine", ["fake", *PRECISIONS])
@@ -44,7 +46,7 @@ def bfloat16_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield host
 
 
-@pytest.fixture(params=["fake", "float32"])
+@pytest.fixture(params=["fake", *TORCH_ENGINES])
 def engine(request: pytest.FixtureRequest) -> str:
     """Which one: `fake`, or the precision of the real one."""
     return str(request.param)

@@ -1,12 +1,13 @@
 """Several base models behind one server, and the names that the published SDK asks for them by."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import tinker
 from tests.contract.calls import BASE_MODEL, train
-from tests.contract.conftest import make_torch_engine
+from tests.contract.conftest import TORCH_ENGINES, make_torch_engine
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted
 from tinker import types
@@ -16,10 +17,10 @@ PROMPT = types.ModelInput.from_ints([3, 17, 4, 9])
 PARAMS = types.SamplingParams(max_tokens=4, temperature=0.0, stop=[])
 
 
-@pytest.fixture(scope="module", params=["fake", "torch"])
+@pytest.fixture(scope="module", params=["fake", *TORCH_ENGINES])
 def renamed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A server of one model under two names, neither of them its folder."""
-    make = make_torch_engine if request.param == "torch" else FakeEngine
+    make = FakeEngine if request.param == "fake" else partial(make_torch_engine, request.param)
     sources = {PUBLISHED: BASE_MODEL, "second": BASE_MODEL}
     with hosted(tmp_path_factory.mktemp("state"), make, sources=sources) as host:
         yield host

@@ -5,13 +5,14 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tinker
 from tests.contract.calls import BASE_MODEL, gradient_norm, new_trainer
-from tests.contract.conftest import make_torch_engine
+from tests.contract.conftest import TORCH_ENGINES, make_torch_engine
 from tests.server.hosting import KEY, Host, hosted
 from tinker import types
 
@@ -19,12 +20,13 @@ from cookhouse.server.settings import Settings
 
 FIRST, SECOND = [3, 17, 4, 9], [30, 2]
 Change = Callable[[types.Datum], types.Datum]
+on_each_engine = pytest.mark.parametrize("engine", TORCH_ENGINES)
 
 
-@pytest.fixture(scope="module")
-def own_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+@pytest.fixture(scope="module", params=TORCH_ENGINES)
+def own_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     settings = Settings(stable_reinforce="own")
-    with hosted(tmp_path_factory.mktemp("own"), make_torch_engine, settings) as host:
+    with hosted(tmp_path_factory.mktemp("own"), partial(make_torch_engine, request.param), settings) as host:
         yield host
 
 
@@ -188,11 +190,12 @@ def test_what_was_not_recorded_here_is_refused(own_host: Host, own_client: tinke
                 trainer.forward_backward([datum], "stable_reinforce").result()
 
 
-def test_what_was_sampled_is_on_the_disk_when_it_is_answered(tmp_path: Path) -> None:
+@on_each_engine
+def test_what_was_sampled_is_on_the_disk_when_it_is_answered(engine: str, tmp_path: Path) -> None:
     """Would catch a run that goes on behind a restart of the server, and whose samples are then refused."""
     settings = Settings(stable_reinforce="own")
     with (
-        hosted(tmp_path, make_torch_engine, settings) as host,
+        hosted(tmp_path, partial(make_torch_engine, engine), settings) as host,
         tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
     ):
         one = sampled(new_trainer(client), FIRST)
@@ -202,20 +205,22 @@ def test_what_was_sampled_is_on_the_disk_when_it_is_answered(tmp_path: Path) -> 
     assert kept == [(f"{request_id}-0", len(FIRST)), (f"{request_id}-1", len(FIRST))]
 
 
-def test_without_the_operators_word_it_is_refused_where_a_client_listens(float32_host: Host) -> None:
+@on_each_engine
+def test_without_the_operators_word_it_is_refused_where_a_client_listens(
+    host: Host, client: tinker.ServiceClient
+) -> None:
     """Upstream's trainer that streams minibatches samples in tasks that nobody waits for: a refusal there leaves it
     waiting for ever, and one of the training request ends it.
     """
-    with tinker.ServiceClient(base_url=float32_host.url, api_key=KEY) as client:
-        trainer = client.create_lora_training_client(BASE_MODEL, rank=8, seed=1).result()
-        datum = episode(trainer)
-        for refused in (datum, bare(datum)):
-            with pytest.raises(tinker.RequestFailedError, match="use loss_fn=importance_sampling, ppo") as caught:
-                trainer.forward_backward([refused], "stable_reinforce").result()
-            assert "serve --stable-reinforce own" in str(caught.value)
-            assert caught.value.category == "user"
-        trainer.forward_backward([bare(datum)], "importance_sampling").result()
-        owner, session_id = float32_host.service.keys.owner_of(KEY), trainer.get_info().model_id.split(":")[0]
-        ids = {span.sequence_id for span in datum.model_input_spans or []}
-        kept = float32_host.service.store.recordings(session_id, owner, ids, max_bytes=2**20)
-        assert not kept, "nobody can use it"
+    trainer = client.create_lora_training_client(BASE_MODEL, rank=8, seed=1).result()
+    datum = episode(trainer)
+    for refused in (datum, bare(datum)):
+        with pytest.raises(tinker.RequestFailedError, match="use loss_fn=importance_sampling, ppo") as caught:
+            trainer.forward_backward([refused], "stable_reinforce").result()
+        assert "serve --stable-reinforce own" in str(caught.value)
+        assert caught.value.category == "user"
+    trainer.forward_backward([bare(datum)], "importance_sampling").result()
+    owner, session_id = host.service.keys.owner_of(KEY), trainer.get_info().model_id.split(":")[0]
+    ids = {span.sequence_id for span in datum.model_input_spans or []}
+    kept = host.service.store.recordings(session_id, owner, ids, max_bytes=2**20)
+    assert not kept, "nobody can use it"
