@@ -33,7 +33,7 @@ class Sampled:
 
 
 def prompts(folder: str, count: int) -> list[NDArray[np.int64]]:
-    """Sums with some that are solved before, so that no two prompts are of one length."""
+    """Sums with up to eleven that are solved before: prompts of many lengths."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -61,6 +61,8 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the recipe")
     options = parse_options(parser)
+    if options.seeds < 2:
+        parser.error("--seeds must be at least 2, for a standard error")
     figures: dict[str, float] = {}
     found: dict[str, list[dict[str, float]]] = {precision: [] for precision in options.precisions}
     for seed in range(options.seeds):
