@@ -80,7 +80,7 @@ def test_an_idle_cache_makes_way_for_an_adapter(
 ) -> None:
     """Would catch a run that is refused for the sake of prefixes that nobody may ask for again."""
     engine.load_base_model(qwen3_folder)
-    sampler = engine._sampler(engine._samplers, qwen3_folder, engine._bases[qwen3_folder])
+    sampler = engine._samplers.of(qwen3_folder, engine._bases[qwen3_folder])
     unused = sampler.unused_bytes if engine._device.type == "cpu" else 0
     free = engine._budget.promised_bytes(but_for={"cache"}) + num_parameters * 28
     monkeypatch.setattr(engine._budget, "free", lambda: free + (0 if engine._samplers else unused))

@@ -1,15 +1,13 @@
 """The engine in this process: runs over base models of `transformers`, on one device."""
 
-import logging
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from cookhouse.engine.budget import Budget, Purpose
+from cookhouse.engine.admission import Admission
+from cookhouse.engine.budget import Budget
 from cookhouse.engine.contract import (
     AdamStep,
     BaseModelInfo,
@@ -26,11 +24,10 @@ from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
 from cookhouse.engine.lora.adapter import Adapter
-from cookhouse.engine.lora.lora import AdapterLayout, Weights
-from cookhouse.engine.memory import cache_bytes, free_bytes, held_bytes, show_bytes, total_bytes
-from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.lora.lora import Weights
+from cookhouse.engine.memory import free_bytes, held_bytes, total_bytes
 from cookhouse.engine.model.base_models import BaseModels
-from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.sampler import Samplers
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.self_check import check_cached
 from cookhouse.engine.train.full import FullModel, FullWeights
@@ -42,15 +39,6 @@ from cookhouse.errors import InputError
 
 _COPY_SHARE = 0.5
 """Of the host's free memory, the most that a copy for a save may take."""
-_STATE_BYTES = 16
-"""Per parameter of a run, fp32: weights, gradient and two moments."""
-_REQUEST_BYTES = 4
-"""Per parameter, fp32: the gradient of a request while it runs."""
-_PROMISED_SNAPSHOTS = 2
-"""Of each adapter, one in use and the next: a run that has been admitted can publish."""
-_PACKED_SHARE = 0.5
-"""Of the memory that is spare, the most that packed weights may take beside their originals."""
-_log = logging.getLogger(__name__)
 
 
 class TorchEngine:
@@ -93,14 +81,17 @@ class TorchEngine:
             pass_bytes=self._budget.pass_bytes,
             check=check_cached,
         )
-        self._samplers: dict[str, Sampler] = {}
+        self._samplers = Samplers(self._budget, max_cache_bytes)
+        """By base model."""
+        self._full_samplers = Samplers(self._budget, max_cache_bytes)
+        """By snapshot of all weights."""
+        self._admission = Admission(
+            self._budget, self._bases, self._samplers, self._full_samplers, self._users, self._dtype
+        )
         self._models: dict[str, Adapter | FullModel] = {}
         self._snapshots: dict[str, tuple[str, Weights]] = {}
         self._full_snapshots: dict[str, FullWeights] = {}
-        self._full_samplers: dict[str, Sampler] = {}
-        """By snapshot."""
-        self._max_cache_bytes = max_cache_bytes
-        self._full_runs = FullRuns(self._bases, self._admit_full, self._device, self._dtype)
+        self._full_runs = FullRuns(self._bases, self._admission.check_full, self._device, self._dtype)
         for name in base_models:
             self._bases.describe(name)
             if not self._bases.must_evict(name):
@@ -113,7 +104,7 @@ class TorchEngine:
 
     def memory_use(self) -> MemoryUse:
         """See `Engine`."""
-        caches = tuple(sampler.cache_use for sampler in self._all_samplers())
+        caches = self._samplers.cache_uses + self._full_samplers.cache_uses
         if self._device_total_bytes is None:
             return MemoryUse(caches=caches)
         return MemoryUse(
@@ -127,7 +118,7 @@ class TorchEngine:
     def load_base_model(self, name: str) -> BaseModelInfo:
         """See `Engine`."""
         if name not in self._bases:
-            self._drop(self._bases.victims(name, self._users))
+            self._admission.drop(self._bases.victims(name, self._users))
         self._load(name)
         return self._bases[name].info
 
@@ -136,24 +127,22 @@ class TorchEngine:
         if users := self._users(name):
             raise InputError(f"base model {name!r} is in use ({users}); end the sessions that use it first")
         if name in self._bases:
-            self._drop([name])
+            self._admission.drop([name])
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """See `Engine`."""
         self._check_trains()
         if lora.rank == 0:
-            self._models[model_id] = self._full_runs.create(model_id, base_model, lora, self._full_models())
-            self._promise(model_id)
+            self._put_model(model_id, self._full_runs.create(model_id, base_model, lora, self._full_models()))
             return
         self.load_base_model(base_model)
-        self._models[model_id] = self._new_adapter(base_model, lora)
-        self._promise(model_id)
+        self._put_model(model_id, self._new_adapter(base_model, lora))
 
     def delete_model(self, model_id: str) -> None:
         """See `Engine`."""
         self._models.pop(model_id, None)
         self._full_runs.free(model_id)
-        self._budget.release(_key(model_id))
+        self._admission.release(model_id)
 
     def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | Exception]:
         """See `Engine`."""
@@ -229,17 +218,16 @@ class TorchEngine:
         for name, own in adapter.tensors(**parts).items():
             own.copy_(tensors[name])
         adapter.num_steps = num_steps if with_optimizer else 0
-        self._models[model_id] = adapter
-        self._promise(model_id)
+        self._put_model(model_id, adapter)
 
     def snapshot(self, model_id: str, snapshot_id: str) -> None:
         """See `Engine`."""
         model = self._model(model_id)
         if isinstance(model, FullModel):
-            self._put_full_snapshot(snapshot_id, self._full_runs.snapshot(snapshot_id, model))
+            self._full_snapshots[snapshot_id] = self._full_runs.snapshot(snapshot_id, model)
         else:
-            self._admit_snapshot(model.base_model, model.layout)
-            self._put_snapshot(snapshot_id, model.base_model, model.frozen_weights(self._dtype))
+            self._admission.check_snapshot(model.base_model, model.layout)
+            self._snapshots[snapshot_id] = model.base_model, model.frozen_weights(self._dtype)
 
     def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:
         """See `Engine`. The file holds the weights as sampling uses them, rounded if that is in bf16."""
@@ -254,15 +242,15 @@ class TorchEngine:
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:
         """See `Engine`."""
         if lora.rank == 0:
-            self._put_full_snapshot(snapshot_id, self._full_runs.load_snapshot(snapshot_id, base_model, folder))
+            self._full_snapshots[snapshot_id] = self._full_runs.load_snapshot(snapshot_id, base_model, folder)
             return
         self.load_base_model(base_model)
         layout = self._bases[base_model].adapter_layout(lora)
-        self._admit_snapshot(base_model, layout)
+        self._admission.check_snapshot(base_model, layout)
         tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
         # A copy, even of the same precision: as aligned as what was published, so that libraries round alike.
         flat = tensors["params"].to(self._device, self._dtype, copy=True)
-        self._put_snapshot(snapshot_id, base_model, Weights(layout, flat))
+        self._snapshots[snapshot_id] = base_model, Weights(layout, flat)
 
     def snapshot_bytes(self, snapshot_id: str) -> int:
         """See `Engine`."""
@@ -273,136 +261,49 @@ class TorchEngine:
         """See `Engine`."""
         self._snapshots.pop(snapshot_id, None)
         self._full_snapshots.pop(snapshot_id, None)
-        self._drop_idle_full_samplers()
+        self._full_samplers.drop_idle(self._full_snapshots)
         self._full_runs.free(snapshot_id)
 
     def submit_sample(self, request: SampleRequest) -> None:
         """See `Engine`."""
         if request.snapshot_id in self._full_snapshots:
             base = self._full_snapshots[request.snapshot_id].base
-            self._sampler(self._full_samplers, request.snapshot_id, base).submit(request, None)
+            self._full_samplers.of(request.snapshot_id, base).submit(request, None)
             return
         self.load_base_model(request.base_model)
         weights = None
         if request.snapshot_id is not None:
             base_model, weights = self._snapshot(request.snapshot_id)
             assert base_model == request.base_model
-        self._sampler(self._samplers, request.base_model, self._bases[request.base_model]).submit(request, weights)
+        self._samplers.of(request.base_model, self._bases[request.base_model]).submit(request, weights)
 
     def cancel_sample(self, request_id: str) -> None:
         """See `Engine`."""
-        for sampler in self._all_samplers():
-            sampler.cancel(request_id)
+        self._samplers.cancel(request_id)
+        self._full_samplers.cancel(request_id)
 
     def has_samples(self) -> bool:
         """See `Engine`."""
-        return any(sampler.has_work for sampler in self._all_samplers())
+        return self._samplers.has_work or self._full_samplers.has_work
 
     def step_samples(self) -> Sequence[SampleOutput | SampleFailure]:
         """See `Engine`."""
-        outputs: list[SampleOutput | SampleFailure] = []
-        for sampler in self._all_samplers():
-            if sampler.has_work:
-                try:
-                    outputs += sampler.step()
-                except Exception as error:  # requests of other base models are not to blame
-                    outputs += sampler.fail_all(error)
-        self._drop_idle_full_samplers()
+        outputs = self._samplers.step() + self._full_samplers.step()
+        self._full_samplers.drop_idle(self._full_snapshots)
         return outputs
 
     def _load(self, name: str, *, keep: Collection[str] = ()) -> None:
-        """Load a base model that is not; there is room among the base models. For `keep` see `_admit`."""
+        """Load a base model that is not; there is room among the base models. For `keep` see `Admission`."""
         if name in self._bases:
             self._bases.load(name)
             return
         way_out = "use a smaller model, end other sessions, or use a machine with more memory"
-        self._admit(f"base model {name!r}", self._bases.num_bytes(name), way_out, keep=keep)
+        self._admission.check(f"base model {name!r}", self._bases.num_bytes(name), way_out, keep=keep)
         self._bases.load(name)
         base = self._bases[name]
         if self._samplers_only and DecodeKernel.gains_from_packing(base):
             base.packed.make(drops_originals=True)
-            self._promise_unpacked(base, way_out, keep)
-
-    def _promise_unpacked(self, base: BaseModel, way_out: str, keep: Collection[str]) -> None:
-        """Keep memory for an output projection without its original, which is unpacked to score prompts."""
-        weight = base.head.projection.weight
-        if not base.packed.is_dropped(weight):
-            return
-        num_bytes = weight.numel() * weight.itemsize
-        what = f"the output projection of base model {base.name!r}, unpacked to score prompts,"
-        try:
-            self._admit(what, num_bytes, way_out, keep={*keep, base.name})
-        except InputError:
-            self._drop([base.name])
-            raise
-        self._budget.promise("pass", _base_key(base.name), num_bytes)
-
-    def _sampler(self, samplers: dict[str, Sampler], key: str, base: BaseModel) -> Sampler:
-        if key not in samplers:
-            self._pack(base)
-            limit = partial(self._cache_bytes, base)
-            sampler = Sampler(base, limit(0), limit=limit if self._device.type == "cpu" else None)
-            samplers[key] = sampler
-            self._budget.watch("cache", _sampler_key(key), lambda: sampler.unused_bytes)
-        return samplers[key]
-
-    def _drop_sampler(self, samplers: dict[str, Sampler], key: str) -> None:
-        samplers.pop(key, None)
-        self._budget.release(_sampler_key(key))
-
-    def _pack(self, base: BaseModel) -> None:
-        """Pack a base model's weights beside their originals, if that is faster and there is memory for it."""
-        if base.packed.are_made or not DecodeKernel.gains_from_packing(base):
-            return
-        num_bytes, spare = base.packed.num_bytes, self._budget.spare_bytes()
-        if num_bytes <= spare * _PACKED_SHARE:
-            base.packed.make()
-        else:
-            _log.warning(
-                "sampling from %s goes at about half its speed: packed weights take %s, and may take half of the %s "
-                "that are spare",
-                base.name,
-                show_bytes(num_bytes),
-                show_bytes(spare),
-            )
-
-    def _cache_bytes(self, base: BaseModel, held: int) -> int:
-        """How many bytes the cache of a base model may take by now, so many of which it holds."""
-        bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
-        bytes_per_sequence = bytes_per_token * base.info.max_context_tokens + 2 * base.state_bytes
-        # Asked for every request: what the heap keeps must not go back each time.
-        spare = self._budget.spare_bytes(2 * bytes_per_sequence if held else math.inf)
-        return cache_bytes(self._device, spare + held, bytes_per_sequence, self._max_cache_bytes)
-
-    def _promise(self, model_id: str) -> None:
-        """Count what a model will need beside its state: the gradient of a request while it runs, since those of all
-        models may be in one pass, and snapshots of an adapter.
-        """
-        model = self._models[model_id]
-        num_parameters = model.params.numel()
-        if isinstance(model, FullModel):
-            self._budget.promise("request", _key(model_id), num_parameters * _REQUEST_BYTES)
-        else:
-            self._budget.promise("request", _key(model_id), num_parameters * self._request_bytes)
-            self._budget.promise("snapshot", _key(model_id), num_parameters * self._snapshot_bytes)
-
-    @property
-    def _request_bytes(self) -> int:
-        """Per parameter of an adapter: a request computes with a rounded copy of the weights."""
-        return _REQUEST_BYTES + (0 if self._dtype == torch.float32 else self._dtype.itemsize)
-
-    @property
-    def _snapshot_bytes(self) -> int:
-        return _PROMISED_SNAPSHOTS * self._dtype.itemsize
-
-    def _all_samplers(self) -> Sequence[Sampler]:
-        return (*self._samplers.values(), *self._full_samplers.values())
-
-    def _drop_idle_full_samplers(self) -> None:
-        """Free the samplers of snapshots that have been deleted, once they have no work."""
-        for key in [key for key in self._full_samplers if key not in self._full_snapshots]:
-            if not self._full_samplers[key].has_work:
-                self._drop_sampler(self._full_samplers, key)
+            self._admission.promise_unpacked(base, way_out, keep)
 
     def _load_full(
         self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, parts: Mapping[str, bool]
@@ -417,8 +318,7 @@ class TorchEngine:
         except BaseException:
             self._full_runs.free(model_id)
             raise
-        self._models[model_id] = model
-        self._promise(model_id)
+        self._put_model(model_id, model)
 
     def _writer(self, model: Adapter | FullModel, tensors: Mapping[str, Tensor]) -> Callable[[Path], None]:
         """Writes tensors of a model, as they are when it is called, with the model's present number of steps."""
@@ -440,50 +340,8 @@ class TorchEngine:
 
     def _new_adapter(self, base_model: str, lora: LoraSpec) -> Adapter:
         layout = self._bases[base_model].adapter_layout(lora)
-        num_bytes = layout.num_parameters * (_STATE_BYTES + self._request_bytes + self._snapshot_bytes)
-        way_out = "use a lower rank or a smaller base model, or end other sessions"
-        self._admit(f"an adapter of rank {lora.rank} over {base_model!r}", num_bytes, way_out, keep={base_model})
+        self._admission.check_adapter(base_model, layout)
         return Adapter.create(base_model, layout, self._device)
-
-    def _admit_snapshot(self, base_model: str, layout: AdapterLayout) -> None:
-        what = f"a snapshot of an adapter of rank {layout.spec.rank} over {base_model!r}"
-        num_bytes = layout.num_parameters * self._dtype.itemsize
-        way_out = "end other sessions, or use a lower rank"
-        self._admit(what, num_bytes, way_out, keep={base_model}, but_for={"snapshot"})
-
-    def _admit_full(self, what: str, num_bytes: int, peak_bytes: int, way_out: str) -> None:
-        """As `_admit`, and beside the base models as well; `peak_bytes` are there at once while it is made."""
-        self._drop(self._bases.room_for(what, num_bytes, self._users))
-        self._admit(what, peak_bytes, way_out)
-
-    def _admit(
-        self, what: str, num_bytes: int, way_out: str, *, keep: Collection[str] = (), but_for: Collection[Purpose] = ()
-    ) -> None:
-        """Let `num_bytes` fit into memory, or raise InputError. What nobody uses makes way: caches and packed weights,
-        then base models that are not in `keep`, if they suffice.
-        """
-
-        def is_short(by: int = 0) -> bool:
-            return self._budget.spare_bytes(num_bytes, but_for=but_for) + by < num_bytes
-
-        for samplers in (self._samplers, self._full_samplers):
-            for key in [key for key, sampler in samplers.items() if not sampler.has_work]:
-                if is_short():
-                    base = samplers[key].base
-                    self._drop_sampler(samplers, key)
-                    base.packed.drop()
-        idle = [name for name in self._bases if name not in keep and not self._users(name)]
-        if not is_short(by=sum(map(self._bases.num_bytes, idle))):
-            for name in idle:
-                if is_short():
-                    self._drop([name])
-        self._budget.check(num_bytes, what, way_out, but_for=but_for)
-
-    def _drop(self, base_models: Sequence[str]) -> None:
-        for name in base_models:
-            self._drop_sampler(self._samplers, name)
-            self._bases.drop(name)
-            self._budget.release(_base_key(name))
 
     def _check_trains(self) -> None:
         if self._samplers_only:
@@ -507,25 +365,11 @@ class TorchEngine:
             raise InputError(f"unknown model {model_id!r}; create it first")
         return self._models[model_id]
 
+    def _put_model(self, model_id: str, model: Adapter | FullModel) -> None:
+        self._models[model_id] = model
+        self._admission.promise(model_id, model)
+
     def _snapshot(self, snapshot_id: str) -> tuple[str, Weights]:
         if snapshot_id not in self._snapshots:
             raise InputError(f"unknown snapshot {snapshot_id!r}; publish it first")
         return self._snapshots[snapshot_id]
-
-    def _put_snapshot(self, snapshot_id: str, base_model: str, weights: Weights) -> None:
-        self._snapshots[snapshot_id] = (base_model, weights)
-
-    def _put_full_snapshot(self, snapshot_id: str, weights: FullWeights) -> None:
-        self._full_snapshots[snapshot_id] = weights
-
-
-def _key(model_id: str) -> str:
-    return f"model {model_id}"
-
-
-def _base_key(name: str) -> str:
-    return f"base model {name}"
-
-
-def _sampler_key(key: str) -> str:
-    return f"sampler {key}"

@@ -57,7 +57,7 @@ class _Bench:
         layout = self.base.adapter_layout(spec)
         flat = torch.randn(layout.num_parameters, generator=torch.Generator().manual_seed(seed)) * 0.1
         flat = flat.to(self.engine._device, self.engine._dtype)
-        self.engine._put_snapshot(snapshot_id, self.folder, Weights(layout, flat))
+        self.engine._snapshots[snapshot_id] = self.folder, Weights(layout, flat)
 
     def use(self, recorder: Any, cache_bytes: int = _CACHE_BYTES) -> Sampler:
         """Sample through a captured step (None: through torch)."""

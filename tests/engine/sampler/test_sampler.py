@@ -411,7 +411,7 @@ def test_the_fused_step_equals_torch(engine: TorchEngine, ask: Ask, qwen3_folder
     for is_native in (True, False):
         for name, weights in layouts.items():
             assert weights is not None
-            other._put_snapshot(name, qwen3_folder, Weights(weights.layout, weights.flat.to(other._dtype)))
+            other._snapshots[name] = qwen3_folder, Weights(weights.layout, weights.flat.to(other._dtype))
         other._samplers[qwen3_folder] = Sampler(other._bases[qwen3_folder], cache_bytes=2**22, is_native=is_native)
         outputs.append(_sample(other, *requests))
     native, plain = outputs
@@ -434,7 +434,7 @@ def test_a_fused_pass_gives_the_same_bits_however_prompts_are_cut_and_whoever_is
     weights = engine._snapshot("snapshot")[1]
     assert weights is not None
     other = TorchEngine(base_models=[qwen3_folder], precision=precision)
-    other._put_snapshot("snapshot", qwen3_folder, Weights(weights.layout, weights.flat.to(other._dtype)))
+    other._snapshots["snapshot"] = qwen3_folder, Weights(weights.layout, weights.flat.to(other._dtype))
     requests = [
         ask(f"r{i}", prompt_T=np.tile(PROMPT_T, 9)[: 11 + 79 * i], seed=i, snapshot_id=[None, "snapshot"][i % 2])
         for i in range(5)
