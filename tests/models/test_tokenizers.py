@@ -67,8 +67,8 @@ def test_a_stranger_is_not_let_in_at_the_terminal(tmp_path: Path, monkeypatch: p
 
 
 def test_a_broken_file_is_refused(tmp_path: Path) -> None:
-    """Would catch what the library raises that reads it, which is nothing more special than an Exception."""
-    (tmp_path / "tokenizer.json").write_text('{"version": 1}')
+    """Would catch whatever the libraries raise that read it."""
+    (tmp_path / "tokenizer.json").write_text("[]")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(InputError, match="no tokenizer can be loaded for"):
         get_tokenizer(str(tmp_path))

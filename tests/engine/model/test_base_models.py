@@ -3,7 +3,6 @@
 import gc
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleOutput, SampleRequest
-from cookhouse.engine.model.pretrained import num_weight_bytes, read_model
+from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.pretrained import num_weight_bytes
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import save_family
@@ -131,21 +131,20 @@ def test_a_model_that_is_refused_frees_its_weights_at_once(names: list[str], mon
     """Would catch a server that is killed by a client who names a model that is refused, again and again."""
     read: list[weakref.ref[torch.Tensor]] = []
 
-    def spoiled(*args: Any, **options: Any) -> Any:
-        model = read_model(*args, **options)
-        read.append(weakref.ref(model.get_input_embeddings().weight))
-        model.get_decoder().forward = None  # whatever it is that cannot be computed
-        return model
+    def refuse(base: BaseModel) -> None:
+        read.append(weakref.ref(base.head.projection.weight))
+        raise InputError("it is computed otherwise")
 
-    monkeypatch.setattr("cookhouse.engine.model.base_model.read_model", spoiled)
     engine = TorchEngine(precision="float32")
+    monkeypatch.setattr(engine._bases, "_check", refuse)
     gc.disable()  # which comes when it likes
     try:
-        with pytest.raises(InputError, match="transformers cannot compute it"):
+        with pytest.raises(InputError, match="it is computed otherwise") as refused:
             engine.load_base_model(names[0])
         assert [weight() for weight in read] == [None]
     finally:
         gc.enable()
+    assert refused.value.__traceback__ is not None  # which does not keep them either
 
 
 def test_a_base_model_that_nobody_uses_makes_way_where_memory_is_short(

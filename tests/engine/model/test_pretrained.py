@@ -18,6 +18,7 @@ from transformers import (
     GraniteConfig,
     HyperCLOVAXConfig,
     LlamaConfig,
+    ModernBertDecoderConfig,
     PhimoeConfig,
 )
 
@@ -296,6 +297,19 @@ def test_a_window_that_layers_keep_to_themselves_is_refused(tmp_path: Path) -> N
     with pytest.raises(InputError, match="its sliding_window is 16, of which its layers do not tell this engine"):
         _load(narrow)
     _load(save_model(tmp_path / "wide", PhimoeConfig(**sizes, sliding_window=128)))
+
+
+def test_a_decoder_that_is_none_is_said_to_be_none(tmp_path: Path) -> None:
+    """ModernBERT calls its output projection so. Would catch a refusal for a reason that is none, and a dry run that
+    gives another one.
+    """
+    sizes = {"vocab_size": VOCAB_SIZE, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "max_position_embeddings": 64, "pad_token_id": 0, "eos_token_id": 0}
+    sizes |= dict.fromkeys(("bos_token_id", "cls_token_id", "sep_token_id"), 0)
+    folder = save_model(tmp_path, ModernBertDecoderConfig(**sizes))
+    for ask in (_load, BaseModel.check_config):
+        with pytest.raises(InputError, match=rf"{folder}': what it calls its decoder is its output projection; use"):
+            ask(folder)
 
 
 def test_a_module_that_cannot_carry_an_adapter_is_refused_by_name(tmp_path: Path) -> None:

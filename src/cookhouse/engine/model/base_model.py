@@ -54,8 +54,6 @@ class BaseModel:
         self.routing = Routing()
         self._model = model.requires_grad_(False).eval()
         output = model.get_output_embeddings()
-        if not isinstance(output, nn.Linear):
-            raise InputError(f"its output projection is a {type(output).__name__} and not linear; use another model")
         output_name = next(name for name, module in model.named_modules() if module is output)
         self.sites = adapt(model, output, self.routing) if is_frozen else ()
         self.routing.is_grouped = can_group(self.sites, device, output.weight.dtype)
@@ -97,6 +95,7 @@ class BaseModel:
             InputError: it is of a kind this engine cannot run, or computes otherwise.
         """
         with refusals(name, _CANNOT_RUN):
+            _check_parts(model)
             published = Published.of(model)
             model.config._attn_implementation = ATTENTION_NAME
             base = cls(name, model, tokenizer, device, is_frozen=is_frozen)
@@ -115,6 +114,7 @@ class BaseModel:
         model.config._attn_implementation = ATTENTION_NAME
         # Some layers read numbers, of which there are none.
         with refusals(name, _CANNOT_RUN), contextlib.suppress(NotImplementedError, RuntimeError):
+            _check_parts(model)
             cls(name, model, None, torch.device("meta"))
 
     @cached_property
@@ -269,3 +269,12 @@ class BaseModel:
             if kind != RECURRENT_KIND and (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
         return seen
+
+
+def _check_parts(model: Any) -> None:
+    """Refuse a model that is not a decoder and a linear output projection behind it."""
+    output = model.get_output_embeddings()
+    if not isinstance(output, nn.Linear):
+        raise InputError(f"its output projection is a {type(output).__name__} and not linear; use another model")
+    if model.get_decoder() is output:
+        raise InputError("what it calls its decoder is its output projection; use another model")
