@@ -169,9 +169,13 @@ class Tenant(Server):
         accepted = self.post("/optim_step", model_id=model_id, seq_id=seq_id + 1, adam_params={"learning_rate": 0.5})
         return float(self.answer(accepted["request_id"])["metrics"]["grad_norm"])
 
-    def answer(self, request_id: str) -> Any:
-        while (answer := self.result(request_id)).status_code == 408:
+    def result(self, request_id: str) -> httpx.Response:
+        while (answer := super().result(request_id)).status_code == 408:  # polls are short, and the machine may be busy
             pass
+        return answer
+
+    def answer(self, request_id: str) -> Any:
+        answer = self.result(request_id)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
