@@ -20,7 +20,7 @@ from cookhouse.engine.kernels.cpu.cache import cache_folder, is_ours
 _log = logging.getLogger(__name__)
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-shared", "-fPIC")
 _COMPILERS = ("g++", "c++", "clang++")
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 600
 
 
 def build(
