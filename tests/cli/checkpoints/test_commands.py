@@ -207,7 +207,10 @@ def test_what_is_not_there_is_told_in_a_line(
         (("list", tmp_path / "there"), "neither the folder of a run nor the state folder"),
         (("export", run.folder, tmp_path / "there"), "exists; choose another folder"),
         (("export", run.folder, "s4://bucket"), "unknown scheme of a blob store 's4'; did you mean s3"),
-        (("export", run.external_path, tmp_path / "o", "--run", run.folder / "service"), "is a PEFT folder already"),
+        (
+            ("export", run.external_path, tmp_path / "o", "--run", run.folder / "service"),
+            "as other programs read it. peft loads it where",
+        ),
         (("export", run.folder, tmp_path / "o", "--format", "gguf"), "'gguf' is not one of 'peft', 'merged'"),
         (("import", tmp_path / "nothing", "--state-dir", tmp_path / "state"), "holds no readable PEFT adapter"),
     ):

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from cookhouse.server.store.rows import CheckpointRow
 
 TINKER = "tinker://"
+_WHAT_PEFT_LOADS = (
+    "peft loads it where neither the output projection nor experts were trained (train_unembed=false); else "
+    "tinker_cookbook.weights.build_lora_adapter makes of it what peft loads"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +120,12 @@ def folder_of(saved: Saved) -> Path:
 
     if saved.folder is None:
         raise InputError(
-            f"{saved.path} is on the service that the run was trained on; this makes a folder of it that peft loads:\n"
-            f"  tinker checkpoint download {saved.path}"
+            f"{saved.path} is on the service that the run was trained on; this makes a folder of it:\n"
+            f"  tinker checkpoint download {saved.path}\n"
+            f"{_WHAT_PEFT_LOADS}"
         )
     if saved.row is not None and saved.row.kind == "external_weights":
-        raise InputError(f"{saved.path} is a PEFT folder already: {saved.folder}")
+        raise InputError(f"{saved.path} is in {saved.folder} as other programs read it. {_WHAT_PEFT_LOADS}")
     if saved.row is not None:
         verify(saved.folder, saved.row.sha256)
     return saved.folder
