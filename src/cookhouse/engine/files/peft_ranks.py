@@ -46,6 +46,7 @@ class Ranks:
             if type(value) not in (int, float) or not 0 < value <= _MAX_ALPHA:
                 raise InputError(f"{path}: {where} is {value!r}; it must be above 0, up to {_MAX_ALPHA}")
         is_root = bool(config.get("use_rslora"))
+        # Numbers: what is none has been refused.
         return cls(rank, alpha, is_root, _compiled(ranks), _compiled(alphas))  # type: ignore[arg-type]
 
     def rank_of(self, name: str) -> int:

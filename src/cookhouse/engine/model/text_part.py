@@ -66,7 +66,7 @@ def empty_model(config: Any) -> Any:
 def _of_text(whole: Any) -> Any:
     """The same class, whose instances have no other part than text; those are never read from a checkpoint either."""
 
-    def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # of the class made below
         whole.__init__(self, config, *args, **kwargs)
         _drop_others(self)
 

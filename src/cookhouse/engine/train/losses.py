@@ -82,7 +82,7 @@ def stable_reinforce(lp_M: Tensor, inputs: LossInputs) -> Tensor:
 
 
 def _check_stable_reinforce(request: ForwardBackward) -> None:
-    for option, value in request.loss_fn_config.items():
+    for option, value in request.loss_fn_config.items():  # numbers: texts have been refused
         is_allowed = value >= 0 if option == "kl_coeff" else value > 0  # type: ignore[operator]
         if not is_allowed:
             bound = "at least 0" if option == "kl_coeff" else "above 0"

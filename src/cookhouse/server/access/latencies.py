@@ -91,7 +91,7 @@ class Timed:
 
         try:
             await self._app(scope, receive, timed_send)
-        except Exception:  # of any kind: it is counted, and goes on
+        except Exception:  # of any kind: it is counted, and raised again
             if not is_begun:  # whoever stands around this answers
                 note(500)
             raise
