@@ -82,6 +82,21 @@ def serve(
             show_default="bfloat16 where the GPU or the processor gains from it, else float32",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that train and sample side by side, each with its part of this machine's cores and memory, "
+            "or a GPU of its own.",
+            show_default="1",
+        ),
+    ] = None,
+    trainers: Annotated[
+        int | None, typer.Option(min=1, help="In place of --workers: processes that only train.", show_default=False)
+    ] = None,
+    samplers: Annotated[
+        int | None, typer.Option(min=1, help="Beside --trainers: processes that only sample.", show_default=False)
+    ] = None,
     silent_minutes: Annotated[
         float,
         typer.Option(
@@ -215,6 +230,9 @@ def serve(
     settings = {
         "--device": device,
         "--precision": precision,
+        "--workers": workers,
+        "--trainers": trainers,
+        "--samplers": samplers,
         "--silent-minutes": silent_minutes,
         "--session-minutes": session_minutes,
         "--drain-seconds": drain_seconds,
